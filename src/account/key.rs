@@ -1,0 +1,274 @@
+//! Keys: made at random, kept as hashes, looked up in one step.
+//!
+//! A key looks like `mgw_4JkQ…x1f0c3a9`: a prefix that secret scanners can look for, 32 random bytes in base 62, and
+//! a checksum by which a mistyped key is told from an unknown one without a look-up.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use rand::TryRng as _;
+use sha2::{Digest as _, Sha256};
+
+use super::Permission;
+
+/// What every key begins with.
+const PREFIX: &str = "mgw_";
+/// Base-62 digits that 32 random bytes take.
+const RANDOM_DIGITS: usize = 43;
+/// Hexadecimal digits of the checksum.
+const CHECK_DIGITS: usize = 8;
+
+/// SHA-256 of a key's text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyHash([u8; 32]);
+
+impl KeyHash {
+    /// Hashes a key.
+    pub fn of(key: &str) -> Self {
+        KeyHash(Sha256::digest(key.as_bytes()).into())
+    }
+
+    /// Reads the 64 hexadecimal digits that keys.toml holds.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut hash = [0; 32];
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return None;
+        }
+        for (slot, pair) in hash.iter_mut().zip(digits.chunks(2)) {
+            *slot = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(KeyHash(hash))
+    }
+
+    /// The 64 hexadecimal digits.
+    pub fn to_hex(self) -> String {
+        hex(&self.0)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        use fmt::Write as _;
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_hex())
+    }
+}
+
+impl std::hash::Hash for KeyHash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // The first bytes of a SHA-256 are as good a hash as any, and nobody can choose them.
+        let mut first = [0; 8];
+        first.copy_from_slice(self.0.first_chunk::<8>().unwrap_or(&[0; 8]));
+        state.write_u64(u64::from_le_bytes(first));
+    }
+}
+
+/// Hands through the eight bytes that [`KeyHash`] gives.
+#[derive(Default)]
+pub(super) struct PassThrough(u64);
+
+impl Hasher for PassThrough {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// A key that was just made; its text is shown once and kept nowhere.
+pub struct NewKey {
+    text: String,
+}
+
+impl NewKey {
+    /// Makes a key from the operating system's random numbers.
+    ///
+    /// # Errors
+    /// The operating system gives none.
+    pub fn generate() -> Result<Self, rand::rngs::SysError> {
+        let mut bytes = [0u8; 32];
+        rand::rngs::SysRng.try_fill_bytes(&mut bytes)?;
+        Ok(NewKey { text: Self::spell(bytes) })
+    }
+
+    fn spell(bytes: [u8; 32]) -> String {
+        const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        let mut number = bytes;
+        let mut digits = [b'0'; RANDOM_DIGITS];
+        for digit in digits.iter_mut().rev() {
+            let mut remainder = 0u32;
+            for byte in &mut number {
+                let value = remainder * 256 + u32::from(*byte);
+                *byte = u8::try_from(value / 62).unwrap_or(u8::MAX);
+                remainder = value % 62;
+            }
+            *digit = DIGITS.get(remainder as usize).copied().unwrap_or(b'0');
+        }
+        let random = String::from_utf8_lossy(&digits);
+        let body = format!("{PREFIX}{random}");
+        let check = checksum(&body);
+        format!("{body}{check}")
+    }
+
+    /// The key.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What is kept of it.
+    pub fn hash(&self) -> KeyHash {
+        KeyHash::of(&self.text)
+    }
+}
+
+impl fmt::Debug for NewKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NewKey(***)")
+    }
+}
+
+fn checksum(body: &str) -> String {
+    let digest = Sha256::digest(body.as_bytes());
+    hex(digest.get(..CHECK_DIGITS / 2).unwrap_or_default())
+}
+
+/// Whether a text has the form of a key of this gateway but not its checksum: mistyped or cut.
+pub fn is_mistyped(text: &str) -> bool {
+    if !text.starts_with(PREFIX) {
+        return false;
+    }
+    match text.len().checked_sub(CHECK_DIGITS).and_then(|at| text.split_at_checked(at)) {
+        Some((body, check)) => checksum(body) != check,
+        None => true,
+    }
+}
+
+/// A key as it is known.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Its name in keys.toml, in logs and metrics.
+    pub name: Arc<str>,
+    /// Whether it is switched on.
+    pub enabled: bool,
+    /// When its time is over, in Unix seconds.
+    pub expires: Option<i64>,
+    /// The models that it may use.
+    pub models: Permission,
+}
+
+/// Whether a key may be used now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It may.
+    Usable,
+    /// It is switched off.
+    Disabled,
+    /// Its time is over.
+    Expired,
+}
+
+impl Key {
+    /// Whether the key may be used at `now`, in Unix seconds.
+    pub fn state(&self, now: i64) -> State {
+        if !self.enabled {
+            State::Disabled
+        } else if self.expires.is_some_and(|end| end <= now) {
+            State::Expired
+        } else {
+            State::Usable
+        }
+    }
+}
+
+/// All keys.
+#[derive(Debug, Default)]
+pub struct Keys {
+    by_hash: HashMap<KeyHash, Arc<Key>, BuildHasherDefault<PassThrough>>,
+}
+
+impl Keys {
+    /// Builds the table; a second key with the same hash replaces the first.
+    pub fn new(keys: impl IntoIterator<Item = (KeyHash, Key)>) -> Self {
+        Keys { by_hash: keys.into_iter().map(|(hash, key)| (hash, Arc::new(key))).collect() }
+    }
+
+    /// The key of this text.
+    pub fn find(&self, text: &str) -> Option<&Arc<Key>> {
+        self.by_hash.get(&KeyHash::of(text))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_hash.len()
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_hash.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_key_has_its_form_and_its_hash() {
+        let key = NewKey::generate().unwrap();
+        assert_eq!(key.text().len(), PREFIX.len() + RANDOM_DIGITS + CHECK_DIGITS);
+        assert!(key.text().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+        assert!(!is_mistyped(key.text()));
+        assert_eq!(KeyHash::from_hex(&key.hash().to_hex()), Some(key.hash()));
+        assert_ne!(key.text(), NewKey::generate().unwrap().text());
+        assert_eq!(format!("{key:?}"), "NewKey(***)");
+    }
+
+    #[test]
+    fn all_random_bytes_can_be_spelled() {
+        assert_eq!(NewKey::spell([0; 32]).get(4..47), Some("0".repeat(43).as_str()));
+        assert_ne!(NewKey::spell([255; 32]), NewKey::spell([254; 32]));
+    }
+
+    #[test]
+    fn a_mistyped_key_is_noticed() {
+        let key = NewKey::generate().unwrap();
+        let mut wrong = key.text().to_owned();
+        let replacement = if wrong.as_bytes()[10] == b'a' { "b" } else { "a" };
+        wrong.replace_range(10..11, replacement);
+        assert!(is_mistyped(&wrong));
+        assert!(is_mistyped(&key.text()[..30]));
+        assert!(!is_mistyped("sk-something-else"));
+    }
+
+    #[test]
+    fn keys_are_found_by_text_and_have_a_state() {
+        let key = |enabled, expires| Key { name: "k".into(), enabled, expires, models: Permission::All };
+        let keys = Keys::new([
+            (KeyHash::of("a"), key(true, None)),
+            (KeyHash::of("b"), key(false, None)),
+            (KeyHash::of("c"), key(true, Some(100))),
+        ]);
+        assert_eq!(keys.find("a").unwrap().state(0), State::Usable);
+        assert_eq!(keys.find("b").unwrap().state(0), State::Disabled);
+        assert_eq!(keys.find("c").unwrap().state(99), State::Usable);
+        assert_eq!(keys.find("c").unwrap().state(100), State::Expired);
+        assert!(keys.find("d").is_none());
+    }
+}

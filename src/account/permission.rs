@@ -1,0 +1,83 @@
+//! Which models a key may use.
+
+/// A model id, or the beginning of one (`claude-*`), or a pattern with stars anywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(Box<str>);
+
+impl Pattern {
+    /// Takes a pattern; `*` stands for any number of characters, everything else for itself.
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Pattern(text.into())
+    }
+
+    /// The pattern as it was written.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether an id fits.
+    pub fn matches(&self, id: &str) -> bool {
+        let mut parts = self.0.split('*');
+        let first = parts.next().unwrap_or_default();
+        let Some(mut rest) = id.strip_prefix(first) else {
+            return false;
+        };
+        let Some(last) = parts.next_back() else {
+            return rest.is_empty();
+        };
+        for part in parts {
+            // The earliest place leaves the most for what follows.
+            match rest.find(part) {
+                Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
+                None => return false,
+            }
+        }
+        rest.ends_with(last)
+    }
+}
+
+/// Which models are permitted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Permission {
+    /// All.
+    #[default]
+    All,
+    /// Those that fit one of the patterns.
+    Some(Box<[Pattern]>),
+}
+
+impl Permission {
+    /// Whether a model is permitted.
+    pub fn permits(&self, model: &str) -> bool {
+        match self {
+            Permission::All => true,
+            Permission::Some(patterns) => patterns.iter().any(|pattern| pattern.matches(model)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_any_text() {
+        for (pattern, id, fits) in [
+            ("gpt-4o", "gpt-4o", true),
+            ("gpt-4o", "gpt-4o-mini", false),
+            ("gpt-4o*", "gpt-4o-mini", true),
+            ("*", "anything", true),
+            ("claude-*", "gpt", false),
+            ("*-mini", "gpt-4o-mini", true),
+            ("*-mini", "gpt-4o-mini-2", false),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "ac", false),
+            ("a*a", "a", false),
+            ("a**b", "ab", true),
+            ("", "", true),
+            ("", "x", false),
+        ] {
+            assert_eq!(Pattern::new(pattern).matches(id), fits, "{pattern} {id}");
+        }
+    }
+}

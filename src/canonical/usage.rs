@@ -1,0 +1,58 @@
+//! Tokens and other things that are billed, under one arithmetic: totals include their parts.
+
+/// What a request used, as far as the vendor said. Nothing means that the vendor did not say; zero means that it
+/// said zero. All figures are tokens unless named otherwise.
+///
+/// The formats count differently (whether cached input is part of the input, whether reasoning is part of the
+/// output); `wire` converts. Here `input` includes cached and cache-writing input and tool-use prompts, and `output`
+/// includes reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// All input.
+    pub input: Option<u64>,
+    /// Input read from the vendor's prompt cache.
+    pub cached: Option<u64>,
+    /// Input written to the vendor's prompt cache for 5 minutes, or for an unstated time.
+    pub cache_write: Option<u64>,
+    /// Input written to the vendor's prompt cache for 1 hour.
+    pub cache_write_1h: Option<u64>,
+    /// All output.
+    pub output: Option<u64>,
+    /// Output that was reasoning.
+    pub reasoning: Option<u64>,
+    /// Input that was audio.
+    pub audio_input: Option<u64>,
+    /// Output that was audio.
+    pub audio_output: Option<u64>,
+    /// Output that was images.
+    pub image_output: Option<u64>,
+    /// Web searches that the vendor ran (a count).
+    pub searches: Option<u64>,
+}
+
+impl Usage {
+    /// Takes over what `later` says; what it does not say stays. Usage in a stream is cumulative: a later report
+    /// replaces an earlier one and is never added to it.
+    pub fn update(&mut self, later: &Usage) {
+        fn take(slot: &mut Option<u64>, value: Option<u64>) {
+            if value.is_some() {
+                *slot = value;
+            }
+        }
+        take(&mut self.input, later.input);
+        take(&mut self.cached, later.cached);
+        take(&mut self.cache_write, later.cache_write);
+        take(&mut self.cache_write_1h, later.cache_write_1h);
+        take(&mut self.output, later.output);
+        take(&mut self.reasoning, later.reasoning);
+        take(&mut self.audio_input, later.audio_input);
+        take(&mut self.audio_output, later.audio_output);
+        take(&mut self.image_output, later.image_output);
+        take(&mut self.searches, later.searches);
+    }
+
+    /// Whether the vendor said anything.
+    pub fn is_known(&self) -> bool {
+        self.input.is_some() || self.output.is_some()
+    }
+}

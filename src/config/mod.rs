@@ -1,0 +1,100 @@
+//! The configuration: three files, read, checked as a whole and turned into what may run.
+//!
+//! `gateway.toml` is read once ([`Settings`]); `routes.toml` and `keys.toml` are read again on SIGHUP and become a
+//! [`Snapshot`]. A file is either taken whole or not at all, and whatever is wrong is reported at once ([`Report`]):
+//! reading goes on behind a fault ([`node`]), which is why this is not left to a deserialiser that stops at the first.
+//!
+//! Here is the only place that reads these files. Here must not live: what a route or a key means.
+
+mod keys;
+mod keys_file;
+mod node;
+mod print;
+mod reload;
+mod report;
+mod routes;
+mod secret;
+mod settings;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+pub use keys_file::{KeysFile, KeysFileError, Listed};
+pub use print::effective;
+pub use reload::{Outcome, Reloader};
+pub use report::{Problem, Report};
+pub use secret::{Environment, Sealed, Secret, Source, Vault};
+pub use settings::{AccessLog, Limits, Log, LogFormat, Settings, Store, TlsListener};
+
+use crate::snapshot::Snapshot;
+
+/// A configuration that was read and found sound.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What is read once.
+    pub settings: Settings,
+    /// What may be read again.
+    pub snapshot: Snapshot,
+}
+
+/// Reads all three files.
+///
+/// # Errors
+/// Every fault in any of them. When gateway.toml itself is broken, the other two are looked for under their usual
+/// names beside it, so that their faults are seen too.
+pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
+    match load_settings(file) {
+        Ok(settings) => {
+            let mut snapshot = load_snapshot(&settings.routes, &settings.keys, vault)?;
+            snapshot.generation = 1;
+            Ok(Loaded { settings, snapshot })
+        }
+        Err(mut report) => {
+            let beside = folder(file);
+            let (routes, keys) = (beside.join("routes.toml"), beside.join("keys.toml"));
+            if routes.exists() && keys.exists() {
+                report.merge(load_snapshot(&routes, &keys, vault).err().unwrap_or_default());
+            }
+            Err(report)
+        }
+    }
+}
+
+fn load_settings(file: &Path) -> Result<Settings, Report> {
+    let text = read(file)?;
+    settings::read(file, &text)
+}
+
+/// Reads routes.toml and keys.toml.
+///
+/// # Errors
+/// Every fault in either.
+pub fn load_snapshot(routes: &Path, keys: &Path, vault: &dyn Vault) -> Result<Snapshot, Report> {
+    let mut report = Report::default();
+    let table = read(routes).and_then(|text| routes::read(routes, &text, vault));
+    let keys = read(keys).and_then(|text| keys::read(keys, &text));
+    match (table, keys) {
+        (Ok(routes), Ok(keys)) => Ok(Snapshot { generation: 0, routes, keys }),
+        (table, keys) => {
+            if let Err(faults) = table {
+                report.merge(faults);
+            }
+            if let Err(faults) = keys {
+                report.merge(faults);
+            }
+            Err(report)
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<String, Report> {
+    std::fs::read_to_string(file).map_err(|error| Report::of_file(file, format!("cannot be read: {error}")))
+}
+
+/// The folder that relative paths in a file begin at.
+fn folder(file: &Path) -> PathBuf {
+    file.parent().map(Path::to_owned).unwrap_or_default()
+}

@@ -1,0 +1,333 @@
+//! A reader over a parsed TOML document that goes on after a fault: every key that is wrong, unknown or missing is
+//! reported with its place, and what can be read is read.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Write as _;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::report::{Problem, Report, closest, excerpt, place};
+use super::values;
+
+/// A file under reading and what was found wrong with it.
+pub(super) struct Document<'t> {
+    file: PathBuf,
+    text: &'t str,
+    problems: RefCell<Vec<Problem>>,
+}
+
+/// Where a value stands: a chain of keys and indexes, turned into text only for a message.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'p> {
+    parent: Option<&'p Place<'p>>,
+    step: Step<'p>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'p> {
+    Root,
+    Key(&'p str),
+    Index(usize),
+}
+
+impl<'t> Document<'t> {
+    pub(super) fn new(file: &FilePath, text: &'t str) -> Self {
+        Document { file: file.to_owned(), text, problems: RefCell::default() }
+    }
+
+    /// Parses the text and reads its outermost table.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Table<'_>) -> T) -> Option<T> {
+        let (root, errors) = DeTable::parse_recoverable(self.text);
+        let broken = !errors.is_empty();
+        for error in errors {
+            let span = error.span().unwrap_or_default();
+            self.report(&span, String::new(), error.message().to_owned(), None);
+        }
+        if broken {
+            // What follows a syntax error was recovered by guessing; complaints about it would mislead.
+            return None;
+        }
+        let place = Place { parent: None, step: Step::Root };
+        let table = Table::new(self, root.get_ref(), root.span(), place);
+        let value = read(&table);
+        table.finish();
+        Some(value)
+    }
+
+    /// All faults, in the order of their places.
+    pub(super) fn into_report(self) -> Report {
+        let mut problems = self.problems.into_inner();
+        problems.sort_by_key(|problem| (problem.line, problem.column));
+        Report { problems }
+    }
+
+    fn report(&self, span: &Range<usize>, key: String, message: String, hint: Option<String>) {
+        let (line, column) = place(self.text, span.start);
+        let problem = Problem { file: self.file.clone(), line, column, key, message, hint };
+        self.problems.borrow_mut().push(problem);
+    }
+}
+
+impl Place<'_> {
+    fn write(&self, out: &mut String) {
+        if let Some(parent) = self.parent {
+            parent.write(out);
+        }
+        match self.step {
+            Step::Root => {}
+            Step::Key(key) => {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(key);
+            }
+            Step::Index(index) => {
+                let _ = write!(out, "[{index}]");
+            }
+        }
+    }
+
+    fn path(&self) -> String {
+        let mut out = String::new();
+        self.write(&mut out);
+        out
+    }
+}
+
+/// A value with its place.
+#[derive(Clone)]
+pub(super) struct Value<'d> {
+    document: &'d Document<'d>,
+    value: &'d DeValue<'d>,
+    span: Range<usize>,
+    place: Place<'d>,
+}
+
+impl<'d> Value<'d> {
+    /// Reports this value.
+    pub(super) fn wrong(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
+        self.document.report(&self.span, self.place.path(), message.into(), hint.into());
+    }
+
+    fn wrong_type(&self, expected: &str) {
+        let found = self.value.type_str();
+        let text = excerpt(self.document.text, &self.span);
+        self.wrong(format!("expected {expected}, found {found} `{text}`"), None);
+    }
+
+    pub(super) fn as_str(&self) -> Option<&'d str> {
+        match self.value {
+            DeValue::String(text) => Some(text),
+            _ => {
+                self.wrong_type("a string");
+                None
+            }
+        }
+    }
+
+    pub(super) fn as_bool(&self) -> Option<bool> {
+        let value = self.value.as_bool();
+        if value.is_none() {
+            self.wrong_type("true or false");
+        }
+        value
+    }
+
+    pub(super) fn as_integer(&self, range: &RangeInclusive<i64>) -> Option<i64> {
+        let Some(integer) = self.value.as_integer() else {
+            self.wrong_type("a whole number");
+            return None;
+        };
+        match i64::from_str_radix(integer.as_str(), integer.radix()) {
+            Ok(n) if range.contains(&n) => Some(n),
+            _ => {
+                let hint = format!("from {} to {} is possible", range.start(), range.end());
+                self.wrong(format!("{} is out of range", integer.as_str()), hint);
+                None
+            }
+        }
+    }
+
+    /// A number that is not negative, written with or without a fraction.
+    pub(super) fn as_amount(&self) -> Option<&'d str> {
+        let text = match self.value {
+            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
+            DeValue::Float(float) => float.as_str(),
+            _ => {
+                self.wrong_type("a number");
+                return None;
+            }
+        };
+        if text.parse::<f64>().is_ok_and(|n| n >= 0.0 && n.is_finite()) {
+            return Some(text);
+        }
+        self.wrong(format!("{text} is not an amount"), "0 or more is possible".to_owned());
+        None
+    }
+
+    /// Text in a form of its own; the parser says what would be right.
+    pub(super) fn parsed<T>(&self, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        match parse(self.as_str()?) {
+            Ok(value) => Some(value),
+            Err(hint) => {
+                let text = excerpt(self.document.text, &self.span);
+                self.wrong(format!("{text} is not understood"), hint);
+                None
+            }
+        }
+    }
+
+    /// The elements of a list.
+    pub(super) fn elements(&self, mut each: impl FnMut(&Value<'_>)) -> Option<usize> {
+        let Some(list) = self.value.as_array() else {
+            self.wrong_type("a list");
+            return None;
+        };
+        for (index, element) in list.iter().enumerate() {
+            let place = Place { parent: Some(&self.place), step: Step::Index(index) };
+            each(&Value { document: self.document, value: element.get_ref(), span: element.span(), place });
+        }
+        Some(list.len())
+    }
+
+    /// The value as a table.
+    pub(super) fn as_table<T>(&self, read: impl FnOnce(&Table<'_>) -> T) -> Option<T> {
+        let Some(table) = self.value.as_table() else {
+            self.wrong_type("a table");
+            return None;
+        };
+        let table = Table::new(self.document, table, self.span.clone(), self.place);
+        let value = read(&table);
+        table.finish();
+        Some(value)
+    }
+
+    /// A point in time: a TOML date-time with an offset, in Unix seconds.
+    pub(super) fn as_time(&self) -> Option<i64> {
+        let text = match self.value {
+            DeValue::Datetime(time) => time.to_string(),
+            _ => {
+                self.wrong_type("a date and time such as 2027-01-31T00:00:00Z");
+                return None;
+            }
+        };
+        let time = values::unix_seconds(&text);
+        if time.is_none() {
+            let hint = "write it with its offset, such as 2027-01-31T00:00:00Z".to_owned();
+            self.wrong(format!("{text} is not a point in time"), hint);
+        }
+        time
+    }
+}
+
+/// A table whose keys are asked for by name; at the end the keys that nobody asked for are reported.
+pub(super) struct Table<'d> {
+    document: &'d Document<'d>,
+    table: &'d DeTable<'d>,
+    span: Range<usize>,
+    place: Place<'d>,
+    known: RefCell<Vec<&'static str>>,
+    open: Cell<bool>,
+}
+
+impl<'d> Table<'d> {
+    fn new(document: &'d Document<'d>, table: &'d DeTable<'d>, span: Range<usize>, place: Place<'d>) -> Self {
+        Table { document, table, span, place, known: RefCell::default(), open: Cell::new(false) }
+    }
+
+    /// Reports the table itself.
+    pub(super) fn wrong(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
+        self.document.report(&self.span, self.place.path(), message.into(), hint.into());
+    }
+
+    /// A key's value, if the key is there.
+    pub(super) fn get(&self, key: &'static str) -> Option<Value<'_>> {
+        self.known.borrow_mut().push(key);
+        let value: &Spanned<DeValue<'_>> = self.table.get(key)?;
+        let place = Place { parent: Some(&self.place), step: Step::Key(key) };
+        Some(Value { document: self.document, value: value.get_ref(), span: value.span(), place })
+    }
+
+    /// A key's value; its absence is a fault.
+    pub(super) fn require(&self, key: &'static str, example: &str) -> Option<Value<'_>> {
+        let value = self.get(key);
+        if value.is_none() {
+            let path = Place { parent: Some(&self.place), step: Step::Key(key) }.path();
+            let hint = format!("for example: {example}");
+            self.document.report(&self.span, path, "is missing".to_owned(), Some(hint));
+        }
+        value
+    }
+
+    /// Every key with its value, for tables with keys of the user's own.
+    pub(super) fn entries(&self, mut each: impl FnMut(&str, &Value<'_>)) {
+        self.open.set(true);
+        for (key, value) in self.table {
+            let place = Place { parent: Some(&self.place), step: Step::Key(key.get_ref()) };
+            let value = Value { document: self.document, value: value.get_ref(), span: value.span(), place };
+            each(key.get_ref(), &value);
+        }
+    }
+
+    pub(super) fn string(&self, key: &'static str) -> Option<String> {
+        self.get(key)?.as_str().map(str::to_owned)
+    }
+
+    pub(super) fn boolean(&self, key: &'static str) -> Option<bool> {
+        self.get(key)?.as_bool()
+    }
+
+    pub(super) fn integer(&self, key: &'static str, range: &RangeInclusive<i64>) -> Option<i64> {
+        self.get(key)?.as_integer(range)
+    }
+
+    /// A number of bytes, such as `"64MiB"`.
+    pub(super) fn size(&self, key: &'static str) -> Option<usize> {
+        self.get(key)?.parsed(values::size)
+    }
+
+    /// A time span, such as `"30s"`.
+    pub(super) fn duration(&self, key: &'static str) -> Option<Duration> {
+        self.get(key)?.parsed(values::duration)
+    }
+
+    /// Reads a table inside this one, if it is there.
+    pub(super) fn table<T>(&self, key: &'static str, read: impl FnOnce(&Table<'_>) -> T) -> Option<T> {
+        self.get(key)?.as_table(read)
+    }
+
+    /// Reads each table of a list of tables, such as `[[model]]`.
+    pub(super) fn tables(&self, key: &'static str, mut read: impl FnMut(&Table<'_>)) {
+        if let Some(list) = self.get(key) {
+            list.elements(|element| {
+                element.as_table(&mut read);
+            });
+        }
+    }
+
+    fn finish(self) {
+        if self.open.get() {
+            return;
+        }
+        let known = self.known.into_inner();
+        for key in self.table.keys() {
+            let name: &str = key.get_ref();
+            if known.contains(&name) {
+                continue;
+            }
+            let mut names = known.clone();
+            names.sort_unstable();
+            names.dedup();
+            let hint = match closest(name, names.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("known here: {}", names.join(", ")),
+            };
+            let path = Place { parent: Some(&self.place), step: Step::Key(name) }.path();
+            self.document.report(&key.span(), path, "unknown key".to_owned(), Some(hint));
+        }
+    }
+}

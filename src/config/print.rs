@@ -1,0 +1,150 @@
+//! The configuration in effect, defaults included and secrets masked, as TOML to read.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::{AccessLog, Loaded, LogFormat, Store};
+use crate::account::Keys;
+use crate::route::Table;
+use crate::vendor::{HttpVersion, Timeouts};
+
+/// The configuration in effect. Secrets appear as `***`, keys as their number.
+pub fn effective(loaded: &Loaded) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_settings(&mut out, loaded);
+    let _ = write_routes(&mut out, &loaded.snapshot.routes);
+    let _ = write_keys(&mut out, &loaded.snapshot.keys);
+    out
+}
+
+fn text(value: &str) -> String {
+    toml::Value::String(value.to_owned()).to_string()
+}
+
+fn span(value: Duration) -> String {
+    let millis = value.as_millis();
+    if millis.is_multiple_of(1_000) { format!("\"{}s\"", millis / 1_000) } else { format!("\"{millis}ms\"") }
+}
+
+fn bytes(value: usize) -> String {
+    for (unit, size) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if value >= size && value.is_multiple_of(size) {
+            return format!("\"{}{unit}\"", value / size);
+        }
+    }
+    format!("\"{value}B\"")
+}
+
+fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
+    let settings = &loaded.settings;
+    let listen: Vec<String> = settings.listen.iter().map(|address| format!("\"{address}\"")).collect();
+    writeln!(out, "# gateway.toml")?;
+    writeln!(out, "[server]")?;
+    writeln!(out, "listen         = [{}]", listen.join(", "))?;
+    writeln!(out, "admin          = \"{}\"", settings.admin)?;
+    writeln!(out, "routes         = {}", text(&settings.routes.display().to_string()))?;
+    writeln!(out, "keys           = {}", text(&settings.keys.display().to_string()))?;
+    writeln!(out, "threads        = {}", settings.threads)?;
+    writeln!(out, "drain          = {}", span(settings.drain))?;
+    writeln!(out, "upgrade_socket = {}", text(&settings.upgrade_socket.display().to_string()))?;
+    for tls in &settings.tls {
+        writeln!(out, "\n[[server.tls]]\nlisten = \"{}\"", tls.listen)?;
+        writeln!(out, "cert   = {}", text(&tls.cert.display().to_string()))?;
+        writeln!(out, "key    = {}", text(&tls.key.display().to_string()))?;
+    }
+    let limits = &settings.limits;
+    writeln!(out, "\n[limits]")?;
+    writeln!(out, "body           = {}", bytes(limits.body))?;
+    writeln!(out, "answer         = {}", bytes(limits.answer))?;
+    writeln!(out, "frame          = {}", bytes(limits.frame))?;
+    writeln!(out, "connections    = {}", limits.connections)?;
+    writeln!(out, "header_timeout = {}", span(limits.header_timeout))?;
+    writeln!(out, "body_timeout   = {}", span(limits.body_timeout))?;
+    writeln!(out, "write_timeout  = {}", span(limits.write_timeout))?;
+    writeln!(out, "keepalive      = {}", span(limits.keepalive))?;
+    writeln!(out, "pool           = {}", limits.pool)?;
+    writeln!(out, "pool_idle      = {}", span(limits.pool_idle))?;
+    writeln!(out, "\n[log]")?;
+    writeln!(out, "level  = {}", text(&settings.log.level))?;
+    writeln!(out, "format = \"{}\"", if settings.log.format == LogFormat::Json { "json" } else { "text" })?;
+    match &settings.log.access {
+        AccessLog::Off => writeln!(out, "access = \"off\"")?,
+        AccessLog::Stdout => writeln!(out, "access = \"stdout\"")?,
+        AccessLog::File(path) => writeln!(out, "access = {}", text(&path.display().to_string()))?,
+    }
+    writeln!(out, "\n[store]")?;
+    match &settings.store {
+        Store::Sqlite(path) => writeln!(out, "sqlite = {}", text(&path.display().to_string())),
+        Store::Valkey(url) => writeln!(out, "valkey = {}", text(&masked_url(url.expose()))),
+    }
+}
+
+/// A URL without its password.
+fn masked_url(url: &str) -> String {
+    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
+        Some((scheme, (_, host))) => format!("{scheme}://***@{host}"),
+        None => url.to_owned(),
+    }
+}
+
+fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
+    writeln!(out, "\n# routes.toml")?;
+    for provider in routes.providers() {
+        let apis: Vec<String> = provider.apis.iter().map(|api| format!("\"{api}\"")).collect();
+        writeln!(out, "\n[[provider]]\nname       = {}", text(&provider.name))?;
+        writeln!(out, "kind       = \"{}\"", provider.kind.name())?;
+        writeln!(out, "apis       = [{}]", apis.join(", "))?;
+        writeln!(out, "base_url   = {}", text(&provider.base.to_string()))?;
+        if provider.has_credential() {
+            writeln!(out, "credential = {{ value = \"***\" }}")?;
+        }
+        let http = match provider.http {
+            HttpVersion::Auto => "auto",
+            HttpVersion::Http1 => "1.1",
+            HttpVersion::Http2 => "2",
+        };
+        writeln!(out, "http       = \"{http}\"")?;
+        let Timeouts { connect, first_byte, idle, total } = provider.timeouts;
+        writeln!(
+            out,
+            "timeouts   = {{ connect = {}, first_byte = {}, idle = {}, total = {} }}",
+            span(connect),
+            span(first_byte),
+            span(idle),
+            span(total)
+        )?;
+        if provider.roots.is_some() {
+            writeln!(out, "# ca: certificates of its own")?;
+        }
+        for (name, _) in &provider.headers {
+            writeln!(out, "# header {name}: ***")?;
+        }
+        writeln!(out, "ask_usage  = {}", provider.ask_usage)?;
+        writeln!(out, "forward_client = {}", provider.forward_client)?;
+    }
+    for model in routes.models() {
+        writeln!(out, "\n[[model]]\nid       = {}", text(&model.id))?;
+        writeln!(out, "owned_by = {}", text(&model.owned_by))?;
+        writeln!(out, "created  = {}", model.created)?;
+        let targets: Vec<String> = model
+            .targets
+            .iter()
+            .map(|target| {
+                let (provider, model) = (text(&target.provider.name), text(&target.model));
+                format!("{{ provider = {provider}, model = {model}, weight = {} }}", target.weight)
+            })
+            .collect();
+        writeln!(out, "targets  = [{}]", targets.join(", "))?;
+        if !model.price.amounts.is_empty() {
+            let price: Vec<String> =
+                model.price.amounts.iter().map(|(name, amount)| format!("{name} = {amount}")).collect();
+            writeln!(out, "price    = {{ {} }}", price.join(", "))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_keys(out: &mut String, keys: &Keys) -> std::fmt::Result {
+    writeln!(out, "\n# keys.toml: {} {}", keys.len(), if keys.len() == 1 { "key" } else { "keys" })
+}

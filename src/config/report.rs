@@ -1,0 +1,135 @@
+//! What is wrong with a configuration: every fault at once, each with its place and with what would be right.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// One fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: PathBuf,
+    /// Line, from 1; 0 for the file as a whole.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// The key at fault as its path in the file: `model[3].targets[0].provider`.
+    pub key: String,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if self.line > 0 {
+            write!(f, ":{}:{}", self.line, self.column)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, "; {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+/// All faults of a configuration. Never empty when it is an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The faults, by file and place.
+    pub problems: Vec<Problem>,
+}
+
+impl Report {
+    /// A report of one fault of a file as a whole.
+    pub fn of_file(file: &Path, message: impl Into<String>) -> Report {
+        let problem = Problem {
+            file: file.to_owned(),
+            line: 0,
+            column: 0,
+            key: String::new(),
+            message: message.into(),
+            hint: None,
+        };
+        Report { problems: vec![problem] }
+    }
+
+    /// Adds the faults of another file.
+    pub fn merge(&mut self, other: Report) {
+        self.problems.extend(other.problems);
+    }
+
+    /// This report as an error, if there is anything in it.
+    ///
+    /// # Errors
+    /// The report itself.
+    pub fn into_result(self) -> Result<(), Report> {
+        if self.problems.is_empty() { Ok(()) } else { Err(self) }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Report {}
+
+/// Line and column of a byte offset, both from 1.
+pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
+    (line, before.get(line_start..).unwrap_or_default().chars().count() + 1)
+}
+
+/// The text of a span, for messages.
+pub(super) fn excerpt(text: &str, span: &Range<usize>) -> String {
+    let text = text.get(span.clone()).unwrap_or_default();
+    text.lines().next().unwrap_or_default().chars().take(60).collect()
+}
+
+/// The candidate that is most likely meant, if any is close.
+pub(super) fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(word, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len().max(word.len()) / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let above = row.get(j + 1).copied().unwrap_or(usize::MAX);
+            let best = (diagonal + usize::from(x != *y)).min(left + 1).min(above + 1);
+            diagonal = above;
+            if let Some(slot) = row.get_mut(j) {
+                *slot = left;
+            }
+            left = best;
+        }
+        if let Some(slot) = row.last_mut() {
+            *slot = left;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}

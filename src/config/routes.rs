@@ -1,0 +1,323 @@
+//! routes.toml: providers and models.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::node::{Document, Table, Value};
+use super::report::{Report, closest};
+use super::secret::{Source, Vault};
+use super::{Secret, folder};
+use crate::json::EscapedString;
+use crate::route::{Model, Price, Table as Routes, Target};
+use crate::vendor::{BaseUrl, HttpVersion, Kind, Provider, Setup, Timeouts};
+use crate::wire::Api;
+
+/// The amounts that a price may hold, per million tokens unless the name says otherwise.
+pub(super) const PRICE_KEYS: [&str; 11] = [
+    "input",
+    "cached_input",
+    "cache_write",
+    "cache_write_1h",
+    "output",
+    "reasoning",
+    "audio_input",
+    "audio_output",
+    "image_output",
+    "search",
+    "request",
+];
+
+/// Largest weight: the sum of a thousand targets stays far below 2^64.
+const MAX_WEIGHT: i64 = 1_000_000;
+
+pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Routes, Report> {
+    let document = Document::new(file, text);
+    let folder = folder(file);
+    let routes = document.read(|root| {
+        let mut providers: Vec<Arc<Provider>> = Vec::new();
+        let mut names: Vec<String> = Vec::new();
+        root.tables("provider", |table| {
+            let name = table.require("name", "name = \"openai\"").and_then(|name| {
+                let text = name.as_str()?.to_owned();
+                if names.contains(&text) {
+                    name.wrong(format!("the provider \"{text}\" is given twice"), None);
+                } else if text.is_empty() || text.len() > 64 {
+                    name.wrong("a name has 1 to 64 bytes", None);
+                }
+                Some(text)
+            });
+            if let Some(name) = name {
+                // The name counts even where the rest is wrong, so that no model is blamed for it.
+                names.push(name.clone());
+                providers.extend(read_provider(table, name, &folder, vault).map(Arc::new));
+            }
+        });
+        let mut models: Vec<Model> = Vec::new();
+        root.tables("model", |table| {
+            if let Some(model) = read_model(table, &providers, &names, &models) {
+                models.push(model);
+            }
+        });
+        Routes::new(models, providers)
+    });
+    document.into_report().into_result()?;
+    routes.ok_or_else(|| Report::of_file(file, "cannot be understood"))
+}
+
+fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vault) -> Option<Provider> {
+    let kind = table.require("kind", "kind = \"openai\"").and_then(|value| {
+        value.parsed(|text| {
+            Kind::from_name(text).ok_or_else(|| {
+                let known = Kind::ALL.map(Kind::name);
+                one_of(text, &known)
+            })
+        })
+    });
+    let base = match (table.get("base_url"), kind.and_then(Kind::default_base_url)) {
+        (Some(value), _) => value.parsed(|text| BaseUrl::parse(text).map_err(|error| error.to_string())),
+        (None, Some(default)) => BaseUrl::parse(default).ok(),
+        (None, None) => {
+            if kind.is_some() {
+                table.require("base_url", "base_url = \"http://127.0.0.1:8000/v1\"");
+            }
+            None
+        }
+    };
+    let apis = table.get("apis").map(|value| read_apis(&value));
+    let credential = read_credential(table, kind, folder, vault);
+    let http = table.get("http").and_then(|value| {
+        value.parsed(|text| match text {
+            "auto" => Ok(HttpVersion::Auto),
+            "1.1" => Ok(HttpVersion::Http1),
+            "2" => Ok(HttpVersion::Http2),
+            other => Err(one_of(other, &["auto", "1.1", "2"])),
+        })
+    });
+    let timeouts = table.table("timeouts", |table| {
+        let default = Timeouts::default();
+        Timeouts {
+            connect: table.duration("connect").unwrap_or(default.connect),
+            first_byte: table.duration("first_byte").unwrap_or(default.first_byte),
+            idle: table.duration("idle").unwrap_or(default.idle),
+            total: table.duration("total").unwrap_or(default.total),
+        }
+    });
+    let roots = table.get("ca").and_then(|value| read_roots(&value, folder));
+    let headers = table.table("headers", read_headers).unwrap_or_default();
+    let ask_usage = table.boolean("ask_usage");
+    let forward_client = table.boolean("forward_client");
+    let kind = kind?;
+    let apis = match apis {
+        Some(apis) => apis?,
+        None => kind.default_apis().to_vec(),
+    };
+    let mut provider = Provider::new(Setup { name, kind, apis, base: base? });
+    if let Some(secret) = credential {
+        provider.set_credential(secret.expose()).ok()?;
+    }
+    provider.http = http.unwrap_or_default();
+    provider.timeouts = timeouts.unwrap_or_default();
+    provider.roots = roots;
+    provider.headers = headers;
+    provider.ask_usage = ask_usage.unwrap_or(true);
+    provider.forward_client = forward_client.unwrap_or(false);
+    Some(provider)
+}
+
+fn one_of(text: &str, known: &[&str]) -> String {
+    match closest(text, known.iter().copied()) {
+        Some(meant) => format!("did you mean \"{meant}\"?"),
+        None => format!("write one of {}", known.join(", ")),
+    }
+}
+
+fn read_apis(value: &Value<'_>) -> Option<Vec<Api>> {
+    let mut apis = Vec::new();
+    let count = value.elements(|element| {
+        let api = element.parsed(|text| {
+            Api::from_name(text).ok_or_else(|| {
+                let known = Api::ALL.map(Api::name);
+                one_of(text, &known)
+            })
+        });
+        if let Some(api) = api {
+            if apis.contains(&api) {
+                element.wrong(format!("{api} is given twice"), None);
+            }
+            apis.push(api);
+        }
+    });
+    if count == Some(0) {
+        value.wrong(
+            "a provider without an API cannot serve anything",
+            "leave `apis` out for all of them".to_owned(),
+        );
+    }
+    (!apis.is_empty()).then_some(apis)
+}
+
+fn read_credential(
+    table: &Table<'_>,
+    kind: Option<Kind>,
+    folder: &Path,
+    vault: &dyn Vault,
+) -> Option<Secret> {
+    const EXAMPLE: &str =
+        "credential = { env = \"OPENAI_API_KEY\" }, or { file = \"%d/openai\" }, or { value = \"...\" }";
+    let Some(value) = table.get("credential") else {
+        if kind.is_some_and(Kind::needs_credential) {
+            table.require("credential", EXAMPLE);
+        }
+        return None;
+    };
+    let source = value.as_table(|table| {
+        let env = table.string("env").map(Source::Env);
+        let file = table.string("file").map(|path| Source::File(path.into()));
+        let text = table.string("value").map(|text| Source::Value(Secret::new(text)));
+        let mut given: Vec<Source> = [env, file, text].into_iter().flatten().collect();
+        if given.len() != 1 {
+            table.wrong("a credential comes from one place", format!("for example: {EXAMPLE}"));
+        }
+        given.pop()
+    })??;
+    match source.read(folder, vault) {
+        Ok(secret) => Some(secret),
+        Err(reason) => {
+            value.wrong(reason, None);
+            None
+        }
+    }
+}
+
+fn read_roots(value: &Value<'_>, folder: &Path) -> Option<Vec<Vec<u8>>> {
+    let path = folder.join(value.as_str()?);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) => {
+            value.wrong(format!("{}: {error}", path.display()), None);
+            return None;
+        }
+    };
+    let roots: Option<Vec<Vec<u8>>> = pem_certificates(&text);
+    if roots.as_ref().is_none_or(Vec::is_empty) {
+        value.wrong(format!("{} holds no certificate", path.display()), "give a PEM file".to_owned());
+        return None;
+    }
+    roots
+}
+
+/// The DER bytes of every certificate of a PEM text; nothing when a block is broken.
+fn pem_certificates(text: &str) -> Option<Vec<Vec<u8>>> {
+    use base64::Engine as _;
+    let mut out = Vec::new();
+    for block in text.split("-----BEGIN CERTIFICATE-----").skip(1) {
+        let (body, _) = block.split_once("-----END CERTIFICATE-----")?;
+        let body: String = body.split_whitespace().collect();
+        out.push(base64::engine::general_purpose::STANDARD.decode(body).ok()?);
+    }
+    Some(out)
+}
+
+fn read_headers(table: &Table<'_>) -> Vec<(http::HeaderName, http::HeaderValue)> {
+    let mut headers = Vec::new();
+    table.entries(|name, value| {
+        let header = http::HeaderName::from_bytes(name.as_bytes()).ok();
+        let managed = ["host", "content-length", "transfer-encoding", "connection", "content-type"];
+        if header.is_none() || managed.contains(&name.to_ascii_lowercase().as_str()) {
+            value.wrong(
+                format!("{name} cannot be set"),
+                "a header that the gateway does not manage itself".to_owned(),
+            );
+            return;
+        }
+        let text = value.parsed(|text| {
+            http::HeaderValue::from_str(text).map_err(|_| "visible ASCII characters are possible".to_owned())
+        });
+        headers.extend(header.zip(text));
+    });
+    headers
+}
+
+fn read_model(
+    table: &Table<'_>,
+    providers: &[Arc<Provider>],
+    names: &[String],
+    earlier: &[Model],
+) -> Option<Model> {
+    let id = table.require("id", "id = \"gpt-4o\"").and_then(|value| {
+        let id = value.as_str()?.to_owned();
+        if id.is_empty() || id.len() > 256 {
+            value.wrong("an id has 1 to 256 bytes", None);
+        } else if earlier.iter().any(|model| *model.id == *id) {
+            value.wrong(format!("the model \"{id}\" is given twice"), None);
+        }
+        Some(id)
+    });
+    let owned_by = table.string("owned_by");
+    let created = table.integer("created", &(0..=253_402_300_799));
+    let price = table.table("price", read_price).unwrap_or_default();
+    let mut targets = Vec::new();
+    if let Some(list) = table.require("targets", "targets = [{ provider = \"openai\", model = \"gpt-4o\" }]")
+    {
+        let mut complete = true;
+        let count = list.elements(|element| {
+            match element.as_table(|table| read_target(table, providers, names)).flatten() {
+                Some(target) => targets.push(target),
+                None => complete = false,
+            }
+        });
+        if count == Some(0) {
+            list.wrong("a model without a target cannot be served", None);
+        } else if complete && targets.iter().all(|target: &Target| target.weight == 0) {
+            list.wrong("every target has the weight 0", "give one of them a weight of 1 or more".to_owned());
+        }
+    }
+    let id = id?;
+    Some(Model {
+        index: 0,
+        escaped_id: EscapedString::from(id.as_str()),
+        id: id.into_boxed_str(),
+        owned_by: owned_by.unwrap_or_else(|| "unknown".to_owned()).into_boxed_str(),
+        created: created.unwrap_or(0),
+        targets,
+        price,
+    })
+}
+
+fn read_target(table: &Table<'_>, providers: &[Arc<Provider>], names: &[String]) -> Option<Target> {
+    let provider = table.require("provider", "provider = \"openai\"").and_then(|value| {
+        let name = value.as_str()?;
+        if !names.iter().any(|known| known == name) {
+            let hint = match closest(name, names.iter().map(String::as_str)) {
+                Some(meant) => format!("did you mean \"{meant}\"?"),
+                None if names.is_empty() => "no [[provider]] is given".to_owned(),
+                None => format!("known: {}", names.join(", ")),
+            };
+            value.wrong(format!("no provider is named \"{name}\""), hint);
+        }
+        providers.iter().find(|provider| *provider.name == *name).cloned()
+    });
+    let model = table.require("model", "model = \"gpt-4o-2024-11-20\"").and_then(|value| {
+        let model = value.as_str()?.to_owned();
+        if model.is_empty() || model.len() > 256 {
+            value.wrong("a model's name has 1 to 256 bytes", None);
+        }
+        Some(model)
+    });
+    let weight = table.integer("weight", &(0..=MAX_WEIGHT)).unwrap_or(1);
+    Some(Target {
+        provider: provider?,
+        model: model?.into_boxed_str(),
+        weight: u32::try_from(weight).unwrap_or(1),
+    })
+}
+
+fn read_price(table: &Table<'_>) -> Price {
+    let mut amounts = Vec::new();
+    for key in PRICE_KEYS {
+        if let Some(amount) = table.get(key).and_then(|value| value.as_amount().map(Box::from)) {
+            amounts.push((key, amount));
+        }
+    }
+    Price { amounts }
+}

@@ -1,0 +1,284 @@
+//! gateway.toml: addresses, limits, logs and the store. Read once, at start.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::node::{Document, Table};
+use super::report::Report;
+use super::values;
+use super::{Secret, folder};
+
+/// What gateway.toml says, with the defaults for what it does not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Plaintext listeners: HTTP/1.1 and h2c.
+    pub listen: Vec<SocketAddr>,
+    /// TLS listeners: ALPN h2 and http/1.1.
+    pub tls: Vec<TlsListener>,
+    /// Where metrics and health are.
+    pub admin: SocketAddr,
+    /// Path of routes.toml.
+    pub routes: PathBuf,
+    /// Path of keys.toml.
+    pub keys: PathBuf,
+    /// Worker threads; 0 for one per core.
+    pub threads: usize,
+    /// Socket over which a new process takes over the listeners (SIGQUIT).
+    pub upgrade_socket: PathBuf,
+    /// How long a stopping gateway waits for answers under way.
+    pub drain: Duration,
+    /// Bounds.
+    pub limits: Limits,
+    /// Logs.
+    pub log: Log,
+    /// Where balances and records are kept.
+    pub store: Store,
+}
+
+/// A TLS listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsListener {
+    /// Its address.
+    pub listen: SocketAddr,
+    /// Certificate chain, PEM.
+    pub cert: PathBuf,
+    /// Private key, PEM.
+    pub key: PathBuf,
+}
+
+/// Bounds that protect the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest request body, bytes.
+    pub body: usize,
+    /// Largest answer that is read whole, bytes.
+    pub answer: usize,
+    /// Largest frame of a stream, bytes.
+    pub frame: usize,
+    /// Connections from clients at a time.
+    pub connections: usize,
+    /// From the first byte of a request to the end of its head.
+    pub header_timeout: Duration,
+    /// Between two pieces of a request body, and of a TLS handshake.
+    pub body_timeout: Duration,
+    /// How long a connection of a client may be idle between requests.
+    pub keepalive: Duration,
+    /// How long a client may take to read a piece of the answer.
+    pub write_timeout: Duration,
+    /// Idle connections to providers that are kept.
+    pub pool: usize,
+    /// How long an idle connection to a provider is kept.
+    pub pool_idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            // Above Anthropic's 32 MB and OpenAI's 50 MB of files in base64.
+            body: 64 << 20,
+            answer: 256 << 20,
+            frame: 64 << 20,
+            connections: 16_384,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            keepalive: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(60),
+            pool: 1_024,
+            // Below the idle timeouts of the vendors' load balancers (60 s and more), so that it is the gateway
+            // that closes and not the vendor, in the moment of a request.
+            pool_idle: Duration::from_secs(50),
+        }
+    }
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For programs.
+    #[default]
+    Json,
+    /// For people.
+    Text,
+}
+
+/// Where the access log goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Nowhere.
+    Off,
+    /// Standard output, which systemd takes into the journal.
+    #[default]
+    Stdout,
+    /// A file, appended to; opened again on SIGHUP.
+    File(PathBuf),
+}
+
+/// Logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// A filter in the form of `tracing-subscriber`'s `EnvFilter`: `info`, `model_gateway=debug,warn`.
+    pub level: String,
+    /// How lines look.
+    pub format: LogFormat,
+    /// Where one line per request goes.
+    pub access: AccessLog,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log { level: "info".to_owned(), format: LogFormat::default(), access: AccessLog::default() }
+    }
+}
+
+/// Where what outlives a request is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// An embedded database file.
+    Sqlite(PathBuf),
+    /// A Valkey or Redis server, shared by a fleet; the URL may hold a password.
+    Valkey(Secret),
+}
+
+/// Most threads that can be asked for.
+const MAX_THREADS: i64 = 1024;
+
+pub(super) fn read(file: &Path, text: &str) -> Result<Settings, Report> {
+    let document = Document::new(file, text);
+    let folder = folder(file);
+    let settings = document.read(|root| read_root(root, &folder));
+    document.into_report().into_result()?;
+    settings.flatten().ok_or_else(|| Report::of_file(file, "cannot be understood"))
+}
+
+fn read_root(root: &Table<'_>, folder: &Path) -> Option<Settings> {
+    let limits = root.table("limits", read_limits).unwrap_or_default();
+    let log = root.table("log", |table| read_log(table, folder)).unwrap_or_default();
+    let store = root
+        .table("store", |table| read_store(table, folder))
+        .flatten()
+        .unwrap_or_else(|| Store::Sqlite(folder.join("state.db")));
+    root.require("server", "[server]")?;
+    root.table("server", |server| {
+        let mut listen = Vec::new();
+        if let Some(list) = server.get("listen") {
+            list.elements(|element| listen.extend(element.parsed(values::address)));
+        }
+        let mut tls = Vec::new();
+        server.tables("tls", |listener| tls.extend(read_tls(listener, folder)));
+        if listen.is_empty() && tls.is_empty() && server.get("listen").is_none() {
+            server.wrong("nothing to listen on", "for example: listen = [\"127.0.0.1:8080\"]".to_owned());
+        }
+        let admin = server.get("admin").and_then(|value| value.parsed(values::address));
+        for (index, address) in listen.iter().enumerate() {
+            let taken = listen.iter().skip(index + 1).any(|other| other == address)
+                || tls.iter().any(|other| other.listen == *address)
+                || admin == Some(*address);
+            if taken && address.port() != 0 {
+                server.wrong(format!("{address} is given twice"), None);
+            }
+        }
+        let path = |key, default: &str| folder.join(server.string(key).unwrap_or_else(|| default.to_owned()));
+        let threads = server.integer("threads", &(0..=MAX_THREADS)).unwrap_or(0);
+        Settings {
+            routes: path("routes", "routes.toml"),
+            keys: path("keys", "keys.toml"),
+            upgrade_socket: path("upgrade_socket", "model-gateway.upgrade.sock"),
+            drain: server.duration("drain").unwrap_or(Duration::from_secs(30)),
+            threads: usize::try_from(threads).unwrap_or(0),
+            admin: admin.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9090))),
+            listen,
+            tls,
+            limits,
+            log,
+            store,
+        }
+    })
+}
+
+fn read_tls(listener: &Table<'_>, folder: &Path) -> Option<TlsListener> {
+    let listen = listener.require("listen", "listen = \"0.0.0.0:8443\"")?.parsed(values::address);
+    let file = |key: &'static str, example: &str| {
+        let value = listener.require(key, example)?;
+        let path = folder.join(value.as_str()?);
+        // A listener that cannot start is found here, not by the first client.
+        match std::fs::read(&path) {
+            Ok(text) if text.windows(11).any(|window| window == b"-----BEGIN ") => {}
+            Ok(_) => value.wrong(format!("{} holds no PEM block", path.display()), None),
+            Err(error) => value.wrong(format!("{}: {error}", path.display()), None),
+        }
+        Some(path)
+    };
+    let cert = file("cert", "cert = \"/etc/model-gateway/tls.crt\"");
+    let key = file("key", "key = \"/etc/model-gateway/tls.key\"");
+    Some(TlsListener { listen: listen?, cert: cert?, key: key? })
+}
+
+fn read_limits(table: &Table<'_>) -> Limits {
+    let default = Limits::default();
+    let count = |key, range, default: usize| {
+        table.integer(key, &range).and_then(|n| usize::try_from(n).ok()).unwrap_or(default)
+    };
+    let limits = Limits {
+        body: table.size("body").unwrap_or(default.body),
+        answer: table.size("answer").unwrap_or(default.answer),
+        frame: table.size("frame").unwrap_or(default.frame),
+        connections: count("connections", 1..=10_000_000, default.connections),
+        header_timeout: table.duration("header_timeout").unwrap_or(default.header_timeout),
+        body_timeout: table.duration("body_timeout").unwrap_or(default.body_timeout),
+        keepalive: table.duration("keepalive").unwrap_or(default.keepalive),
+        write_timeout: table.duration("write_timeout").unwrap_or(default.write_timeout),
+        pool: count("pool", 0..=10_000_000, default.pool),
+        pool_idle: table.duration("pool_idle").unwrap_or(default.pool_idle),
+    };
+    if limits.body == 0 {
+        table.wrong("a body limit of 0 refuses every request", "for example: body = \"64MiB\"".to_owned());
+    }
+    limits
+}
+
+fn read_log(table: &Table<'_>, folder: &Path) -> Log {
+    let default = Log::default();
+    let level = table.get("level").and_then(|value| {
+        value.parsed(|text| {
+            text.parse::<tracing_subscriber::filter::EnvFilter>()
+                .map(|_| text.to_owned())
+                .map_err(|_| "write error, warn, info, debug or trace".to_owned())
+        })
+    });
+    let format = table.get("format").and_then(|value| {
+        value.parsed(|text| match text {
+            "json" => Ok(LogFormat::Json),
+            "text" => Ok(LogFormat::Text),
+            _ => Err("write \"json\" or \"text\"".to_owned()),
+        })
+    });
+    let access = table.string("access").map(|text| match text.as_str() {
+        "off" => AccessLog::Off,
+        "stdout" => AccessLog::Stdout,
+        path => AccessLog::File(folder.join(path)),
+    });
+    Log {
+        level: level.unwrap_or(default.level),
+        format: format.unwrap_or_default(),
+        access: access.unwrap_or_default(),
+    }
+}
+
+fn read_store(table: &Table<'_>, folder: &Path) -> Option<Store> {
+    let sqlite = table.string("sqlite").map(|path| Store::Sqlite(folder.join(path)));
+    let valkey = table.get("valkey").and_then(|value| {
+        value.parsed(|url| {
+            let known = ["redis://", "rediss://", "valkey://", "valkeys://", "unix://"];
+            if known.iter().any(|scheme| url.starts_with(scheme)) {
+                Ok(Store::Valkey(Secret::new(url)))
+            } else {
+                Err("write a URL such as \"redis://10.0.0.5:6379\"".to_owned())
+            }
+        })
+    });
+    if sqlite.is_some() && valkey.is_some() {
+        table.wrong("both sqlite and valkey are given", "give one of them".to_owned());
+    }
+    valkey.or(sqlite)
+}

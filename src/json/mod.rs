@@ -1,0 +1,24 @@
+//! JSON text, read and written without ever building a tree.
+//!
+//! Here live: slices of JSON text that are passed on unread ([`JsonStr`], [`RawJson`]), a pull reader over one
+//! whole document ([`Cursor`]), a push scanner over a document that arrives in pieces ([`Scanner`]), the pieces
+//! themselves ([`Rope`]) and a writer that appends to a byte buffer ([`Writer`]).
+//!
+//! Here must not live: what a member means. No wire format is named in this folder, and nothing is allocated per
+//! value read.
+
+mod cursor;
+mod rope;
+mod run;
+mod scan;
+mod text;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use cursor::{Cursor, JsonError, Kind};
+pub use rope::{Edit, Rope};
+pub use scan::{Member, ScanError, ScanErrorKind, Scanner};
+pub use text::{EscapedString, JsonStr, RawJson};
+pub use write::{Writer, push_escaped};

@@ -1,0 +1,180 @@
+//! A text held in the pieces in which it arrived, so that a large body is kept once and copied never.
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+
+/// Pieces below this size are copied together. A piece has about 100 bytes of bookkeeping beside its own
+/// allocation: a client that sends one byte a chunk must not make the body cost a hundred times its size.
+const SMALL_PIECE: usize = 4096;
+
+/// What small pieces are gathered in.
+const GATHER: usize = 16 * 1024;
+
+/// A text in pieces. Cloning it shares the pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Rope {
+    pieces: SmallVec<[Bytes; 2]>,
+    gathered: BytesMut,
+    len: usize,
+}
+
+/// A replacement of one range of a [`Rope`] by other text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// Byte offsets in the text before any edit.
+    pub range: Range<usize>,
+    /// What stands there afterwards.
+    pub text: Bytes,
+}
+
+impl Rope {
+    /// An empty text.
+    pub fn new() -> Self {
+        Rope::default()
+    }
+
+    /// Bytes in all pieces.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends a piece, without copying it unless it is small.
+    pub fn push(&mut self, piece: Bytes) {
+        if piece.is_empty() {
+            return;
+        }
+        self.len += piece.len();
+        // The only piece of a small body is kept as it is: most requests arrive in one.
+        if piece.len() >= SMALL_PIECE || (self.pieces.is_empty() && self.gathered.is_empty()) {
+            self.seal();
+            self.pieces.push(piece);
+            return;
+        }
+        if self.gathered.capacity() - self.gathered.len() < piece.len() {
+            self.seal();
+            self.gathered = BytesMut::with_capacity(GATHER);
+        }
+        self.gathered.extend_from_slice(&piece);
+    }
+
+    fn seal(&mut self) {
+        if !self.gathered.is_empty() {
+            let gathered = std::mem::take(&mut self.gathered);
+            self.pieces.push(gathered.freeze());
+        }
+    }
+
+    /// The pieces in order.
+    pub fn into_pieces(mut self) -> SmallVec<[Bytes; 2]> {
+        self.seal();
+        self.pieces
+    }
+
+    /// The text in one piece; copies only when there are several.
+    pub fn into_contiguous(mut self) -> Bytes {
+        self.seal();
+        if self.pieces.len() <= 1 {
+            return self.pieces.pop().unwrap_or_default();
+        }
+        let mut whole = BytesMut::with_capacity(self.len);
+        for piece in self.pieces {
+            whole.extend_from_slice(&piece);
+        }
+        whole.freeze()
+    }
+
+    /// A range of the text in one piece; copied only when it straddles pieces. Out of bounds gives what there is.
+    pub fn slice(&mut self, range: Range<usize>) -> Bytes {
+        self.seal();
+        let mut start = 0;
+        let mut straddling: Option<BytesMut> = None;
+        for piece in &self.pieces {
+            let end = start + piece.len();
+            let from = range.start.max(start);
+            let to = range.end.min(end);
+            if from < to {
+                let part = piece.slice(from - start..to - start);
+                match &mut straddling {
+                    None if range.end <= end => return part,
+                    None => {
+                        let mut whole = BytesMut::with_capacity(range.len().min(self.len));
+                        whole.extend_from_slice(&part);
+                        straddling = Some(whole);
+                    }
+                    Some(whole) => whole.extend_from_slice(&part),
+                }
+            }
+            start = end;
+        }
+        straddling.unwrap_or_default().freeze()
+    }
+
+    /// The text with the edits applied. Edits must be sorted and must not overlap; everything else is shared, not
+    /// copied.
+    pub fn edited(mut self, edits: &[Edit]) -> Rope {
+        debug_assert!(
+            edits.is_sorted_by(|a, b| a.range.end <= b.range.start),
+            "edits overlap or are unsorted"
+        );
+        if edits.is_empty() {
+            return self;
+        }
+        self.seal();
+        let mut out = Rope::new();
+        let mut edits = edits.iter().peekable();
+        let mut start = 0;
+        // Up to this offset the old text has been replaced.
+        let mut replaced = 0;
+        for piece in &self.pieces {
+            let end = start + piece.len();
+            let mut at = replaced.max(start);
+            while let Some(edit) = edits.peek().filter(|edit| edit.range.start < end) {
+                if at < edit.range.start {
+                    out.push_exact(piece.slice(at - start..edit.range.start - start));
+                }
+                out.push_exact(edit.text.clone());
+                replaced = edit.range.end;
+                at = replaced.min(end).max(at);
+                edits.next();
+            }
+            if at < end {
+                out.push_exact(piece.slice(at - start..));
+            }
+            start = end;
+        }
+        for edit in edits {
+            out.push_exact(edit.text.clone());
+        }
+        out
+    }
+
+    fn push_exact(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.len += piece.len();
+            self.pieces.push(piece);
+        }
+    }
+}
+
+impl From<Bytes> for Rope {
+    fn from(piece: Bytes) -> Self {
+        let mut rope = Rope::new();
+        rope.push(piece);
+        rope
+    }
+}
+
+#[cfg(test)]
+impl Rope {
+    /// A piece that stays apart however small it is.
+    pub(super) fn push_exact_for_test(&mut self, piece: Bytes) {
+        self.push_exact(piece);
+    }
+}

@@ -1,0 +1,545 @@
+//! A push scanner: checks a document strictly while it arrives and notes where the members of the outermost object
+//! stand.
+//!
+//! A request body is read in pieces and may be 60 MB of base64. The scanner sees each piece once, while it is still
+//! warm, keeps no text, and knows at the end what a router must know: that the document is valid JSON, that it is an
+//! object, that no member of it is doubled, and at which offsets `model` and its like stand.
+
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::JsonStr;
+use super::cursor::Kind;
+use super::run::plain_run;
+
+/// Nesting that is accepted at most: recursive readers behind the gateway have limits of this order.
+const MAX_DEPTH: usize = 512;
+
+/// A member's name is kept for comparison with the wanted ones up to this length; longer ones are only hashed.
+const MAX_NAME: usize = 256;
+
+/// Above this number of members the check for doubles sorts instead of comparing pairs.
+const FEW_MEMBERS: usize = 32;
+
+/// A member of the outermost object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Which of the wanted names it has, as an index into the list given to [`Scanner::new`].
+    pub wanted: Option<usize>,
+    /// What kind of value it holds.
+    pub kind: Kind,
+    /// Byte offsets of the value in the document; a string's quotes are included.
+    pub value: Range<usize>,
+    /// Byte offsets of the name, without its quotes.
+    pub name: Range<usize>,
+    /// Hash of the name's meaning, to find doubles.
+    hash: u64,
+}
+
+/// Why a document was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScanErrorKind {
+    /// Not JSON.
+    #[error("{0}")]
+    Syntax(&'static str),
+    /// JSON, but not an object.
+    #[error("the document must be a JSON object")]
+    NotAnObject,
+    /// The outermost object has a member twice: which one counts would be anybody's guess. The range is where the
+    /// second one's name stands in the document, without its quotes.
+    #[error("a member of the object is given twice")]
+    Duplicate(Range<usize>),
+    /// Nothing but white space.
+    #[error("the document is empty")]
+    Empty,
+}
+
+/// Why a document was refused, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} (at byte {at})")]
+pub struct ScanError {
+    /// Byte offset from the start of the document.
+    pub at: usize,
+    /// What is wrong.
+    pub kind: ScanErrorKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// A value must follow.
+    Value,
+    /// Behind `{`: a name or `}`.
+    ObjectStart,
+    /// Behind `,` in an object: a name.
+    Name,
+    Colon,
+    /// Behind `[`: a value or `]`.
+    ArrayStart,
+    /// Behind a value: `,` or the end of the container, or of the document.
+    After,
+    String,
+    Escape,
+    /// So many hexadecimal digits of `\u` are still to come.
+    Hex(u8),
+    Minus,
+    Zero,
+    Digits,
+    Point,
+    Fraction,
+    Exponent,
+    ExponentSign,
+    ExponentDigits,
+    /// Inside `true`, `false` or `null`: which, and how many letters have been seen.
+    Word(Word, u8),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    True,
+    False,
+    Null,
+}
+
+impl Word {
+    fn text(self) -> &'static [u8] {
+        match self {
+            Word::True => b"true",
+            Word::False => b"false",
+            Word::Null => b"null",
+        }
+    }
+}
+
+/// Scans one document, piece by piece.
+///
+/// ```
+/// use model_gateway::json::Scanner;
+/// let mut scan = Scanner::new(&["model"]);
+/// scan.push(br#"{"a":{"model":1},"mo"#)?;
+/// scan.push(br#"del":"x"}"#)?;
+/// let members = scan.finish()?;
+/// let model = members.iter().find(|m| m.wanted == Some(0)).unwrap();
+/// assert_eq!(model.value, 25..28);
+/// # Ok::<(), model_gateway::json::ScanError>(())
+/// ```
+pub struct Scanner {
+    wanted: &'static [&'static str],
+    state: State,
+    /// One bit a level: set for an object.
+    stack: SmallVec<[u64; 1]>,
+    depth: usize,
+    /// Bytes of all pieces before the current one.
+    offset: usize,
+    utf8: Utf8,
+    /// The string that is being read is a name, not a value.
+    in_name: bool,
+    name: SmallVec<[u8; 32]>,
+    name_hash: foldhash::fast::FoldHasher<'static>,
+    name_long: bool,
+    name_at: Range<usize>,
+    member_hash: u64,
+    member_wanted: Option<usize>,
+    value_start: usize,
+    value_kind: Kind,
+    members: SmallVec<[Member; 12]>,
+    failed: Option<ScanError>,
+}
+
+impl Scanner {
+    /// Starts a scan that reports members of the outermost object with one of these names.
+    pub fn new(wanted: &'static [&'static str]) -> Self {
+        Scanner {
+            wanted,
+            state: State::Value,
+            stack: SmallVec::new(),
+            depth: 0,
+            offset: 0,
+            utf8: Utf8::default(),
+            in_name: false,
+            name: SmallVec::new(),
+            name_hash: name_hasher(),
+            name_long: false,
+            name_at: 0..0,
+            member_hash: 0,
+            member_wanted: None,
+            value_start: 0,
+            value_kind: Kind::Null,
+            members: SmallVec::new(),
+            failed: None,
+        }
+    }
+
+    /// Takes the next piece of the document.
+    ///
+    /// # Errors
+    /// The document is not valid; every further call gives the same error.
+    pub fn push(&mut self, piece: &[u8]) -> Result<(), ScanError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let result = self.scan(piece);
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    fn scan(&mut self, piece: &[u8]) -> Result<(), ScanError> {
+        if let Err(at) = self.utf8.check(piece) {
+            return self.syntax(self.offset + at, "not UTF-8");
+        }
+        let mut at = 0;
+        while let Some(&byte) = piece.get(at) {
+            if self.state == State::String {
+                at = self.scan_string(piece, at)?;
+                continue;
+            }
+            // A number has no end of its own: the byte that ends it is looked at again as what follows it.
+            if self.step(byte, self.offset + at)? {
+                at += 1;
+            }
+        }
+        self.offset += piece.len();
+        Ok(())
+    }
+
+    /// Reads on inside a string; returns where it stopped.
+    fn scan_string(&mut self, piece: &[u8], at: usize) -> Result<usize, ScanError> {
+        let rest = piece.get(at..).unwrap_or_default();
+        let run = plain_run(rest);
+        let naming = self.in_name && self.depth == 1;
+        if naming {
+            self.keep_name(rest.get(..run).unwrap_or_default());
+        }
+        let end = at + run;
+        match rest.get(run) {
+            None => Ok(end),
+            Some(b'"') => {
+                if self.in_name {
+                    if naming {
+                        self.name_at.end = self.offset + end;
+                        self.end_name();
+                    }
+                    self.in_name = false;
+                    self.state = State::Colon;
+                } else {
+                    self.end_value(self.offset + end + 1);
+                }
+                Ok(end + 1)
+            }
+            Some(b'\\') => {
+                if naming {
+                    self.keep_name(b"\\");
+                }
+                self.state = State::Escape;
+                Ok(end + 1)
+            }
+            Some(_) => self.syntax(self.offset + end, "a control character in a string"),
+        }
+    }
+
+    /// One byte outside of plain string text. Returns whether the byte is used up.
+    fn step(&mut self, byte: u8, at: usize) -> Result<bool, ScanError> {
+        match self.state {
+            State::Value | State::ArrayStart => match byte {
+                b' ' | b'\n' | b'\r' | b'\t' => {}
+                b']' if self.state == State::ArrayStart => self.close(false, at)?,
+                _ => self.begin_value(byte, at)?,
+            },
+            State::ObjectStart | State::Name => match byte {
+                b' ' | b'\n' | b'\r' | b'\t' => {}
+                b'"' => self.begin_name(at),
+                b'}' if self.state == State::ObjectStart => self.close(true, at)?,
+                _ => return self.syntax(at, "expected a member's name"),
+            },
+            State::Colon => match byte {
+                b' ' | b'\n' | b'\r' | b'\t' => {}
+                b':' => self.state = State::Value,
+                _ => return self.syntax(at, "expected ':'"),
+            },
+            State::After => match byte {
+                b' ' | b'\n' | b'\r' | b'\t' => {}
+                _ if self.depth == 0 => return self.syntax(at, "something follows the document"),
+                b',' => self.state = if self.in_object() { State::Name } else { State::Value },
+                b'}' => self.close(true, at)?,
+                b']' => self.close(false, at)?,
+                _ => return self.syntax(at, "expected ',' or the end of the object or array"),
+            },
+            State::Escape => {
+                self.keep_escaped(byte);
+                self.state = match byte {
+                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => State::String,
+                    b'u' => State::Hex(4),
+                    _ => return self.syntax(at, "an unknown escape in a string"),
+                };
+            }
+            State::Hex(left) => {
+                if !byte.is_ascii_hexdigit() {
+                    return self.syntax(at, "a \\u escape needs four hexadecimal digits");
+                }
+                self.keep_escaped(byte);
+                self.state = if left == 1 { State::String } else { State::Hex(left - 1) };
+            }
+            State::Word(word, seen) => {
+                if word.text().get(usize::from(seen)) != Some(&byte) {
+                    return self.syntax(at, "expected a value");
+                }
+                if usize::from(seen) + 1 == word.text().len() {
+                    self.end_value(at + 1);
+                } else {
+                    self.state = State::Word(word, seen + 1);
+                }
+            }
+            State::String => {}
+            _ => return self.step_number(byte, at),
+        }
+        Ok(true)
+    }
+
+    fn step_number(&mut self, byte: u8, at: usize) -> Result<bool, ScanError> {
+        self.state = match (self.state, byte) {
+            (State::Minus, b'0') => State::Zero,
+            (State::Minus, b'1'..=b'9') => State::Digits,
+            (State::Zero | State::Digits, b'.') => State::Point,
+            (State::Zero | State::Digits | State::Fraction, b'e' | b'E') => State::Exponent,
+            (State::Digits, b'0'..=b'9') => State::Digits,
+            (State::Point | State::Fraction, b'0'..=b'9') => State::Fraction,
+            (State::Exponent, b'+' | b'-') => State::ExponentSign,
+            (State::Exponent | State::ExponentSign | State::ExponentDigits, b'0'..=b'9') => {
+                State::ExponentDigits
+            }
+            (State::Zero | State::Digits | State::Fraction | State::ExponentDigits, _) => {
+                self.end_value(at);
+                return Ok(false);
+            }
+            _ => return self.syntax(at, "a malformed number"),
+        };
+        Ok(true)
+    }
+
+    fn begin_value(&mut self, byte: u8, at: usize) -> Result<(), ScanError> {
+        let (state, kind) = match byte {
+            b'{' => (State::ObjectStart, Kind::Object),
+            b'[' => (State::ArrayStart, Kind::Array),
+            b'"' => (State::String, Kind::String),
+            b't' => (State::Word(Word::True, 1), Kind::Bool),
+            b'f' => (State::Word(Word::False, 1), Kind::Bool),
+            b'n' => (State::Word(Word::Null, 1), Kind::Null),
+            b'-' => (State::Minus, Kind::Number),
+            b'0' => (State::Zero, Kind::Number),
+            b'1'..=b'9' => (State::Digits, Kind::Number),
+            _ => return self.syntax(at, "expected a value"),
+        };
+        if self.depth == 0 && kind != Kind::Object {
+            return self.fail(at, ScanErrorKind::NotAnObject);
+        }
+        if self.depth == 1 {
+            self.value_start = at;
+            self.value_kind = kind;
+        }
+        self.state = state;
+        if matches!(kind, Kind::Object | Kind::Array) {
+            self.open(kind == Kind::Object, at)?;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, object: bool, at: usize) -> Result<(), ScanError> {
+        if self.depth == MAX_DEPTH {
+            return self.syntax(at, "nested too deeply");
+        }
+        let (word, bit) = (self.depth / 64, 1u64 << (self.depth % 64));
+        if self.stack.len() <= word {
+            self.stack.push(0);
+        }
+        if let Some(bits) = self.stack.get_mut(word) {
+            if object {
+                *bits |= bit;
+            } else {
+                *bits &= !bit;
+            }
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn in_object(&self) -> bool {
+        let level = self.depth - 1;
+        self.stack.get(level / 64).is_some_and(|bits| bits >> (level % 64) & 1 == 1)
+    }
+
+    fn close(&mut self, object: bool, at: usize) -> Result<(), ScanError> {
+        if self.in_object() != object {
+            return self.syntax(at, "the brackets do not match");
+        }
+        self.depth -= 1;
+        self.end_value(at + 1);
+        Ok(())
+    }
+
+    /// A value ended before `end`; it belongs to the level that is now current.
+    fn end_value(&mut self, end: usize) {
+        self.state = State::After;
+        if self.depth == 1 {
+            self.members.push(Member {
+                wanted: self.member_wanted,
+                kind: self.value_kind,
+                value: self.value_start..end,
+                name: self.name_at.clone(),
+                hash: self.member_hash,
+            });
+        }
+    }
+
+    fn begin_name(&mut self, at: usize) {
+        self.in_name = true;
+        self.state = State::String;
+        if self.depth == 1 {
+            self.name_at = at + 1..at + 1;
+            self.name.clear();
+            self.name_long = false;
+            self.name_hash = name_hasher();
+        }
+    }
+
+    fn keep_name(&mut self, text: &[u8]) {
+        let (kept, rest) = text.split_at(text.len().min(MAX_NAME - self.name.len()));
+        self.name.extend_from_slice(kept);
+        if rest.is_empty() {
+            return;
+        }
+        if !self.name_long {
+            self.name_long = true;
+            self.name_hash.write(&self.name);
+        }
+        // Byte by byte: the hash of a write depends on how the text is divided, and pieces divide it anyhow.
+        for &byte in rest {
+            self.name_hash.write_u8(byte);
+        }
+    }
+
+    fn keep_escaped(&mut self, byte: u8) {
+        if self.in_name && self.depth == 1 {
+            self.keep_name(&[byte]);
+        }
+    }
+
+    fn end_name(&mut self) {
+        if self.name_long {
+            self.member_wanted = None;
+            self.member_hash = self.name_hash.finish();
+            return;
+        }
+        // The pieces were checked as UTF-8 as they came, and a name ends at a quote.
+        let escaped = std::str::from_utf8(&self.name).unwrap_or_default();
+        let name = JsonStr::from_escaped(escaped).decode();
+        self.member_wanted = self.wanted.iter().position(|&wanted| wanted == name);
+        self.member_hash = hash_of(&name);
+    }
+
+    /// Ends the document and returns the members of the outermost object in order.
+    ///
+    /// # Errors
+    /// The document is incomplete, or a member is doubled.
+    pub fn finish(self) -> Result<SmallVec<[Member; 12]>, ScanError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        if self.state != State::After || self.depth > 0 || self.utf8.pending > 0 {
+            let kind = if self.state == State::Value && self.depth == 0 {
+                ScanErrorKind::Empty
+            } else {
+                ScanErrorKind::Syntax("the document ends too early")
+            };
+            return Err(ScanError { at: self.offset, kind });
+        }
+        match doubled(&self.members) {
+            None => Ok(self.members),
+            Some(member) => {
+                Err(ScanError { at: member.name.start, kind: ScanErrorKind::Duplicate(member.name.clone()) })
+            }
+        }
+    }
+
+    fn fail<T>(&self, at: usize, kind: ScanErrorKind) -> Result<T, ScanError> {
+        Err(ScanError { at, kind })
+    }
+
+    fn syntax<T>(&self, at: usize, what: &'static str) -> Result<T, ScanError> {
+        self.fail(at, ScanErrorKind::Syntax(what))
+    }
+}
+
+fn name_hasher() -> foldhash::fast::FoldHasher<'static> {
+    use std::sync::LazyLock;
+    // Seeded per process, so that nobody can send names that collide.
+    static STATE: LazyLock<foldhash::fast::RandomState> = LazyLock::new(Default::default);
+    STATE.build_hasher()
+}
+
+fn hash_of(name: &str) -> u64 {
+    let mut hasher = name_hasher();
+    hasher.write(name.as_bytes());
+    hasher.finish()
+}
+
+fn doubled(members: &[Member]) -> Option<&Member> {
+    if members.len() <= FEW_MEMBERS {
+        return members
+            .iter()
+            .enumerate()
+            .find(|(index, member)| members.iter().take(*index).any(|earlier| earlier.hash == member.hash))
+            .map(|(_, member)| member);
+    }
+    let mut sorted: Vec<&Member> = members.iter().collect();
+    sorted.sort_unstable_by_key(|member| (member.hash, member.value.start));
+    sorted
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [a, b] if a.hash == b.hash => Some(*b),
+            _ => None,
+        })
+        .min_by_key(|member| member.value.start)
+}
+
+/// Checks that pieces are UTF-8 when put together.
+#[derive(Debug, Default)]
+struct Utf8 {
+    /// The beginning of a character whose rest is in the next piece.
+    tail: [u8; 4],
+    pending: usize,
+}
+
+impl Utf8 {
+    /// Returns the offset in `piece` at which the text stops being UTF-8.
+    fn check(&mut self, piece: &[u8]) -> Result<(), usize> {
+        let mut from = 0;
+        while self.pending > 0 {
+            let Some(&byte) = piece.get(from) else { return Ok(()) };
+            let Some(slot) = self.tail.get_mut(self.pending) else { return Err(from) };
+            *slot = byte;
+            self.pending += 1;
+            from += 1;
+            match std::str::from_utf8(self.tail.get(..self.pending).unwrap_or_default()) {
+                Ok(_) => self.pending = 0,
+                Err(error) if error.error_len().is_some() => return Err(from - 1),
+                Err(_) => {}
+            }
+        }
+        let rest = piece.get(from..).unwrap_or_default();
+        match std::str::from_utf8(rest) {
+            Ok(_) => Ok(()),
+            Err(error) if error.error_len().is_some() => Err(from + error.valid_up_to()),
+            Err(error) => {
+                let tail = rest.get(error.valid_up_to()..).unwrap_or_default();
+                self.pending = tail.len().min(self.tail.len());
+                for (slot, &byte) in self.tail.iter_mut().zip(tail) {
+                    *slot = byte;
+                }
+                Ok(())
+            }
+        }
+    }
+}

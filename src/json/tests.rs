@@ -1,0 +1,296 @@
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+
+fn scan(pieces: &[&[u8]]) -> Result<Vec<Member>, ScanError> {
+    let mut scan = Scanner::new(&["model", "stream"]);
+    for piece in pieces {
+        scan.push(piece)?;
+    }
+    scan.finish().map(|members| members.into_vec())
+}
+
+fn values<'t>(text: &'t str, members: &[Member]) -> Vec<(Option<usize>, &'t str)> {
+    members.iter().map(|m| (m.wanted, &text[m.value.clone()])).collect()
+}
+
+#[test]
+fn scanner_finds_members_of_the_outermost_object_only() {
+    let text = r#" {"a":{"model":"no","x":[{"model":1}]} , "model" : "yes","stream":true, "n":-1.5e+3 } "#;
+    let members = scan(&[text.as_bytes()]).unwrap();
+    assert_eq!(
+        values(text, &members),
+        [
+            (None, r#"{"model":"no","x":[{"model":1}]}"#),
+            (Some(0), r#""yes""#),
+            (Some(1), "true"),
+            (None, "-1.5e+3")
+        ]
+    );
+    assert_eq!(members[1].kind, Kind::String);
+    assert_eq!(members[3].kind, Kind::Number);
+}
+
+#[test]
+fn scanner_sees_through_escapes_in_names() {
+    let text = r#"{"mod\u0065l":"x"}"#;
+    assert_eq!(scan(&[text.as_bytes()]).unwrap()[0].wanted, Some(0));
+    let doubled = r#"{"model":"x","m\u006fdel":"y"}"#;
+    let error = scan(&[doubled.as_bytes()]).unwrap_err();
+    let ScanErrorKind::Duplicate(range) = error.kind else { panic!("{error}") };
+    assert_eq!(&doubled[range], "m\\u006fdel");
+}
+
+#[test]
+fn scanner_notices_doubles_among_many_and_long_names() {
+    let many: String = (0..200).map(|i| format!("\"k{i}\":{i},")).collect();
+    assert!(scan(&[format!("{{{many}\"z\":1}}").as_bytes()]).is_ok());
+    assert!(matches!(
+        scan(&[format!("{{{many}\"k77\":1}}").as_bytes()]).unwrap_err().kind,
+        ScanErrorKind::Duplicate(_)
+    ));
+    let long = "n".repeat(5000);
+    let text = format!("{{\"{long}\":1,\"{long}\":2}}");
+    for cut in [1, 300, 1500, 5003, 5300, 7000] {
+        let (a, b) = text.as_bytes().split_at(cut);
+        assert!(matches!(scan(&[a, b]).unwrap_err().kind, ScanErrorKind::Duplicate(_)), "{cut}");
+    }
+    assert!(scan(&[format!("{{\"{long}a\":1,\"{long}b\":2}}").as_bytes()]).is_ok());
+}
+
+#[test]
+fn scanner_refuses_what_is_not_one_object() {
+    use ScanErrorKind::*;
+    for (text, kind) in [
+        ("", Empty),
+        ("  \n", Empty),
+        ("[1,2]", NotAnObject),
+        ("\"a\"", NotAnObject),
+        ("12", NotAnObject),
+        ("{", Syntax("the document ends too early")),
+        ("{\"a\":1", Syntax("the document ends too early")),
+        ("{\"a\"", Syntax("the document ends too early")),
+        ("{\"a\":1}x", Syntax("something follows the document")),
+        ("{\"a\":1}{}", Syntax("something follows the document")),
+    ] {
+        assert_eq!(scan(&[text.as_bytes()]).unwrap_err().kind, kind, "{text}");
+    }
+}
+
+/// The slow twin: serde_json, which must agree on what is valid.
+fn twin(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok()
+        && serde_json::from_slice::<std::collections::BTreeMap<String, &serde_json::value::RawValue>>(bytes)
+            .is_ok()
+}
+
+#[test]
+fn scanner_agrees_with_its_twin_on_hard_cases() {
+    for text in [
+        r#"{}"#,
+        r#"{"a":0}"#,
+        r#"{"a":-0}"#,
+        r#"{"a":01}"#,
+        r#"{"a":1.}"#,
+        r#"{"a":.5}"#,
+        r#"{"a":1e}"#,
+        r#"{"a":1e+}"#,
+        r#"{"a":1E-07}"#,
+        r#"{"a":-}"#,
+        r#"{"a":+1}"#,
+        r#"{"a":tru}"#,
+        r#"{"a":True}"#,
+        r#"{"a":nul}"#,
+        r#"{"a":[1,]}"#,
+        r#"{"a":[,1]}"#,
+        r#"{"a":1,}"#,
+        r#"{,"a":1}"#,
+        r#"{"a" 1}"#,
+        r#"{"a":}"#,
+        r#"{a:1}"#,
+        r#"{"a":[}]}"#,
+        r#"{"a":{]}}"#,
+        r#"{"a":"\x"}"#,
+        r#"{"a":"\u12G4"}"#,
+        r#"{"a":"\u1234\ud83d\ude00"}"#,
+        "{\"a\":\"\u{1}\"}",
+        "{\"a\":\"\n\"}",
+        "{\"a\":\"\u{7f}\"}",
+        "{\"a\":1 2}",
+        "\u{feff}{}",
+        r#"{"a":"é🌍","b":[[[]],{}]}"#,
+    ] {
+        assert_eq!(scan(&[text.as_bytes()]).is_ok(), twin(text.as_bytes()), "{text}");
+    }
+    for bytes in
+        [&b"{\"a\":\"\xff\"}"[..], b"{\"a\":\"\xc3\"}", b"{\"a\":\"\xe2\x82\"}", b"{\"\xf0\x9f\x8c\x8d\":1}"]
+    {
+        assert_eq!(scan(&[bytes]).is_ok(), twin(bytes), "{bytes:?}");
+    }
+}
+
+#[test]
+fn scanner_bounds_nesting() {
+    let deep = |n: usize| format!("{{\"a\":{}{}}}", "[".repeat(n), "]".repeat(n));
+    assert!(scan(&[deep(511).as_bytes()]).is_ok());
+    assert_eq!(scan(&[deep(512).as_bytes()]).unwrap_err().kind, ScanErrorKind::Syntax("nested too deeply"));
+}
+
+#[test]
+fn cursor_walks_nested_values_in_order() {
+    let text = r#"{"id":"a\nb","list":[1,[2],{"x":null}],"usage":{"n": 7 },"ok":false,"f":1.0}"#;
+    let mut json = Cursor::new(text);
+    let mut seen = Vec::new();
+    json.begin_object().unwrap();
+    while let Some(key) = json.next_key().unwrap() {
+        match key.escaped() {
+            "id" => seen.push(json.string().unwrap().decode().into_owned()),
+            "list" => {
+                json.begin_array().unwrap();
+                while json.next_element().unwrap() {
+                    seen.push(json.raw().unwrap().text().to_owned());
+                }
+            }
+            "usage" => {
+                json.begin_object().unwrap();
+                while let Some(inner) = json.next_key().unwrap() {
+                    assert!(inner.is("n"));
+                    seen.push(json.u64_or_skip().unwrap().unwrap().to_string());
+                }
+            }
+            "f" => seen.push(json.u64_or_skip().unwrap().unwrap().to_string()),
+            _ => json.skip().unwrap(),
+        }
+    }
+    json.end().unwrap();
+    assert_eq!(seen, ["a\nb", "1", "[2]", r#"{"x":null}"#, "7", "1"]);
+}
+
+#[test]
+fn cursor_says_where_it_failed() {
+    let mut json = Cursor::new(r#"{"a":"b" "c":1}"#);
+    json.begin_object().unwrap();
+    json.next_key().unwrap();
+    json.skip().unwrap();
+    assert_eq!(json.next_key().unwrap_err().at, 9);
+    for broken in ["", "{", "[1", "\"a", "{\"a\":\"b", "tru", "{\"a\\"] {
+        assert!(Cursor::new(broken).skip().is_err(), "{broken}");
+    }
+}
+
+#[test]
+fn strings_decode_as_serde_does() {
+    for text in [
+        r#""""#,
+        r#""plain""#,
+        r#""\"\\\/\b\f\n\r\t""#,
+        r#""\u00e9\u4e2d""#,
+        r#""\ud83c\udf0d and \u0041""#,
+        r#""a\u0000b""#,
+    ] {
+        let expected: String = serde_json::from_str(text).unwrap();
+        let got = RawJson::from_text(text).as_str().unwrap();
+        assert_eq!(got.decode(), expected);
+        assert!(got.is(&expected));
+    }
+    // A lone surrogate is replaced, and what follows is not lost.
+    assert_eq!(JsonStr::from_escaped(r"\ud83cx").decode(), "\u{fffd}x");
+    assert_eq!(JsonStr::from_escaped(r"\ud83c\u0041").decode(), "\u{fffd}A");
+}
+
+#[test]
+fn rope_keeps_memory_close_to_the_text() {
+    let mut rope = Rope::new();
+    for _ in 0..100_000 {
+        rope.push(Bytes::copy_from_slice(b"x"));
+    }
+    assert_eq!(rope.len(), 100_000);
+    let pieces = rope.into_pieces();
+    assert!(pieces.len() < 10, "{} pieces", pieces.len());
+}
+
+proptest! {
+    #[test]
+    fn scanner_agrees_with_its_twin(text in r#"[\[\]{},:"a\\u0-9.eE+\- tfnrulse\x01é]{0,24}"#) {
+        let text = format!("{{\"k\":{text}}}");
+        prop_assert_eq!(scan(&[text.as_bytes()]).is_ok(), twin(text.as_bytes()));
+    }
+
+    #[test]
+    fn every_split_of_a_document_scans_the_same(
+        text in r#"\{"model":"[a-z é🌍\\n]{0,9}","(a|stream|mod\\u0065l)":(\[1,\{"model":"x"\},-2\.5e3\]|true|"\\"\\u00e9")\}"#,
+        cuts in proptest::collection::vec(0usize..80, 0..6),
+    ) {
+        let whole = scan(&[text.as_bytes()]);
+        let bytewise: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+        prop_assert_eq!(&scan(&bytewise), &whole);
+        let mut cuts: Vec<usize> = cuts.into_iter().filter(|&c| c < text.len()).collect();
+        cuts.sort_unstable();
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for cut in cuts {
+            pieces.push(&text.as_bytes()[from..cut]);
+            from = cut;
+        }
+        pieces.push(&text.as_bytes()[from..]);
+        prop_assert_eq!(scan(&pieces), whole);
+    }
+
+    #[test]
+    fn escaping_round_trips(plain in any::<String>()) {
+        let mut out = Vec::new();
+        Writer::new(&mut out).string(&plain);
+        let text = String::from_utf8(out).unwrap();
+        prop_assert_eq!(serde_json::from_str::<String>(&text).unwrap(), plain.clone());
+        let raw = RawJson::from_text(&text);
+        prop_assert_eq!(raw.as_str().unwrap().decode(), plain);
+    }
+
+    #[test]
+    fn cursor_never_panics_and_reads_what_is_valid(text in r#"[\[\]{},:"a\\u0-9.eE+\- tfnrulse]{0,30}"#) {
+        let mut json = Cursor::new(&text);
+        let read = json.skip().and_then(|()| json.end());
+        if serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok() {
+            prop_assert!(read.is_ok());
+        }
+    }
+
+    #[test]
+    fn rope_edits_equal_string_edits(
+        text in proptest::collection::vec(any::<u8>(), 1..200),
+        cuts in proptest::collection::vec(1usize..40, 1..8),
+        marks in proptest::collection::btree_set(0usize..200, 0..8),
+    ) {
+        let mut rope = Rope::new();
+        let mut from = 0;
+        for cut in cuts.iter().cycle() {
+            let to = (from + cut).min(text.len());
+            rope.push_exact_for_test(Bytes::copy_from_slice(&text[from..to]));
+            from = to;
+            if from == text.len() { break; }
+        }
+        let marks: Vec<usize> = marks.into_iter().filter(|&m| m <= text.len()).collect();
+        let mut edits = Vec::new();
+        let mut expected = Vec::new();
+        let mut at = 0;
+        for (index, pair) in marks.chunks(2).enumerate() {
+            let start = pair[0];
+            let end = pair.get(1).copied().unwrap_or(start);
+            let replacement = format!("<{index}>");
+            expected.extend_from_slice(&text[at..start]);
+            expected.extend_from_slice(replacement.as_bytes());
+            edits.push(Edit { range: start..end, text: Bytes::from(replacement) });
+            at = end;
+        }
+        expected.extend_from_slice(&text[at..]);
+        for range in [0..text.len(), 3..9, 50..120, 10..10] {
+            let end = range.end.min(text.len());
+            let start = range.start.min(end);
+            prop_assert_eq!(&rope.clone().slice(start..end)[..], &text[start..end]);
+        }
+        let edited = rope.edited(&edits);
+        prop_assert_eq!(edited.len(), expected.len());
+        prop_assert_eq!(&edited.into_contiguous()[..], &expected[..]);
+    }
+}

@@ -1,0 +1,176 @@
+//! Directives in double brackets: what a person or a test asks the simulator to stage.
+
+use std::time::Duration;
+
+/// The largest text that `big` makes.
+const MAX_BIG: usize = 100_000_000;
+/// The most words that `words` makes.
+const MAX_WORDS: usize = 200_000;
+/// The longest pause that a directive makes, in milliseconds: an hour.
+const MAX_PAUSE: u64 = 3_600_000;
+
+/// What goes wrong in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FaultKind {
+    /// An error in the vendor's own form; the stream ends after it.
+    Error,
+    /// The connection is aborted.
+    Cut,
+    /// The body ends cleanly.
+    End,
+    /// Nothing more comes.
+    Stall,
+}
+
+/// What goes wrong, and after how many deltas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) kind: FaultKind,
+    pub(super) after: usize,
+}
+
+/// What the whole answer is instead of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Hang,
+    Html,
+    Empty,
+    Truncate,
+    Garbage,
+}
+
+/// Everything that the directives of one text ask for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Directives {
+    pub(super) status: Option<u16>,
+    /// Seconds.
+    pub(super) retry_after: Option<u64>,
+    pub(super) delay: Option<Duration>,
+    pub(super) first: Option<Duration>,
+    pub(super) pace: Option<Duration>,
+    pub(super) words: Option<usize>,
+    pub(super) big: Option<usize>,
+    /// Tokens.
+    pub(super) cached: Option<u64>,
+    pub(super) fault: Option<Fault>,
+    pub(super) shape: Option<Shape>,
+    pub(super) refuse: bool,
+}
+
+/// Takes the directives out of a text: what they ask for, and the text without them. Brackets with anything else in
+/// them stay in the text.
+pub(super) fn take(text: &str) -> (Directives, String) {
+    let mut directives = Directives::default();
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, opened)) = rest.split_once("[[") {
+        kept.push_str(before);
+        match opened.split_once("]]").and_then(|(inside, after)| Some((directives.with(inside)?, after))) {
+            Some((more, after)) => {
+                directives = more;
+                // One of the two spaces around a directive goes with it.
+                rest = if kept.is_empty() || kept.ends_with(char::is_whitespace) {
+                    after.strip_prefix(' ').unwrap_or(after)
+                } else {
+                    after
+                };
+            }
+            None => {
+                kept.push_str("[[");
+                rest = opened;
+            }
+        }
+    }
+    kept.push_str(rest);
+    let kept = if directives == Directives::default() { kept } else { kept.trim().to_owned() };
+    (directives, kept)
+}
+
+impl Directives {
+    /// These and the ones inside one pair of brackets; `None` if anything there is not a directive.
+    fn with(&self, inside: &str) -> Option<Directives> {
+        let mut all = self.clone();
+        let mut words = inside.split_whitespace().peekable();
+        words.peek()?;
+        while let Some(name) = words.next() {
+            all.add(name, &mut words)?;
+        }
+        Some(all)
+    }
+
+    fn add<'a>(&mut self, name: &str, arguments: &mut impl Iterator<Item = &'a str>) -> Option<()> {
+        let mut number = || arguments.next()?.parse::<u64>().ok();
+        let pause = |ms: u64| Some(Duration::from_millis(ms.min(MAX_PAUSE)));
+        match name {
+            "status" => {
+                self.status = Some(u16::try_from(number()?).ok().filter(|s| (200..=599).contains(s))?);
+            }
+            "retry-after" => self.retry_after = Some(number()?),
+            "delay" => self.delay = pause(number()?),
+            "first" => self.first = pause(number()?),
+            "pace" => self.pace = pause(number()?),
+            "words" => self.words = Some(usize::try_from(number()?).ok()?.min(MAX_WORDS)),
+            "big" => self.big = Some(usize::try_from(number()?).ok()?.min(MAX_BIG)),
+            "cached" => self.cached = Some(number()?),
+            "error" | "cut" | "end" | "stall" => {
+                let kind = match name {
+                    "error" => FaultKind::Error,
+                    "cut" => FaultKind::Cut,
+                    "end" => FaultKind::End,
+                    _ => FaultKind::Stall,
+                };
+                self.fault = Some(Fault { kind, after: usize::try_from(number()?).ok()? });
+            }
+            "hang" => self.shape = Some(Shape::Hang),
+            "html" => self.shape = Some(Shape::Html),
+            "empty" => self.shape = Some(Shape::Empty),
+            "truncate" => self.shape = Some(Shape::Truncate),
+            "garbage" => self.shape = Some(Shape::Garbage),
+            "refuse" => self.refuse = true,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_in_one_and_in_several_brackets() {
+        let (d, text) = take("Hello [[status 429 retry-after 3]] dear [[pace 50]] world [[words 9]]");
+        assert_eq!(text, "Hello dear world");
+        assert_eq!((d.status, d.retry_after, d.words), (Some(429), Some(3), Some(9)));
+        assert_eq!(d.pace, Some(Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn faults() {
+        assert_eq!(take("[[cut 3]]").0.fault, Some(Fault { kind: FaultKind::Cut, after: 3 }));
+        assert_eq!(take("[[error 0]]").0.fault, Some(Fault { kind: FaultKind::Error, after: 0 }));
+        assert_eq!(
+            take("x[[hang]]y"),
+            (Directives { shape: Some(Shape::Hang), ..Default::default() }, "xy".into())
+        );
+    }
+
+    #[test]
+    fn anything_else_stays() {
+        for text in [
+            "a [[b]] c",
+            "[[status]]",
+            "[[status 99]]",
+            "[[status x]]",
+            "[[",
+            "[[]]",
+            "]] [[ cut 3",
+            "[[status 429 foo]]",
+            " [[x]] ",
+        ] {
+            assert_eq!(take(text), (Directives::default(), text.to_owned()), "{text}");
+        }
+        assert_eq!(take("[[a]] [[refuse]] [[b").1, "[[a]] [[b");
+        assert_eq!(take("[[x [[cut 1]] é").1, "[[x é");
+    }
+}

@@ -1,0 +1,174 @@
+//! Identifiers and seals: made from a counter and hashes, so that the same request gets the same ones.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+
+/// The key of all seals. It is no secret: it only makes a seal that the simulator did not issue recognisable. It is
+/// the same in every simulator, so that a conversation may move from one to another as with the real vendors.
+const KEY: u64 = 0x5eed_0f5e_a15e_a1ed;
+
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const HEX: &[u8; 16] = b"0123456789abcdef";
+const BASE36: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+
+/// A 64-bit hash of bytes. Not for adversaries.
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    let mut state = bytes.len() as u64 ^ 0x9e37_79b9_7f4a_7c15;
+    let mut chunks = bytes.chunks_exact(8);
+    for chunk in &mut chunks {
+        let word = chunk.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+        state = combine(state, word);
+    }
+    let tail = chunks.remainder().iter().fold(1u64, |word, byte| word << 8 | u64::from(*byte));
+    combine(state, tail)
+}
+
+/// One hash out of two.
+pub(super) fn combine(one: u64, other: u64) -> u64 {
+    mix((one.rotate_left(23) ^ other).wrapping_mul(0xff51_afd7_ed55_8ccd))
+}
+
+/// The finalizer of splitmix64.
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// A source of identifiers (and of any other numbers that only must look random): splitmix64.
+#[derive(Debug, Clone)]
+pub(super) struct Ids {
+    state: u64,
+}
+
+impl Ids {
+    /// The identifiers of the `serial`-th request, whose body is `body`.
+    pub(super) fn new(serial: u64, body: &[u8]) -> Ids {
+        Ids { state: combine(hash(body), serial) }
+    }
+
+    /// The numbers that belong to `seed`.
+    pub(super) fn seeded(seed: u64) -> Ids {
+        Ids { state: seed }
+    }
+
+    /// The next 64 bits.
+    pub(super) fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.state)
+    }
+
+    /// `prefix` and `length` letters and digits.
+    pub(super) fn base62(&mut self, prefix: &str, length: usize) -> String {
+        self.pick(BASE62, prefix, length)
+    }
+
+    /// `prefix` and `length` lower-case letters and digits.
+    pub(super) fn base36(&mut self, prefix: &str, length: usize) -> String {
+        self.pick(BASE36, prefix, length)
+    }
+
+    /// `prefix` and `length` hexadecimal digits.
+    pub(super) fn hex(&mut self, prefix: &str, length: usize) -> String {
+        self.pick(HEX, prefix, length)
+    }
+
+    fn pick(&mut self, alphabet: &[u8], prefix: &str, length: usize) -> String {
+        let mut id = String::with_capacity(prefix.len() + length);
+        id.push_str(prefix);
+        for _ in 0..length {
+            let at = (self.next() % alphabet.len() as u64) as usize;
+            id.extend(alphabet.get(at).map(|byte| char::from(*byte)));
+        }
+        id
+    }
+
+    fn bytes(&mut self, words: usize) -> Vec<u8> {
+        (0..words).flat_map(|_| self.next().to_be_bytes()).collect()
+    }
+}
+
+/// A seal over a text: nobody but a simulator issues it, and it fits no other text. Base64, about 90 characters.
+pub(super) fn seal(text: &str) -> String {
+    let mut bytes = vec![0x12, 0x40];
+    bytes.extend(Ids::seeded(combine(KEY, hash(text.as_bytes()))).bytes(8));
+    STANDARD.encode(bytes)
+}
+
+/// A token that nobody but a simulator issues, recognisable without the text that it came with. The first byte is
+/// that of the tokens that it stands for.
+fn token(head: &[u8], seed: u64) -> Vec<u8> {
+    let mut bytes = head.to_vec();
+    bytes.extend(Ids::seeded(seed).bytes(6));
+    let tag = combine(KEY, hash(&bytes));
+    bytes.extend(tag.to_be_bytes());
+    bytes
+}
+
+fn is_token(bytes: &[u8]) -> bool {
+    match bytes.split_last_chunk::<8>() {
+        Some((payload, tag)) => combine(KEY, hash(payload)).to_be_bytes() == *tag,
+        None => false,
+    }
+}
+
+/// An opaque token in standard base64, as Gemini's thought signatures are.
+pub(super) fn opaque(seed: u64) -> String {
+    STANDARD.encode(token(&[0x12, 0x38, 0x0a], seed))
+}
+
+/// Whether [`opaque`] issued this token; it may be in either alphabet of base64.
+pub(super) fn is_opaque(text: &str) -> bool {
+    decode_base64(text).is_some_and(|bytes| is_token(&bytes))
+}
+
+/// An opaque token as OpenAI's `encrypted_content` is: URL-safe base64 that begins like a Fernet token.
+pub(super) fn encrypted(seed: u64) -> String {
+    URL_SAFE.encode(token(&[0x80, 0, 0, 0, 0, 0x6a], seed))
+}
+
+/// Decodes base64 of either alphabet, padded or not.
+pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let plain: String = text
+        .trim_end_matches('=')
+        .chars()
+        .map(|c| match c {
+            '-' => '+',
+            '_' => '/',
+            other => other,
+        })
+        .collect();
+    base64::engine::general_purpose::STANDARD_NO_PAD.decode(plain).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_request_has_the_same_ids() {
+        let id = |serial, body: &str| Ids::new(serial, body.as_bytes()).base62("call_", 24);
+        assert_eq!(id(1, "a"), id(1, "a"));
+        assert_ne!(id(1, "a"), id(2, "a"));
+        assert_ne!(id(1, "a"), id(1, "b"));
+        assert_eq!(id(1, "a").len(), 29);
+    }
+
+    #[test]
+    fn hashes_depend_on_every_byte() {
+        assert_ne!(hash(b""), hash(b"\0"));
+        assert_ne!(hash(b"12345678"), hash(b"12345679"));
+        assert_ne!(hash(b"123456789"), hash(b"12345678"));
+    }
+
+    #[test]
+    fn tokens_are_recognised() {
+        assert!(is_opaque(&opaque(7)));
+        assert!(is_opaque(&encrypted(7)));
+        assert!(encrypted(7).starts_with("gAAAAABq"));
+        assert!(!is_opaque("AAAA"));
+        assert!(!is_opaque("not base64!"));
+        assert!(!is_opaque(&STANDARD.encode([1u8; 60])));
+        assert_ne!(seal("a"), seal("b"));
+    }
+}

@@ -1,0 +1,133 @@
+//! The OpenAI API, simulated.
+//!
+//! Here live: the routes and headers of the API (this file), its errors (`errors`), and one pair of files per format:
+//! what is read (`chat`, `responses`, `input`) and what is written (`chat_answer`, `response_answer`), next to the
+//! smaller formats (`embeddings`, `models`), what the formats share (`tools`) and the memory of responses (`store`). Here must not live: what any
+//! other vendor does.
+//!
+//! Sources: the types of openai-python 3.52, and recorded answers of the API from 2025 and 2026.
+
+mod chat;
+mod chat_answer;
+mod embeddings;
+mod errors;
+mod input;
+mod models;
+mod response_answer;
+mod responses;
+mod store;
+mod tools;
+
+use http::Method;
+use serde_json::Value;
+
+use super::http::{Reply, Request};
+use super::ids::{Ids, hash};
+use super::server::Call;
+use errors::ApiError;
+use store::Store;
+
+/// The API, with the responses that it remembers.
+#[derive(Debug, Default)]
+pub(super) struct Site {
+    store: Store,
+}
+
+impl Site {
+    /// Answers any request.
+    pub(super) fn answer(&self, call: &Call<'_>) -> Reply {
+        let mut ids = Ids::new(call.serial, &call.request.body);
+        let reply = self.route(call, &mut ids).unwrap_or_else(|error| error.reply());
+        let reply =
+            if matches!(reply.status, 429 | 503) && !reply.headers.iter().any(|(n, _)| *n == "retry-after") {
+                reply.with("retry-after", "7")
+            } else {
+                reply
+            };
+        with_headers(reply, call.request, &mut ids)
+    }
+
+    fn route(&self, call: &Call<'_>, ids: &mut Ids) -> Result<Reply, ApiError> {
+        let request = call.request;
+        authorize(request, call.credential)?;
+        let path = request.path.trim_end_matches('/');
+        let segments: Vec<&str> = path.strip_prefix("/v1/").unwrap_or_default().split('/').collect();
+        let method = &request.method;
+        let post = |reply: &dyn Fn(&Value) -> Result<Reply, ApiError>| match *method {
+            Method::POST => reply(&body(request)?),
+            _ => Err(errors::wrong_method(method.as_str(), path)),
+        };
+        let get = |reply: &dyn Fn() -> Result<Reply, ApiError>| match *method {
+            Method::GET => reply(),
+            _ => Err(errors::wrong_method(method.as_str(), path)),
+        };
+        let fresh = ids.clone();
+        match segments.as_slice() {
+            ["chat", "completions"] => post(&|body| chat::answer(call, body, fresh.clone())),
+            ["embeddings"] => post(&|body| embeddings::answer(body)),
+            ["models"] => get(&|| Ok(models::list())),
+            ["models", id] => get(&|| models::one(id)),
+            ["responses"] => post(&|body| responses::answer(call, &self.store, body, fresh.clone())),
+            ["responses", "input_tokens"] => post(&|body| responses::input_tokens(&self.store, body)),
+            ["responses", id] if method == Method::DELETE => self.store.delete(id),
+            ["responses", id] => get(&|| self.store.response(id)),
+            ["responses", id, "input_items"] => get(&|| self.store.input_items(id)),
+            _ => Err(errors::unknown_url(method.as_str(), &request.path)),
+        }
+    }
+}
+
+fn authorize(request: &Request, credential: Option<&str>) -> Result<(), ApiError> {
+    match (credential, request.bearer()) {
+        (None, _) => Ok(()),
+        (Some(expected), Some(key)) if key == expected => Ok(()),
+        (Some(_), Some(key)) if !key.is_empty() => Err(errors::wrong_key(key)),
+        (Some(_), _) => Err(errors::no_key()),
+    }
+}
+
+/// The body of a request: a JSON object.
+fn body(request: &Request) -> Result<Value, ApiError> {
+    if request.too_large {
+        return Err(errors::too_large());
+    }
+    let body: Value = serde_json::from_slice(&request.body).map_err(|_| errors::not_json())?;
+    if body.is_object() { Ok(body) } else { Err(errors::not_json()) }
+}
+
+/// The model that a request names.
+fn model(name: Option<&str>) -> Result<&str, ApiError> {
+    let name = name.unwrap_or_default();
+    if name.is_empty() {
+        return Err(ApiError::invalid("you must provide a model parameter"));
+    }
+    if name.starts_with("missing-") { Err(errors::model_not_found(name)) } else { Ok(name) }
+}
+
+/// Whether a model thinks before it answers, and therefore refuses what steers sampling.
+fn is_reasoning_model(model: &str) -> bool {
+    let gpt5 = model.strip_prefix("gpt-5").is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    let o_series = ["o1", "o3", "o4"].iter().any(|family| {
+        model.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    });
+    (gpt5 && !model.contains("chat")) || o_series
+}
+
+/// The headers that every answer carries. Errors before the model is reached have no limits in them.
+fn with_headers(reply: Reply, request: &Request, ids: &mut Ids) -> Reply {
+    let used = hash(&request.body) % 90;
+    let reply = reply.with("x-request-id", ids.hex("req_", 32)).with("openai-version", "2020-10-01");
+    if matches!(reply.status, 401 | 403 | 404 | 405) {
+        return reply;
+    }
+    let remaining_tokens = 30_000_000usize.saturating_sub(request.body.len() / 4);
+    reply
+        .with("openai-organization", "org-simulated")
+        .with("openai-processing-ms", (10 + used).to_string())
+        .with("x-ratelimit-limit-requests", "10000")
+        .with("x-ratelimit-limit-tokens", "30000000")
+        .with("x-ratelimit-remaining-requests", "9999")
+        .with("x-ratelimit-remaining-tokens", remaining_tokens.to_string())
+        .with("x-ratelimit-reset-requests", "6ms")
+        .with("x-ratelimit-reset-tokens", "0s")
+}

@@ -1,0 +1,227 @@
+//! `POST /v1/responses`: what is asked.
+
+use serde_json::{Value, json};
+
+use super::super::http::{Reply, stage};
+use super::super::ids::Ids;
+use super::super::script::{Ask, Choice, Format, Tool};
+use super::super::text::{tokens, weigh};
+use super::super::server::Call;
+use super::errors::{ApiError, Fields, OVERLOADED, for_status, missing, wrong_value};
+use super::store::Store;
+use super::tools::{function_tool, mentions_json, read_choice, read_schema};
+use super::{input, response_answer};
+
+/// What a request may hold. Source: `ResponseCreateParams` of openai-python 3.52.
+const KNOWN: [&str; 33] = [
+    "access_programs",
+    "background",
+    "context_management",
+    "conversation",
+    "image",
+    "include",
+    "input",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "model",
+    "moderation",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "stream",
+    "stream_options",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+];
+
+/// Parameters of chat completions that have other names here.
+const MOVED: [(&str, &str); 6] = [
+    ("messages", "input"),
+    ("response_format", "text.format"),
+    ("max_tokens", "max_output_tokens"),
+    ("max_completion_tokens", "max_output_tokens"),
+    ("reasoning_effort", "reasoning.effort"),
+    ("verbosity", "text.verbosity"),
+];
+
+/// A request that was read.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) ask: Ask,
+    pub(super) body: Fields<'a>,
+    pub(super) stream: bool,
+    pub(super) store: bool,
+    /// The reasoning item has a summary.
+    pub(super) summary: bool,
+    /// The reasoning item has its content, encrypted.
+    pub(super) encrypted: bool,
+    /// The items of the responses before.
+    pub(super) history: Vec<Value>,
+    /// The items of this request.
+    pub(super) input: Vec<Value>,
+}
+
+/// Answers a request.
+pub(super) fn answer(call: &Call<'_>, store: &Store, body: &Value, ids: Ids) -> Result<Reply, ApiError> {
+    let asked = read(body, store)?;
+    let reply = || response_answer::reply(&asked, store, call.pacing, ids);
+    Ok(stage(&asked.ask.directives, OVERLOADED, |status| for_status(status).reply(), reply))
+}
+
+/// `POST /v1/responses/input_tokens`: how many tokens the input has.
+pub(super) fn input_tokens(store: &Store, body: &Value) -> Result<Reply, ApiError> {
+    let asked = read(body, store)?;
+    let count = asked.ask.prompt_tokens;
+    Ok(Reply::json(200, &json!({"object": "response.input_tokens", "input_tokens": count})))
+}
+
+fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
+    let fields = Fields(body);
+    for (name, moved) in MOVED {
+        if fields.get(name).is_some() {
+            return Err(ApiError::invalid(format!(
+                "Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to '{moved}'. Try \
+                 again with the new parameter. See the API documentation for more information: \
+                 https://platform.openai.com/docs/api-reference/responses/create."
+            ))
+            .param(name)
+            .code("unsupported_parameter"));
+        }
+    }
+    fields.only(&KNOWN)?;
+    let model = super::model(Some(fields.string("model")?.ok_or_else(|| missing("model"))?))?;
+    check_sampling(fields, model)?;
+    let history = match fields.string("previous_response_id")? {
+        None => Vec::new(),
+        Some(id) => store.get(id).map(|stored| stored.history.clone()).ok_or_else(|| {
+            ApiError::invalid(format!("Previous response with id '{id}' not found."))
+                .param("previous_response_id")
+                .code("previous_response_not_found")
+        })?,
+    };
+    let items = match fields.get("input") {
+        Some(value) => input::items(value, store)?,
+        None => Vec::new(),
+    };
+    if items.is_empty() && history.is_empty() && fields.get("prompt").is_none() {
+        return Err(input::none_given(fields.get("input")));
+    }
+    let everything: Vec<Value> = history.iter().chain(&items).cloned().collect();
+    let instructions = fields.string("instructions")?.unwrap_or_default();
+    let mut ask = input::conversation(instructions, &everything)?.ask("OpenAI", model);
+    ask.tools = tools(fields)?;
+    ask.choice = match fields.get("tool_choice") {
+        Some(choice) => read_choice(choice, "tool_choice")?,
+        None => Choice::Auto,
+    };
+    ask.one_call = fields.boolean("parallel_tool_calls")? == Some(false);
+    ask.format = format(fields, &everything)?;
+    ask.max_tokens = fields.integer("max_output_tokens", 16)?;
+    ask.prompt_tokens = tokens(
+        instructions.len()
+            + everything.iter().map(weigh).sum::<usize>()
+            + fields.get("tools").map_or(0, weigh),
+    );
+    let reasoning = fields.object("reasoning")?;
+    let effort = reasoning.map(|reasoning| reasoning.string("effort")).transpose()?.flatten();
+    let summary = reasoning.is_some_and(|r| r.get("summary").or(r.get("generate_summary")).is_some());
+    ask.thinking = match effort {
+        None => summary,
+        Some("none" | "minimal") => false,
+        Some("low" | "medium" | "high" | "xhigh" | "max") => true,
+        Some(other) => {
+            let supported = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+            return Err(wrong_value("reasoning.effort", other, &supported));
+        }
+    };
+    let include = fields.array("include")?.map_or(&[][..], Vec::as_slice);
+    let encrypted = include.iter().any(|name| name == "reasoning.encrypted_content");
+    Ok(Asked {
+        ask,
+        body: fields,
+        stream: fields.boolean("stream")?.unwrap_or(false),
+        store: fields.boolean("store")?.unwrap_or(true),
+        summary,
+        encrypted,
+        history,
+        input: items,
+    })
+}
+
+fn check_sampling(fields: Fields<'_>, model: &str) -> Result<(), ApiError> {
+    fields.decimal("temperature", 0.0, 2.0)?;
+    fields.decimal("top_p", 0.0, 1.0)?;
+    for name in ["temperature", "top_p"] {
+        if super::is_reasoning_model(model) && fields.get(name).is_some_and(|v| v.as_f64() != Some(1.0)) {
+            return Err(ApiError::invalid(format!(
+                "Unsupported parameter: '{name}' is not supported with this model."
+            ))
+            .param(name));
+        }
+    }
+    Ok(())
+}
+
+fn tools(fields: Fields<'_>) -> Result<Vec<Tool>, ApiError> {
+    let mut read = Vec::new();
+    for (at, tool) in fields.array("tools")?.into_iter().flatten().enumerate() {
+        let path = format!("tools[{at}]");
+        match tool.get("type").and_then(Value::as_str) {
+            Some("function") => read.push(function_tool(tool, &path, true)?),
+            Some("custom") => {
+                let name = tool.get("name").and_then(Value::as_str);
+                let name = name.ok_or_else(|| missing(&format!("{path}.name")))?;
+                read.push(Tool { name: name.to_owned(), schema: Value::Null, custom: true });
+            }
+            // Tools that the vendor runs itself are accepted and not used.
+            Some(_) => {}
+            None => return Err(missing(&format!("{path}.type"))),
+        }
+    }
+    Ok(read)
+}
+
+fn format(fields: Fields<'_>, items: &[Value]) -> Result<Format, ApiError> {
+    let Some(text) = fields.object("text")? else {
+        return Ok(Format::Text);
+    };
+    let Some(format) = text.get("format") else {
+        return Ok(Format::Text);
+    };
+    match format.get("type").and_then(Value::as_str) {
+        Some("text") => Ok(Format::Text),
+        Some("json_object") => {
+            if items.iter().any(mentions_json) || fields.get("instructions").is_some_and(mentions_json) {
+                return Ok(Format::Json);
+            }
+            Err(ApiError::invalid(
+                "Response input messages must contain the word 'json' in some form to use 'text.format' of type \
+                 'json_object'.",
+            )
+            .param("input"))
+        }
+        Some("json_schema") => {
+            if format.get("schema").is_none() {
+                return Err(missing("text.format.schema"));
+            }
+            read_schema(format, "text.format", "text.format.schema")
+        }
+        Some(other) => Err(wrong_value("text.format.type", other, &["json_object", "json_schema", "text"])),
+        None => Err(missing("text.format.type")),
+    }
+}

@@ -1,0 +1,141 @@
+//! The responses that `previous_response_id` and `GET /v1/responses/{id}` know: in memory, bounded.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::super::http::Reply;
+use super::errors::ApiError;
+
+/// At most so many responses are remembered; the oldest goes first.
+const MAX_RESPONSES: usize = 1000;
+/// At most so many bytes are remembered, by the size of the conversations as JSON.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// A response with the conversation that led to it.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) response: Value,
+    /// The items of this request, as they are listed.
+    pub(super) input: Vec<Value>,
+    /// All items of the conversation, the output of this response at its end.
+    pub(super) history: Vec<Value>,
+}
+
+impl Stored {
+    fn id(&self) -> &str {
+        self.response.get("id").and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// The memory.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    responses: VecDeque<(Arc<Stored>, usize)>,
+    bytes: usize,
+}
+
+impl Store {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers a response.
+    pub(super) fn insert(&self, stored: Stored) {
+        let size = stored.history.iter().map(|item| item.to_string().len()).sum::<usize>();
+        let mut inner = self.lock();
+        inner.bytes += size;
+        inner.responses.push_back((Arc::new(stored), size));
+        while inner.responses.len() > MAX_RESPONSES || inner.bytes > MAX_BYTES {
+            match inner.responses.pop_front() {
+                Some((_, size)) => inner.bytes -= size,
+                None => break,
+            }
+        }
+    }
+
+    /// A response by its identifier.
+    pub(super) fn get(&self, id: &str) -> Option<Arc<Stored>> {
+        self.lock()
+            .responses
+            .iter()
+            .find(|(stored, _)| stored.id() == id)
+            .map(|(stored, _)| Arc::clone(stored))
+    }
+
+    /// An output item of any remembered response.
+    pub(super) fn item(&self, id: &str) -> Option<Value> {
+        let inner = self.lock();
+        let mut items = inner.responses.iter().flat_map(|(stored, _)| &stored.history);
+        items.find(|item| item.get("id").and_then(Value::as_str) == Some(id)).cloned()
+    }
+
+    /// `GET /v1/responses/{id}`.
+    pub(super) fn response(&self, id: &str) -> Result<Reply, ApiError> {
+        self.get(id).map(|stored| Reply::json(200, &stored.response)).ok_or_else(|| not_found(id))
+    }
+
+    /// `GET /v1/responses/{id}/input_items`, newest first.
+    pub(super) fn input_items(&self, id: &str) -> Result<Reply, ApiError> {
+        let stored = self.get(id).ok_or_else(|| not_found(id))?;
+        let data: Vec<&Value> = stored.input.iter().rev().collect();
+        let id = |item: Option<&&Value>| item.and_then(|item| item.get("id")).cloned();
+        Ok(Reply::json(
+            200,
+            &json!({"object": "list", "data": data, "first_id": id(data.first()), "last_id": id(data.last()),
+                    "has_more": false}),
+        ))
+    }
+
+    /// `DELETE /v1/responses/{id}`.
+    pub(super) fn delete(&self, id: &str) -> Result<Reply, ApiError> {
+        let mut inner = self.lock();
+        let at = inner.responses.iter().position(|(stored, _)| stored.id() == id);
+        let (_, size) = at.and_then(|at| inner.responses.remove(at)).ok_or_else(|| not_found(id))?;
+        inner.bytes -= size;
+        Ok(Reply::json(200, &json!({"id": id, "object": "response", "deleted": true})))
+    }
+}
+
+fn not_found(id: &str) -> ApiError {
+    ApiError::new(404, "invalid_request_error", format!("Response with id '{id}' not found."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(id: usize, size: usize) -> Stored {
+        Stored {
+            response: json!({"id": id.to_string()}),
+            input: Vec::new(),
+            history: vec![json!({"id": format!("i{id}"), "text": "x".repeat(size)})],
+        }
+    }
+
+    #[test]
+    fn the_oldest_go_first() {
+        let store = Store::default();
+        (0..MAX_RESPONSES + 5).for_each(|id| store.insert(stored(id, 1)));
+        assert!(store.get("4").is_none() && store.get("5").is_some());
+        store.insert(stored(9999, MAX_BYTES - 10));
+        assert!(store.get("9999").is_none());
+        assert_eq!(store.lock().bytes, 0);
+    }
+
+    #[test]
+    fn items_and_deletion() {
+        let store = Store::default();
+        store.insert(stored(1, 1));
+        assert!(store.item("i1").is_some());
+        assert!(store.delete("1").is_ok());
+        assert!(store.delete("1").is_err_and(|e| e.to_string() == "Response with id '1' not found."));
+        assert!(store.item("i1").is_none());
+    }
+}

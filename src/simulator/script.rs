@@ -1,0 +1,379 @@
+//! The plan of an answer: what is asked and what is said, without any vendor's names.
+
+use serde_json::{Value, json};
+
+use super::directive::Directives;
+use super::schema;
+use super::text::{BYTES_PER_TOKEN, by_bytes, cut_at_stop, filler, mentions, shortened, tokens, words};
+
+/// A tool that the model may call.
+#[derive(Debug, Clone)]
+pub(super) struct Tool {
+    pub(super) name: String,
+    pub(super) schema: Value,
+    /// Takes free text instead of arguments.
+    pub(super) custom: bool,
+}
+
+/// Which tools the model may or must call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// None, although some are offered.
+    None,
+    /// Those that it likes to.
+    #[default]
+    Auto,
+    /// At least one.
+    Required,
+    /// At least one of these.
+    Named(Vec<String>),
+    /// Only these, if any.
+    Allowed(Vec<String>),
+}
+
+/// What form the text of the answer has.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Format {
+    #[default]
+    Text,
+    /// Some JSON object.
+    Json,
+    /// JSON that this schema accepts.
+    Schema(Value),
+}
+
+/// Media in the request, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Media {
+    pub(super) images: usize,
+    pub(super) documents: usize,
+    pub(super) recordings: usize,
+    pub(super) videos: usize,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ask {
+    pub(super) model: String,
+    pub(super) vendor: &'static str,
+    /// The last user text, without directives.
+    pub(super) text: String,
+    pub(super) directives: Directives,
+    pub(super) system: String,
+    pub(super) media: Media,
+    /// Names and texts of the tool results that the last turn consists of.
+    pub(super) results: Vec<(String, String)>,
+    pub(super) tools: Vec<Tool>,
+    pub(super) choice: Choice,
+    pub(super) one_call: bool,
+    pub(super) format: Format,
+    pub(super) thinking: bool,
+    pub(super) max_tokens: Option<u64>,
+    pub(super) stop: Vec<String>,
+    pub(super) prompt_tokens: u64,
+}
+
+/// A tool call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ToolCall {
+    pub(super) name: String,
+    /// Compact JSON, unless it was cut or the tool is custom.
+    pub(super) arguments: String,
+    pub(super) custom: bool,
+}
+
+impl ToolCall {
+    /// The arguments as an object; `None` if they were cut.
+    pub(super) fn object(&self) -> Option<Value> {
+        serde_json::from_str(&self.arguments).ok().filter(Value::is_object)
+    }
+}
+
+/// Why the answer ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Finish {
+    Done,
+    Calls,
+    Length,
+    StopSequence(String),
+    Refused,
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) thinking: Option<String>,
+    /// The text, in the pieces that a stream sends.
+    pub(super) pieces: Vec<String>,
+    pub(super) calls: Vec<ToolCall>,
+    pub(super) finish: Finish,
+    pub(super) thinking_tokens: u64,
+    /// Of text and calls, without thinking.
+    pub(super) answer_tokens: u64,
+}
+
+impl Plan {
+    /// The whole text.
+    pub(super) fn text(&self) -> String {
+        self.pieces.concat()
+    }
+
+    /// Tokens of everything that the model made.
+    pub(super) fn output_tokens(&self) -> u64 {
+        self.thinking_tokens + self.answer_tokens
+    }
+}
+
+impl Ask {
+    /// Tokens of the prompt that the directives want to be reported as cached.
+    pub(super) fn cached_tokens(&self) -> u64 {
+        self.directives.cached.unwrap_or(0).min(self.prompt_tokens)
+    }
+
+    /// The answer; choices after the first (which is 0) say which one they are.
+    pub(super) fn plan(&self, choice: usize) -> Plan {
+        let mut plan = Plan {
+            thinking: self.thinking.then(|| self.thoughts()),
+            pieces: Vec::new(),
+            calls: Vec::new(),
+            finish: Finish::Done,
+            thinking_tokens: 0,
+            answer_tokens: 0,
+        };
+        let mut text = String::new();
+        if self.directives.refuse {
+            plan.thinking = None;
+            plan.finish = Finish::Refused;
+            text.push_str("I'm sorry, but I can't help with that.");
+        } else {
+            plan.calls = self.calls();
+            if plan.calls.is_empty() {
+                text = self.answer(choice);
+                if let Some(found) = cut_at_stop(&mut text, &self.stop) {
+                    plan.finish = Finish::StopSequence(found);
+                }
+            } else {
+                plan.finish = Finish::Calls;
+            }
+        }
+        self.limit(&mut plan, text);
+        plan
+    }
+
+    /// Cuts the plan to the limit of tokens, and counts them.
+    fn limit(&self, plan: &mut Plan, mut text: String) {
+        let limit = if self.directives.big.is_some() { None } else { self.max_tokens };
+        let mut budget = Budget { left: limit.unwrap_or(u64::MAX), short: false };
+        if let Some(thinking) = &mut plan.thinking {
+            plan.thinking_tokens = budget.spend(thinking);
+        }
+        plan.answer_tokens = budget.spend(&mut text);
+        let mut calls = Vec::new();
+        for mut call in plan.calls.drain(..) {
+            if budget.left == 0 {
+                budget.short = true;
+                break;
+            }
+            plan.answer_tokens += tokens(call.name.len());
+            budget.left = budget.left.saturating_sub(tokens(call.name.len()));
+            plan.answer_tokens += budget.spend(&mut call.arguments);
+            calls.push(call);
+        }
+        plan.calls = calls;
+        if budget.short {
+            plan.finish = Finish::Length;
+        }
+        plan.pieces = match self.directives.big {
+            Some(_) => by_bytes(&text),
+            None => words(&text),
+        };
+    }
+
+    fn thoughts(&self) -> String {
+        let tools = match self.tools.len() {
+            0 => String::new(),
+            1 => " One tool is at hand.".to_owned(),
+            n => format!(" {n} tools are at hand."),
+        };
+        format!(
+            "The user wrote {} characters.{tools} I should show that I understood, and be brief.",
+            self.text.chars().count()
+        )
+    }
+
+    /// The calls that the model makes now.
+    fn calls(&self) -> Vec<ToolCall> {
+        if !self.results.is_empty() {
+            return Vec::new();
+        }
+        let (offered, must): (Vec<&Tool>, bool) = match &self.choice {
+            Choice::None => return Vec::new(),
+            Choice::Auto => (self.tools.iter().collect(), false),
+            Choice::Required => (self.tools.iter().collect(), true),
+            Choice::Named(names) => (self.tools.iter().filter(|t| names.contains(&t.name)).collect(), true),
+            Choice::Allowed(names) => {
+                (self.tools.iter().filter(|t| names.contains(&t.name)).collect(), false)
+            }
+        };
+        let mut called: Vec<&Tool> =
+            offered.iter().copied().filter(|tool| mentions(&self.text, &tool.name)).collect();
+        if called.is_empty() && must {
+            called.extend(offered.first());
+        }
+        if self.one_call {
+            called.truncate(1);
+        }
+        called.into_iter().map(call).collect()
+    }
+
+    fn answer(&self, choice: usize) -> String {
+        match &self.format {
+            Format::Schema(schema) => return schema::example(schema).to_string(),
+            Format::Json => return json!({ "answer": self.greeting(choice) }).to_string(),
+            Format::Text => {}
+        }
+        let greeting = self.greeting(choice);
+        match (self.directives.big, self.directives.words) {
+            (Some(bytes), _) => filler().flat_map(str::bytes).take(bytes).map(char::from).collect(),
+            (None, Some(count)) => {
+                let mut words: Vec<&str> = greeting.split_whitespace().take(count).collect();
+                words.extend(filler().map(|word| word.trim_start()).take(count.saturating_sub(words.len())));
+                words.join(" ")
+            }
+            (None, None) => greeting,
+        }
+    }
+
+    fn greeting(&self, choice: usize) -> String {
+        let mut said = match self.text.as_str() {
+            "" => "You sent no text.".to_owned(),
+            text => format!("You said: \"{}\".", shortened(text, 200)),
+        };
+        said.push_str(&format!(" I am {}, simulated by {}.", self.model, self.vendor));
+        if !self.system.is_empty() {
+            said.push_str(&format!(" My instructions are: \"{}\".", shortened(&self.system, 100)));
+        }
+        let media = self.media;
+        for (count, verb, noun) in [
+            (media.images, "see", "image"),
+            (media.documents, "see", "document"),
+            (media.recordings, "hear", "recording"),
+            (media.videos, "see", "video"),
+        ] {
+            if count > 0 {
+                said.push_str(&format!(" I {verb} {count} {noun}{}.", if count == 1 { "" } else { "s" }));
+            }
+        }
+        for (name, result) in &self.results {
+            said.push_str(&format!(" The tool {name} answered: {}.", shortened(result, 200)));
+        }
+        if choice > 0 {
+            said.push_str(&format!(" This is answer {}.", choice + 1));
+        }
+        said
+    }
+}
+
+fn call(tool: &Tool) -> ToolCall {
+    let arguments = match schema::example(&tool.schema) {
+        _ if tool.custom => "example".to_owned(),
+        object @ Value::Object(_) => object.to_string(),
+        _ => "{}".to_owned(),
+    };
+    ToolCall { name: tool.name.clone(), arguments, custom: tool.custom }
+}
+
+/// Tokens that are left of a limit.
+struct Budget {
+    left: u64,
+    /// Something had to be cut.
+    short: bool,
+}
+
+impl Budget {
+    /// Takes the tokens of a text, cuts the text to what is left, and says how many they were.
+    fn spend(&mut self, text: &mut String) -> u64 {
+        if text.is_empty() {
+            return 0;
+        }
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
+        if text.len() > most {
+            text.truncate(text.floor_char_boundary(most));
+            self.short = true;
+            return std::mem::take(&mut self.left);
+        }
+        let spent = tokens(text.len());
+        self.left = self.left.saturating_sub(spent);
+        spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(text: &str) -> Ask {
+        let (directives, text) = super::super::directive::take(text);
+        Ask { model: "m".into(), vendor: "V", text, directives, ..Ask::default() }
+    }
+
+    fn tool(name: &str) -> Tool {
+        Tool {
+            name: name.into(),
+            schema: json!({"type": "object", "properties": {"city": {"type": "string"}}}),
+            custom: false,
+        }
+    }
+
+    #[test]
+    fn length_words_and_bytes() {
+        let mut a = ask("[[words 30]] x");
+        assert_eq!(a.plan(0).text().split_whitespace().count(), 30);
+        a = ask("[[big 250001]]");
+        a.max_tokens = Some(5);
+        let plan = a.plan(0);
+        assert_eq!((plan.text().len(), plan.pieces.len(), plan.finish), (250_001, 3, Finish::Done));
+    }
+
+    #[test]
+    fn the_limit_cuts() {
+        let mut a = ask("héllo 🤖");
+        a.max_tokens = Some(3);
+        let plan = a.plan(0);
+        assert_eq!((plan.finish.clone(), plan.output_tokens()), (Finish::Length, 3));
+        assert!(plan.text().len() <= 12);
+        a.thinking = true;
+        let plan = a.plan(0);
+        assert_eq!((plan.finish, plan.thinking_tokens, plan.answer_tokens), (Finish::Length, 3, 0));
+        assert!(plan.pieces.is_empty());
+    }
+
+    #[test]
+    fn tools_are_called_when_mentioned_or_forced() {
+        let mut a = ask("Please use get_weather, not get_weather2.");
+        a.tools = vec![tool("get_weather"), tool("add"), tool("weather")];
+        let names = |a: &Ask| a.plan(0).calls.iter().map(|c| c.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&a), ["get_weather"]);
+        assert_eq!(a.plan(0).finish, Finish::Calls);
+        a.text = "add and GET_WEATHER".into();
+        assert_eq!(names(&a), ["get_weather", "add"]);
+        a.one_call = true;
+        assert_eq!(names(&a), ["get_weather"]);
+        a.text = "hello".into();
+        assert!(names(&a).is_empty());
+        a.choice = Choice::Required;
+        assert_eq!(names(&a), ["get_weather"]);
+        a.choice = Choice::Named(vec!["add".into()]);
+        assert_eq!(names(&a), ["add"]);
+        a.results = vec![("add".into(), "3".into())];
+        assert!(a.plan(0).text().contains("The tool add answered: 3."));
+    }
+
+    #[test]
+    fn stop_sequences() {
+        let mut a = ask("hello");
+        a.stop = vec!["simulated".into(), "said".into()];
+        let plan = a.plan(0);
+        assert_eq!((plan.text().as_str(), plan.finish), ("You ", Finish::StopSequence("said".into())));
+    }
+}

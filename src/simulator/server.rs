@@ -1,0 +1,268 @@
+//! The socket: accepts connections, reads requests, counts and records them, plays the answers.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::body::Playback;
+use super::http::{Content, Reply, Request, Start, parse_query};
+use super::stream::Pacing;
+use super::{Options, Recorded, Vendor, anthropic, google, openai};
+
+/// The largest request body that is taken: what the largest of the vendors takes.
+const MAX_BODY: usize = 100 * 1024 * 1024;
+/// Windows of HTTP/2, so that large bodies do not crawl.
+const H2_WINDOW: u32 = 1024 * 1024;
+/// Pause after a failed `accept` (usually: no file descriptors left), so that it is not tried in a busy loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// A listening vendor.
+#[derive(Debug)]
+pub(super) struct Server {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+/// What connections have in common.
+#[derive(Debug)]
+struct Shared {
+    site: Site,
+    credential: Option<String>,
+    pacing: Pacing,
+    counts: Arc<Counts>,
+    last: Mutex<Option<Recorded>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    requests: AtomicU64,
+    aborted: AtomicU64,
+}
+
+/// A vendor with what it remembers.
+#[derive(Debug)]
+enum Site {
+    OpenAi(openai::Site),
+    Anthropic(anthropic::Site),
+    Google(google::Site),
+}
+
+/// What a vendor needs to know to answer one request.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) request: &'a Request,
+    /// The key that the request must carry.
+    pub(super) credential: Option<&'a str>,
+    pub(super) pacing: Pacing,
+    /// Counts the requests of this server.
+    pub(super) serial: u64,
+}
+
+impl Server {
+    /// Binds, and starts to accept.
+    pub(super) async fn start(vendor: Vendor, options: Options) -> io::Result<Server> {
+        let listener = TcpListener::bind(options.addr).await?;
+        let addr = listener.local_addr()?;
+        let site = match vendor {
+            Vendor::OpenAi => Site::OpenAi(openai::Site::default()),
+            Vendor::Anthropic => Site::Anthropic(anthropic::Site::default()),
+            Vendor::Google => Site::Google(google::Site),
+        };
+        let shared = Arc::new(Shared {
+            site,
+            credential: options.credential,
+            pacing: Pacing { first_token: options.first_token, per_token: options.per_token },
+            counts: Arc::default(),
+            last: Mutex::new(None),
+        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Server { addr, shared, accepting })
+    }
+
+    pub(super) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.shared.counts.requests.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn aborted(&self) -> u64 {
+        self.shared.counts.aborted.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn last_request(&self) -> Option<Recorded> {
+        self.shared.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The task owns the listener and its connections: both close with it.
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((socket, _)) => {
+                    connections.spawn(connection(socket, Arc::clone(&shared)));
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
+async fn connection(socket: TcpStream, shared: Arc<Shared>) {
+    // Small frames must not wait for the acknowledgement of the ones before. Without it they only come later.
+    let _ = socket.set_nodelay(true);
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(H2_WINDOW)
+        .initial_connection_window_size(2 * H2_WINDOW)
+        .max_frame_size(Some(64 * 1024));
+    let service = service_fn(move |request| serve(Arc::clone(&shared), request));
+    // How a connection ends is seen by its requests.
+    let _ = builder.serve_connection(TokioIo::new(socket), service).await;
+}
+
+async fn serve(
+    shared: Arc<Shared>,
+    incoming: http::Request<Incoming>,
+) -> Result<Response<Playback>, Infallible> {
+    let mut in_flight = InFlight::new(Arc::clone(&shared.counts));
+    let Some((request, record)) = read(incoming).await else {
+        // The client went away in the middle of its request: nobody reads this.
+        return Ok(Response::new(Playback::steps(Vec::new(), in_flight)));
+    };
+    *shared.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+    let serial = shared.counts.requests.fetch_add(1, Ordering::SeqCst) + 1;
+    let reply = {
+        let call = Call {
+            request: &request,
+            credential: shared.credential.as_deref(),
+            pacing: shared.pacing,
+            serial,
+        };
+        match &shared.site {
+            Site::OpenAi(site) => site.answer(&call),
+            Site::Anthropic(site) => site.answer(&call),
+            Site::Google(site) => site.answer(&call),
+        }
+    };
+    match reply.start {
+        Start::Now => {}
+        Start::After(delay) => tokio::time::sleep(delay).await,
+        Start::Never => std::future::pending().await,
+    }
+    if request.method == Method::HEAD || matches!(reply.status, 204 | 304) {
+        // hyper drops the body of such an answer unread.
+        in_flight.complete();
+    }
+    Ok(respond(reply, in_flight))
+}
+
+/// Reads a request to its end. `None`: the connection was lost before.
+async fn read(incoming: http::Request<Incoming>) -> Option<(Request, Recorded)> {
+    let (parts, body) = incoming.into_parts();
+    let (body, too_large) = match Limited::new(body, MAX_BODY).collect().await {
+        Ok(collected) => (collected.to_bytes(), false),
+        Err(error) if error.is::<LengthLimitError>() => (Bytes::new(), true),
+        Err(_) => return None,
+    };
+    let headers = parts
+        .headers
+        .iter()
+        .map(|(name, value)| {
+            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        })
+        .collect();
+    let record = Recorded {
+        method: parts.method.as_str().to_owned(),
+        path: parts.uri.path_and_query().map_or_else(|| parts.uri.path().to_owned(), ToString::to_string),
+        headers,
+        body: body.clone(),
+        version: parts.version,
+    };
+    let request = Request {
+        method: parts.method,
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().map(parse_query).unwrap_or_default(),
+        headers: parts.headers,
+        body,
+        too_large,
+    };
+    Some((request, record))
+}
+
+fn respond(reply: Reply, in_flight: InFlight) -> Response<Playback> {
+    let claimed = match &reply.content {
+        Content::Claimed(_, length) => Some(*length),
+        _ => None,
+    };
+    let playback = match reply.content {
+        Content::Whole(bytes) => Playback::whole(&bytes, in_flight),
+        Content::Claimed(steps, _) | Content::Steps(steps) => Playback::steps(steps, in_flight),
+    };
+    let mut response = Response::new(playback);
+    if let Ok(status) = http::StatusCode::from_u16(reply.status) {
+        *response.status_mut() = status;
+    }
+    let length = claimed.map(|length| ("content-length", length.to_string()));
+    for (name, value) in reply.headers.into_iter().chain(length) {
+        // A value may hold what the client sent; what no header can hold is left out.
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().append(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+/// A request whose answer is not complete yet. Dropped before [`InFlight::complete`], it counts as aborted: hyper
+/// drops the future or the body of a request whose client has gone.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    counts: Arc<Counts>,
+    completed: bool,
+}
+
+impl InFlight {
+    fn new(counts: Arc<Counts>) -> InFlight {
+        InFlight { counts, completed: false }
+    }
+
+    /// The answer is complete, or was broken off on purpose.
+    pub(super) fn complete(&mut self) {
+        self.completed = true;
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if !self.completed {
+            self.counts.aborted.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Everything that a request is decided by, frozen: loaded once per request, so that a reload never changes a request
+//! that is under way.
+
+use crate::account::Keys;
+use crate::route::Table;
+
+/// Routes and keys as one reload made them. Immutable.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// Counts the reloads that took effect; 1 is the start.
+    pub generation: u64,
+    /// Models, targets and providers.
+    pub routes: Table,
+    /// Keys.
+    pub keys: Keys,
+}

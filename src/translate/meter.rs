@@ -1,0 +1,88 @@
+//! What is noted of an answer while it passes: usage, id, finish reason, when its content began.
+
+use smallvec::SmallVec;
+
+use crate::canonical::Usage;
+use crate::wire::watch::{End, Sight};
+
+/// An id or a reason is kept up to this length (bytes): both are for logs and metrics.
+const MAX_NOTE: usize = 80;
+
+/// The notes of one answer. Nothing is allocated after it was made.
+#[derive(Clone, Debug, Default)]
+pub struct Meter {
+    usage: Usage,
+    id: SmallVec<[u8; MAX_NOTE]>,
+    finish: SmallVec<[u8; 24]>,
+    frames: u64,
+    content_frames: u64,
+    seen: u64,
+    finished: u64,
+    end: End,
+}
+
+impl Meter {
+    /// Takes note of a frame, or of a whole answer.
+    pub fn see(&mut self, sight: &Sight<'_>) {
+        self.frames += 1;
+        self.content_frames += u64::from(sight.content);
+        if let Some(usage) = &sight.usage {
+            self.usage.update(usage);
+        }
+        if self.id.is_empty()
+            && let Some(id) = sight.id
+        {
+            note(&mut self.id, id.escaped());
+        }
+        if let Some(reason) = sight.finish {
+            self.finish.clear();
+            note(&mut self.finish, reason.escaped());
+        }
+        self.seen |= sight.seen;
+        self.finished |= sight.finished;
+        // A stream that has ended or failed stays so, whatever trails behind.
+        if self.end == End::Open {
+            self.end = sight.end;
+        }
+    }
+
+    /// Tokens, as the vendor reported them last.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// The answer's id as the vendor gave it; empty when it gave none.
+    pub fn id(&self) -> &str {
+        std::str::from_utf8(&self.id).unwrap_or_default()
+    }
+
+    /// Why the answer ended, in the vendor's word; empty while unknown.
+    pub fn finish(&self) -> &str {
+        std::str::from_utf8(&self.finish).unwrap_or_default()
+    }
+
+    /// Frames seen.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Frames with content seen.
+    pub fn content_frames(&self) -> u64 {
+        self.content_frames
+    }
+
+    /// Whether every choice or candidate that was begun has its finish reason.
+    pub fn all_finished(&self) -> bool {
+        self.seen != 0 && self.seen & !self.finished == 0
+    }
+
+    /// How far the answer has come.
+    pub fn end(&self) -> End {
+        self.end
+    }
+}
+
+fn note<const N: usize>(slot: &mut SmallVec<[u8; N]>, text: &str) {
+    let end = (0..=text.len().min(N)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    slot.extend_from_slice(text.as_bytes().get(..end).unwrap_or_default());
+}

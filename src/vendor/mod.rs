@@ -1,0 +1,224 @@
+//! Who answers, not in which words: a vendor's address, its credential, its habits and the APIs that it offers.
+//!
+//! Here lives everything about a provider that is not a wire format: base URLs, where a resource lies below them,
+//! how a request is authenticated, which headers a vendor wants. Here must not live: what a body means (`wire`),
+//! which provider is chosen (`route`), or connections (`proxy`).
+
+mod address;
+mod kind;
+
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+
+pub use address::{BaseUrl, BaseUrlError, Scheme};
+pub use kind::Kind;
+
+use crate::wire::path::{Action, push_path_segment};
+use crate::wire::{Api, Format};
+
+/// The version of Anthropic's API that is asked for when the client named none (reference: Anthropic API,
+/// "Versioning"). The older of the two live ones: it accepts everything that the newer one does, and sampling
+/// parameters beside.
+pub const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// Which HTTP versions are spoken to a provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// Over TLS whatever ALPN gives, HTTP/2 preferred; without TLS HTTP/1.1.
+    #[default]
+    Auto,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, without TLS too (prior knowledge).
+    Http2,
+}
+
+/// How long the gateway waits for a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For TCP and TLS together.
+    pub connect: Duration,
+    /// From the end of the request to the head of the answer.
+    pub first_byte: Duration,
+    /// Between two pieces of the answer.
+    pub idle: Duration,
+    /// For the whole exchange.
+    pub total: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            // A connection inside one region takes tens of milliseconds; one lost SYN costs 1 s, two cost 3 s.
+            connect: Duration::from_secs(5),
+            // The official SDKs wait 10 minutes; reasoning models use them.
+            first_byte: Duration::from_secs(600),
+            // Vendors ping every 15 s or stream; a silence of minutes is a dead connection.
+            idle: Duration::from_secs(300),
+            total: Duration::from_secs(3_600),
+        }
+    }
+}
+
+/// A provider as it is used.
+#[derive(Debug)]
+pub struct Provider {
+    /// The name in the configuration, in metrics and in logs.
+    pub name: Box<str>,
+    /// What kind of vendor.
+    pub kind: Kind,
+    /// The APIs that may be used, preferred first.
+    pub apis: Vec<Api>,
+    /// Where it is.
+    pub base: BaseUrl,
+    /// What the credential is sent as, by API; marked as sensitive. Nothing for a provider that wants none.
+    credential: Option<Credential>,
+    /// Headers that every request carries in addition.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// HTTP versions.
+    pub http: HttpVersion,
+    /// Timeouts.
+    pub timeouts: Timeouts,
+    /// Certificates (DER) that alone are trusted for this provider; nothing for the system's.
+    pub roots: Option<Vec<Vec<u8>>>,
+    /// Whether usage is asked for in chat streams (`stream_options.include_usage`). A few servers refuse the field.
+    pub ask_usage: bool,
+    /// Whether the client's address is passed on (`x-forwarded-for` and its like): for upstreams of one's own.
+    pub forward_client: bool,
+}
+
+#[derive(Clone)]
+struct Credential {
+    plain: HeaderValue,
+    bearer: HeaderValue,
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// What must be given to make a provider; everything else has a default.
+#[derive(Debug)]
+pub struct Setup {
+    /// See [`Provider::name`].
+    pub name: String,
+    /// See [`Provider::kind`].
+    pub kind: Kind,
+    /// See [`Provider::apis`].
+    pub apis: Vec<Api>,
+    /// See [`Provider::base`].
+    pub base: BaseUrl,
+}
+
+impl Provider {
+    /// A provider with the defaults and without a credential.
+    pub fn new(setup: Setup) -> Self {
+        Provider {
+            name: setup.name.into_boxed_str(),
+            kind: setup.kind,
+            apis: setup.apis,
+            base: setup.base,
+            credential: None,
+            headers: Vec::new(),
+            http: HttpVersion::default(),
+            timeouts: Timeouts::default(),
+            roots: None,
+            ask_usage: true,
+            forward_client: false,
+        }
+    }
+
+    /// Gives the provider its credential.
+    ///
+    /// # Errors
+    /// The secret cannot stand in a header.
+    pub fn set_credential(&mut self, secret: &str) -> Result<(), http::header::InvalidHeaderValue> {
+        let mut plain = HeaderValue::from_str(secret)?;
+        let mut bearer = HeaderValue::from_str(&format!("Bearer {secret}"))?;
+        plain.set_sensitive(true);
+        bearer.set_sensitive(true);
+        self.credential = Some(Credential { plain, bearer });
+        Ok(())
+    }
+
+    /// Whether it has a credential.
+    pub fn has_credential(&self) -> bool {
+        self.credential.is_some()
+    }
+
+    /// Whether it offers this API.
+    pub fn offers(&self, api: Api) -> bool {
+        self.apis.contains(&api)
+    }
+
+    /// The header that carries the credential to this API.
+    pub fn credential(&self, api: Api) -> Option<(HeaderName, &HeaderValue)> {
+        let credential = self.credential.as_ref()?;
+        Some(match (self.kind, api) {
+            (Kind::Anthropic, _) | (_, Api::Messages | Api::CountTokens) => {
+                (HeaderName::from_static("x-api-key"), &credential.plain)
+            }
+            (Kind::Gemini, Api::Generate | Api::EmbedContent | Api::Images | Api::Videos)
+            | (_, Api::Generate) => (HeaderName::from_static("x-goog-api-key"), &credential.plain),
+            _ => (http::header::AUTHORIZATION, &credential.bearer),
+        })
+    }
+
+    /// The request path (and query) of a resource for a model.
+    pub fn path(&self, api: Api, model: &str, action: Option<Action>) -> String {
+        let mut path = String::with_capacity(self.base.prefix().len() + model.len() + 48);
+        path.push_str(self.base.prefix());
+        match (api, action) {
+            (Api::Generate | Api::EmbedContent, Some(action)) => {
+                path.push_str("/models/");
+                push_path_segment(&mut path, model);
+                path.push_str(match action {
+                    Action::Generate => ":generateContent",
+                    Action::Stream { sse: true } => ":streamGenerateContent?alt=sse",
+                    Action::Stream { sse: false } => ":streamGenerateContent",
+                    Action::CountTokens => ":countTokens",
+                    Action::Embed => ":embedContent",
+                    Action::BatchEmbed => ":batchEmbedContents",
+                });
+            }
+            _ => path.push_str(resource(api)),
+        }
+        path
+    }
+
+    /// Takes the provider's credential and address out of a text that a client will see.
+    pub fn scrub(&self, text: &str) -> Option<String> {
+        let secret = self.credential.as_ref().and_then(|credential| credential.plain.to_str().ok());
+        let host = self.base.host();
+        let hides = |needle: &str| needle.len() >= 4 && text.contains(needle);
+        if !secret.is_some_and(hides) && !hides(host) {
+            return None;
+        }
+        let text = secret.map_or_else(|| text.to_owned(), |secret| text.replace(secret, "***"));
+        Some(text.replace(host, "***"))
+    }
+}
+
+/// The path of an API below the base URL (`docs/configuration`).
+fn resource(api: Api) -> &'static str {
+    match api {
+        Api::Chat => "/chat/completions",
+        Api::Messages => "/messages",
+        Api::Responses => "/responses",
+        Api::CountTokens => "/messages/count_tokens",
+        Api::Embeddings => "/embeddings",
+        Api::Rerank => "/rerank",
+        Api::Images => "/images/generations",
+        Api::Videos => "/videos",
+        Api::Tasks => "/tasks",
+        Api::Generate | Api::EmbedContent => "/models",
+    }
+}
+
+/// The format of a vendor's error bodies for an API; vendors with a shape of their own are read by shape anyway.
+pub fn error_format(api: Api) -> Format {
+    api.error_format()
+}

@@ -1,0 +1,138 @@
+//! What a chat chunk or completion tells the meter.
+
+use crate::canonical::Usage;
+use crate::json::{Cursor, JsonError, RawJson};
+use crate::wire::watch::{End, Sight, bit, elements, members, placed_string};
+
+/// The data of the frame that ends a stream.
+const DONE: &str = "[DONE]";
+
+/// Reads the data of one frame. SDKs stop at data that begins with `[DONE]`.
+#[inline]
+pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
+    if data.starts_with(DONE) {
+        return Ok(Sight { end: End::Terminated, ..Sight::default() });
+    }
+    answer(data)
+}
+
+/// Reads one chunk, or one whole completion.
+pub fn answer(text: &str) -> Result<Sight<'_>, JsonError> {
+    let mut sight = Sight::default();
+    let mut no_choices = false;
+    let mut json = Cursor::new(text);
+    json.begin_object()?;
+    while let Some(key) = json.next_key()? {
+        match key.escaped() {
+            "id" => sight.id = json.raw()?.as_str(),
+            "model" => sight.model_at = placed_string(&mut json)?,
+            "choices" => {
+                sight.content = elements(&mut json, |json| choice(json, &mut sight))?;
+                no_choices = !sight.content;
+            }
+            "usage" => set_usage(&mut sight, &mut json)?,
+            // Groq puts it there, sometimes in addition.
+            "x_groq" => members(&mut json, |key, json| match key.escaped() {
+                "usage" if sight.usage.is_none() => set_usage(&mut sight, json),
+                _ => json.skip(),
+            })?,
+            "error" => {
+                let error = json.raw()?;
+                if !error.is_null() {
+                    sight.error = Some(error);
+                }
+            }
+            _ => json.skip()?,
+        }
+    }
+    json.end()?;
+    sight.usage_only = no_choices && sight.usage.is_some() && sight.error.is_none();
+    if sight.error.is_some() {
+        sight.end = End::Failed;
+    }
+    Ok(sight)
+}
+
+fn choice<'a>(json: &mut Cursor<'a>, sight: &mut Sight<'a>) -> Result<(), JsonError> {
+    let (mut index, mut finished) = (0, false);
+    members(json, |key, json| {
+        match key.escaped() {
+            "index" => index = json.u64_or_skip()?.unwrap_or(0),
+            "finish_reason" => {
+                // Empty at some vendors while the answer goes on; null or absent at the others.
+                if let Some(reason) = json.raw()?.as_str().filter(|reason| !reason.is_empty()) {
+                    sight.finish = Some(reason);
+                    finished = true;
+                }
+            }
+            // Kimi's older models.
+            "usage" if sight.usage.is_none() => set_usage(sight, json)?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    sight.seen |= bit(index);
+    sight.finished |= if finished { bit(index) } else { 0 };
+    Ok(())
+}
+
+fn set_usage<'a>(sight: &mut Sight<'a>, json: &mut Cursor<'a>) -> Result<(), JsonError> {
+    let value = json.raw()?;
+    if value.text().starts_with('{') {
+        sight.usage = Some(usage(value)?);
+    }
+    Ok(())
+}
+
+/// Reads a usage object of the chat format, with the vendors' deviations.
+///
+/// `completion_tokens` includes reasoning, except at xAI: there `total_tokens` is the sum of all three, which is how
+/// it is recognised. Cached tokens have a second home at DeepSeek and Together.
+pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
+    let mut usage = Usage::default();
+    let (mut total, mut cached_elsewhere) = (None, None);
+    let mut json = Cursor::new(value.text());
+    members(&mut json, |key, json| {
+        match key.escaped() {
+            "prompt_tokens" => usage.input = json.u64_or_skip()?,
+            "completion_tokens" => usage.output = json.u64_or_skip()?,
+            "total_tokens" => total = json.u64_or_skip()?,
+            "prompt_cache_hit_tokens" | "cached_tokens" => cached_elsewhere = json.u64_or_skip()?,
+            "prompt_tokens_details" => members(json, |key, json| {
+                match key.escaped() {
+                    "cached_tokens" => usage.cached = json.u64_or_skip()?,
+                    "cache_write_tokens" | "cache_creation_input_tokens" => {
+                        usage.cache_write = json.u64_or_skip()?
+                    }
+                    "audio_tokens" => usage.audio_input = json.u64_or_skip()?,
+                    _ => json.skip()?,
+                }
+                Ok(())
+            })?,
+            "completion_tokens_details" => members(json, |key, json| {
+                match key.escaped() {
+                    "reasoning_tokens" => usage.reasoning = json.u64_or_skip()?,
+                    "audio_tokens" => usage.audio_output = json.u64_or_skip()?,
+                    "image_tokens" => usage.image_output = json.u64_or_skip()?,
+                    _ => json.skip()?,
+                }
+                Ok(())
+            })?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    usage.cached = usage.cached.or(cached_elsewhere);
+    if let (Some(input), Some(output), Some(reasoning), Some(total)) =
+        (usage.input, usage.output, usage.reasoning, total)
+        && reasoning > 0
+        && total == input + output + reasoning
+    {
+        usage.output = Some(output + reasoning);
+    }
+    // Embeddings and some rerankers say only the total.
+    if usage.input.is_none() && usage.output.is_none() {
+        usage.input = total;
+    }
+    Ok(usage)
+}

@@ -1,0 +1,40 @@
+//! Errors of the generate format.
+
+use bytes::BytesMut;
+
+use crate::error::{ApiError, Kind};
+use crate::json::Writer;
+use crate::wire::error::error_member;
+
+/// `{"error":{"code","message","status"}}` (google.rpc.Status as Google's APIs write it).
+pub fn encode(error: &ApiError, out: &mut BytesMut) {
+    let mut json = Writer::new(out);
+    json.begin_object().key("error").begin_object();
+    json.key("code").number(error.status);
+    json.key("message").string(&error.message);
+    json.key("status").string(status_name(error));
+    json.end_object().end_object();
+}
+
+/// The kind's status name, made precise by the HTTP status that an upstream error came with.
+fn status_name(error: &ApiError) -> &'static str {
+    match (error.kind, error.status) {
+        (Kind::UpstreamRejected, 404) => "NOT_FOUND",
+        (Kind::UpstreamRejected, 409) => "ABORTED",
+        (Kind::UpstreamFailed, 503 | 529) => "UNAVAILABLE",
+        (Kind::UpstreamFailed, 504) => "DEADLINE_EXCEEDED",
+        (kind, _) => kind.row().generate_status,
+    }
+}
+
+/// A code that equals the HTTP status, a message and a status name.
+pub fn is_in_shape(http_status: u16, body: &str) -> bool {
+    let (mut code, mut message, mut status) = (false, false, false);
+    let found = error_member(body, |key, value| match key {
+        "code" => code = value.as_u64() == Some(u64::from(http_status)),
+        "message" => message = value.as_str().is_some_and(|text| !text.is_empty()),
+        "status" => status = value.as_str().is_some_and(|text| !text.is_empty()),
+        _ => {}
+    });
+    found == Ok(true) && code && message && status
+}

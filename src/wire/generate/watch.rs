@@ -1,0 +1,136 @@
+//! What a generateContent frame or answer tells the meter; both have the same shape.
+
+use crate::canonical::Usage;
+use crate::json::{Cursor, JsonError, RawJson};
+use crate::wire::watch::{End, Sight, bit, elements, members, placed_string};
+
+/// Reads one frame, or one whole answer.
+pub fn answer(text: &str) -> Result<Sight<'_>, JsonError> {
+    let mut sight = Sight::default();
+    let mut json = Cursor::new(text);
+    json.begin_object()?;
+    while let Some(key) = json.next_key()? {
+        match key.escaped() {
+            "candidates" => sight.content = elements(&mut json, |json| candidate(json, &mut sight))?,
+            "usageMetadata" | "usage_metadata" => sight.usage = Some(usage(json.raw()?)?),
+            "modelVersion" | "model_version" => sight.model_at = placed_string(&mut json)?,
+            "responseId" | "response_id" => sight.id = json.raw()?.as_str(),
+            "promptFeedback" | "prompt_feedback" => members(&mut json, |key, json| {
+                match key.escaped() {
+                    "blockReason" | "block_reason" => {
+                        sight.finish = json.raw()?.as_str().or(sight.finish);
+                        // A blocked prompt has no candidates and is complete.
+                        sight.seen |= 1;
+                        sight.finished |= 1;
+                    }
+                    _ => json.skip()?,
+                }
+                Ok(())
+            })?,
+            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_null()),
+            _ => json.skip()?,
+        }
+    }
+    json.end()?;
+    if sight.error.is_some() {
+        sight.end = End::Failed;
+    }
+    Ok(sight)
+}
+
+fn candidate<'a>(json: &mut Cursor<'a>, sight: &mut Sight<'a>) -> Result<(), JsonError> {
+    let mut index = 0;
+    let mut reason = None;
+    members(json, |key, json| {
+        match key.escaped() {
+            "index" => index = json.u64_or_skip()?.unwrap_or(0),
+            "finishReason" | "finish_reason" => {
+                let value = json.raw()?;
+                // Google's Go client asks for enums as integers (`$alt=json;enum-encoding=int`).
+                reason = value.as_str().or_else(|| value.as_u64().map(integer_reason));
+            }
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    sight.seen |= bit(index);
+    if reason.is_some() {
+        sight.finish = reason;
+        sight.finished |= bit(index);
+    }
+    Ok(())
+}
+
+/// The first values of `Candidate.FinishReason` in the API's protocol buffer definition.
+fn integer_reason(value: u64) -> crate::json::JsonStr<'static> {
+    crate::json::JsonStr::from_escaped(match value {
+        1 => "STOP",
+        2 => "MAX_TOKENS",
+        3 => "SAFETY",
+        4 => "RECITATION",
+        _ => "OTHER",
+    })
+}
+
+/// Reads usage metadata. `candidatesTokenCount` excludes thoughts, and the prompt of server-side tools is counted
+/// beside `promptTokenCount`; the canonical totals include both. Some Vertex versions include the thoughts, which
+/// `totalTokenCount` gives away.
+pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
+    let (mut prompt, mut tool_prompt, mut candidates, mut thoughts, mut total) =
+        (None, None, None, None, None);
+    let mut usage = Usage::default();
+    let mut json = Cursor::new(value.text());
+    members(&mut json, |key, json| {
+        match key.escaped() {
+            "promptTokenCount" | "prompt_token_count" => prompt = json.u64_or_skip()?,
+            "toolUsePromptTokenCount" | "tool_use_prompt_token_count" => tool_prompt = json.u64_or_skip()?,
+            "candidatesTokenCount" | "candidates_token_count" => candidates = json.u64_or_skip()?,
+            "thoughtsTokenCount" | "thoughts_token_count" => thoughts = json.u64_or_skip()?,
+            "totalTokenCount" | "total_token_count" => total = json.u64_or_skip()?,
+            "cachedContentTokenCount" | "cached_content_token_count" => usage.cached = json.u64_or_skip()?,
+            "candidatesTokensDetails" | "candidates_tokens_details" => {
+                elements(json, |json| {
+                    modality(json, &mut usage.audio_output, Some(&mut usage.image_output))
+                })?;
+            }
+            "promptTokensDetails" | "prompt_tokens_details" => {
+                elements(json, |json| modality(json, &mut usage.audio_input, None))?;
+            }
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    usage.reasoning = thoughts;
+    usage.input = prompt.map(|prompt: u64| prompt + tool_prompt.unwrap_or(0));
+    let included = thoughts.unwrap_or(0) > 0
+        && total.is_some()
+        && total == Some(usage.input.unwrap_or(0) + candidates.unwrap_or(0));
+    usage.output = match (candidates, thoughts) {
+        (None, None) => None,
+        (Some(all), _) if included => Some(all),
+        (candidates, thoughts) => Some(candidates.unwrap_or(0) + thoughts.unwrap_or(0)),
+    };
+    Ok(usage)
+}
+
+fn modality(
+    json: &mut Cursor<'_>,
+    audio: &mut Option<u64>,
+    image: Option<&mut Option<u64>>,
+) -> Result<(), JsonError> {
+    let (mut kind, mut count) = (None, None);
+    members(json, |key, json| {
+        match key.escaped() {
+            "modality" => kind = json.raw()?.as_str(),
+            "tokenCount" | "token_count" => count = json.u64_or_skip()?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    match (kind.map(|kind| kind.escaped()), image) {
+        (Some("AUDIO"), _) => *audio = count,
+        (Some("IMAGE"), Some(image)) => *image = count,
+        _ => {}
+    }
+    Ok(())
+}

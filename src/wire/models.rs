@@ -1,0 +1,170 @@
+//! The model listing in its three shapes (specification, section 4.13).
+
+use bytes::BytesMut;
+
+use crate::json::Writer;
+
+/// Which shape a client of the listing expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// OpenAI's list, the default.
+    List,
+    /// Anthropic's `ModelInfo` list.
+    Messages,
+    /// Gemini's `models` list.
+    Generate,
+}
+
+/// What the request carried that tells the shape.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hints {
+    /// The path lies under `/v1beta`.
+    pub beta: bool,
+    /// The header `anthropic-version`, with whatever key header: the specification asks for `x-api-key` beside it,
+    /// but Anthropic's SDKs of 2026 send `Authorization: Bearer`.
+    pub anthropic_version: bool,
+    /// The header `x-goog-api-key` or `x-vendor-api-key`, or the query parameter `key`.
+    pub google_key: bool,
+}
+
+impl Hints {
+    /// The shape.
+    pub fn shape(self) -> Shape {
+        if self.beta {
+            Shape::Generate
+        } else if self.anthropic_version {
+            Shape::Messages
+        } else if self.google_key {
+            Shape::Generate
+        } else {
+            Shape::List
+        }
+    }
+}
+
+/// One model as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The id that requests name.
+    pub id: &'a str,
+    /// Who made it.
+    pub owned_by: &'a str,
+    /// When it was released, in Unix seconds.
+    pub created: i64,
+    /// The native methods that it can serve (`generateContent` and so on).
+    pub methods: &'a [&'a str],
+}
+
+/// Which part of a list is wanted; each shape has its own parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// At most so many entries; nothing for all.
+    pub limit: Option<usize>,
+    /// Begin behind this id.
+    pub after: Option<String>,
+    /// End before this id.
+    pub before: Option<String>,
+}
+
+/// Writes a list. `entries` are in listing order.
+pub fn encode_list(shape: Shape, entries: &[Entry<'_>], page: &Page, out: &mut BytesMut) {
+    let (entries, more) = cut(entries, page);
+    let mut json = Writer::new(out);
+    json.begin_object();
+    match shape {
+        Shape::List => {
+            json.key("object").string("list").key("data").begin_array();
+            entries.iter().for_each(|entry| list_entry(entry, &mut json));
+            json.end_array();
+        }
+        Shape::Messages => {
+            json.key("data").begin_array();
+            entries.iter().for_each(|entry| messages_entry(entry, &mut json));
+            json.end_array();
+            json.key("has_more").boolean(more);
+            super::error::nullable(&mut json, "first_id", entries.first().map(|entry| entry.id));
+            super::error::nullable(&mut json, "last_id", entries.last().map(|entry| entry.id));
+        }
+        Shape::Generate => {
+            json.key("models").begin_array();
+            entries.iter().for_each(|entry| generate_entry(entry, &mut json));
+            json.end_array();
+            if let Some(last) = entries.last().filter(|_| more) {
+                json.key("nextPageToken").string(last.id);
+            }
+        }
+    }
+    json.end_object();
+}
+
+/// Writes a single entry.
+pub fn encode_one(shape: Shape, entry: &Entry<'_>, out: &mut BytesMut) {
+    let mut json = Writer::new(out);
+    match shape {
+        Shape::List => list_entry(entry, &mut json),
+        Shape::Messages => messages_entry(entry, &mut json),
+        Shape::Generate => generate_entry(entry, &mut json),
+    }
+}
+
+fn cut<'s, 'a>(entries: &'s [Entry<'a>], page: &Page) -> (&'s [Entry<'a>], bool) {
+    let position = |id: &str| entries.iter().position(|entry| entry.id == id);
+    let start = page.after.as_deref().and_then(position).map_or(0, |at| at + 1);
+    let end = page.before.as_deref().and_then(position).unwrap_or(entries.len());
+    let entries = entries.get(start..end).unwrap_or_default();
+    match page.limit {
+        // A page before an id is the one right before it.
+        Some(limit) if limit < entries.len() && page.before.is_some() => {
+            (entries.get(entries.len() - limit..).unwrap_or_default(), true)
+        }
+        Some(limit) if limit < entries.len() => (entries.get(..limit).unwrap_or_default(), true),
+        _ => (entries, false),
+    }
+}
+
+fn list_entry<B: bytes::BufMut>(entry: &Entry<'_>, json: &mut Writer<'_, B>) {
+    json.begin_object();
+    json.key("id").string(entry.id).key("object").string("model");
+    json.key("created").number(entry.created).key("owned_by").string(entry.owned_by);
+    json.end_object();
+}
+
+fn messages_entry<B: bytes::BufMut>(entry: &Entry<'_>, json: &mut Writer<'_, B>) {
+    json.begin_object();
+    json.key("type").string("model").key("id").string(entry.id).key("display_name").string(entry.id);
+    json.key("created_at").string(&rfc3339(entry.created));
+    json.end_object();
+}
+
+fn generate_entry<B: bytes::BufMut>(entry: &Entry<'_>, json: &mut Writer<'_, B>) {
+    json.begin_object();
+    json.key("name").string(&format!("models/{}", entry.id));
+    json.key("baseModelId")
+        .string(entry.id)
+        .key("version")
+        .string(entry.id)
+        .key("displayName")
+        .string(entry.id);
+    json.key("description").string(&format!("{} by {}", entry.id, entry.owned_by));
+    json.key("supportedGenerationMethods").begin_array();
+    for method in entry.methods {
+        json.string(method);
+    }
+    json.end_array().end_object();
+}
+
+/// Unix seconds as `2025-05-14T00:00:00Z` (days to civil date: Howard Hinnant's algorithm).
+pub fn rfc3339(seconds: i64) -> String {
+    let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_index = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
+    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}

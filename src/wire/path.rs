@@ -1,0 +1,236 @@
+//! Which endpoint a client's path means.
+//!
+//! Clients are given a base address and append to it what their SDK has: `{base}/v1`, `{base}/v1/` and
+//! `{base}/v1/chat/completions` all lead to `/v1/chat/completions`, `/v1/v1/chat/completions` or
+//! `/v1//chat/completions` (specification, sections 1 and 9).
+
+use std::borrow::Cow;
+
+use super::{Api, Format};
+
+/// What is done with a model named in a path (`/models/{model}:{action}`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `:generateContent`
+    Generate,
+    /// `:streamGenerateContent`; as server-sent events with `alt=sse`, otherwise as one JSON array in pieces.
+    Stream {
+        /// `alt=sse` was asked for.
+        sse: bool,
+    },
+    /// `:countTokens`
+    CountTokens,
+    /// `:embedContent`
+    Embed,
+    /// `:batchEmbedContents`
+    BatchEmbed,
+}
+
+/// An endpoint of the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `POST /v1/chat/completions`
+    Chat,
+    /// `POST /v1/messages`
+    Messages,
+    /// `POST /v1/messages/count_tokens`
+    CountTokens,
+    /// `POST /v1/responses`
+    Responses,
+    /// `POST /v1/embeddings`
+    Embeddings,
+    /// `POST /v1beta/models/{model}:{action}`, under `/v1` too.
+    Native {
+        /// The model, decoded and without `models/`.
+        model: String,
+        /// What to do with it.
+        action: Action,
+    },
+    /// `GET /v1/models`
+    Models,
+    /// `GET /v1/models/{id}`
+    Model {
+        /// The model, decoded and without `models/`.
+        id: String,
+    },
+    /// `/`: some clients look whether anybody is there.
+    Root,
+}
+
+impl Endpoint {
+    /// The methods that it answers, as the `allow` header lists them.
+    pub fn allow(&self) -> &'static str {
+        match self {
+            Endpoint::Models | Endpoint::Model { .. } | Endpoint::Root => "GET, HEAD",
+            _ => "POST",
+        }
+    }
+
+    /// Whether it answers this method.
+    pub fn allows(&self, method: &str) -> bool {
+        self.allow().split(", ").any(|allowed| allowed == method)
+    }
+
+    /// The upstream API that serves it in its own format.
+    pub fn api(&self) -> Option<Api> {
+        match self {
+            Endpoint::Chat => Some(Api::Chat),
+            Endpoint::Messages => Some(Api::Messages),
+            Endpoint::CountTokens => Some(Api::CountTokens),
+            Endpoint::Responses => Some(Api::Responses),
+            Endpoint::Embeddings => Some(Api::Embeddings),
+            Endpoint::Native { action: Action::Embed | Action::BatchEmbed, .. } => Some(Api::EmbedContent),
+            Endpoint::Native { .. } => Some(Api::Generate),
+            Endpoint::Models | Endpoint::Model { .. } | Endpoint::Root => None,
+        }
+    }
+
+    /// The name in metrics and logs: one of a fixed, small set.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Endpoint::Chat => "chat",
+            Endpoint::Messages => "messages",
+            Endpoint::CountTokens => "count_tokens",
+            Endpoint::Responses => "responses",
+            Endpoint::Embeddings => "embeddings",
+            Endpoint::Native { action: Action::Embed | Action::BatchEmbed, .. } => "embed_content",
+            Endpoint::Native { action: Action::CountTokens, .. } => "count_tokens",
+            Endpoint::Native { .. } => "generate",
+            Endpoint::Models | Endpoint::Model { .. } => "models",
+            Endpoint::Root => "root",
+        }
+    }
+}
+
+/// A path that was understood as far as possible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The endpoint; nothing for an unknown path.
+    pub endpoint: Option<Endpoint>,
+    /// The path lies under `/v1beta`, which only clients of the generate format use.
+    pub beta: bool,
+}
+
+impl Target {
+    /// The format that the path alone tells; nothing where headers must decide.
+    pub fn format(&self) -> Option<Format> {
+        if self.beta {
+            return Some(Format::Generate);
+        }
+        self.endpoint.as_ref().and_then(Endpoint::api).map(Api::error_format)
+    }
+}
+
+/// Reads a request path (without the query) and the query.
+pub fn parse(path: &str, query: Option<&str>) -> Target {
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty()).peekable();
+    let mut beta = false;
+    // A base address that ends in the version segment, used by an SDK that adds its own.
+    while let Some(version) = segments.next_if(|segment| matches!(*segment, "v1" | "v1beta")) {
+        beta |= version == "v1beta";
+    }
+    let rest: Vec<&str> = segments.collect();
+    let endpoint = match rest.as_slice() {
+        [] => Some(Endpoint::Root),
+        ["chat", "completions"] => Some(Endpoint::Chat),
+        ["messages"] => Some(Endpoint::Messages),
+        ["messages", "count_tokens"] => Some(Endpoint::CountTokens),
+        ["responses"] => Some(Endpoint::Responses),
+        ["embeddings"] => Some(Endpoint::Embeddings),
+        ["models"] => Some(Endpoint::Models),
+        ["models", model @ ..] => parse_model(model, query),
+        ["tunedModels", ..] => parse_model(&rest, query),
+        _ => None,
+    };
+    Target { endpoint, beta }
+}
+
+/// `{model}:{action}` or `{model}`; a model id may hold slashes and, before its last colon, colons.
+fn parse_model(segments: &[&str], query: Option<&str>) -> Option<Endpoint> {
+    let whole = percent_decode(&segments.join("/")).into_owned();
+    let bare = |model: &str| {
+        let model = model.strip_prefix("models/").unwrap_or(model);
+        (!model.is_empty()).then(|| model.to_owned())
+    };
+    if let Some((model, action)) = whole.rsplit_once(':') {
+        let action = match action {
+            "generateContent" => Some(Action::Generate),
+            "streamGenerateContent" => {
+                Some(Action::Stream { sse: query_value(query, "alt").as_deref() == Some("sse") })
+            }
+            "countTokens" => Some(Action::CountTokens),
+            "embedContent" => Some(Action::Embed),
+            "batchEmbedContents" => Some(Action::BatchEmbed),
+            _ => None,
+        };
+        if let Some(action) = action {
+            return Some(Endpoint::Native { model: bare(model)?, action });
+        }
+    }
+    Some(Endpoint::Model { id: bare(&whole)? })
+}
+
+/// The decoded value of a query parameter; the first one of that name.
+pub fn query_value<'q>(query: Option<&'q str>, name: &str) -> Option<Cow<'q, str>> {
+    query?.split('&').find_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (percent_decode(key) == name).then(|| percent_decode(value))
+    })
+}
+
+/// The query without the parameters of these names, other bytes as they were.
+pub fn query_without(query: &str, names: &[&str]) -> String {
+    let mut out = String::with_capacity(query.len());
+    for pair in query.split('&') {
+        let key = percent_decode(pair.split_once('=').map_or(pair, |(key, _)| key));
+        if !pair.is_empty() && !names.contains(&&*key) {
+            if !out.is_empty() {
+                out.push('&');
+            }
+            out.push_str(pair);
+        }
+    }
+    out
+}
+
+/// Decodes `%xx`; what is not a valid escape, or would not be UTF-8, stays as it is.
+pub fn percent_decode(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let hex = (byte == b'%').then(|| after.get(..2)).flatten();
+        let value = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        match value {
+            Some(value) if !after.starts_with(b"+") => {
+                bytes.push(value);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            _ => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// Appends `segment` with everything escaped that would not stay inside one path segment. A slash stays: vendors
+/// whose model ids hold one take it as it is.
+pub fn push_path_segment(out: &mut String, segment: &str) {
+    for byte in segment.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b'@' | b':' => {
+                out.push(char::from(byte));
+            }
+            _ => {
+                out.push('%');
+                for nibble in [byte >> 4, byte & 15] {
+                    out.push(char::from(if nibble < 10 { b'0' + nibble } else { b'A' + nibble - 10 }));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What must be known of a request body before it is routed: read while the body arrives, without a tree.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::Api;
+use crate::error::{ApiError, Kind as ErrorKind};
+use crate::json::{Cursor, Edit, Kind, Member, Rope, ScanError, ScanErrorKind, Scanner};
+
+/// Longest model id that is looked up. Vendors' ids stay below 100 bytes; the bound keeps logs and errors readable.
+const MAX_MODEL: usize = 256;
+
+/// The members of the outermost object that matter to an API.
+#[derive(Clone, Copy, Debug)]
+struct Fields {
+    /// Names, in the order of [`Field`].
+    names: &'static [&'static str],
+    /// Which of them must be there, with the kinds that they may have.
+    required: &'static [(usize, &'static [Kind])],
+}
+
+/// Index of `model` in every list of names below.
+const MODEL: usize = 0;
+/// Index of `stream`.
+const STREAM: usize = 1;
+/// Index of `stream_options`, `prompt` or `max_tokens`: the one that each API adds.
+const EXTRA: usize = 2;
+/// Index of what the request is about.
+const CONTENT: usize = 3;
+
+const STRING: &[Kind] = &[Kind::String];
+const ARRAY: &[Kind] = &[Kind::Array];
+const NUMBER: &[Kind] = &[Kind::Number];
+const TEXT_OR_ARRAY: &[Kind] = &[Kind::String, Kind::Array];
+const OBJECT: &[Kind] = &[Kind::Object];
+
+const CHAT: Fields = Fields {
+    names: &["model", "stream", "stream_options", "messages"],
+    required: &[(MODEL, STRING), (CONTENT, ARRAY)],
+};
+const MESSAGES: Fields = Fields {
+    names: &["model", "stream", "max_tokens", "messages"],
+    required: &[(MODEL, STRING), (CONTENT, ARRAY), (EXTRA, NUMBER)],
+};
+const COUNT_TOKENS: Fields = Fields {
+    names: &["model", "stream", "max_tokens", "messages"],
+    required: &[(MODEL, STRING), (CONTENT, ARRAY)],
+};
+const RESPONSES: Fields = Fields {
+    names: &["model", "stream", "prompt", "input"],
+    required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
+};
+const EMBEDDINGS: Fields = Fields {
+    names: &["model", "stream", "encoding_format", "input"],
+    required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
+};
+const GENERATE: Fields =
+    Fields { names: &["model", "stream", "generationConfig", "contents"], required: &[(CONTENT, ARRAY)] };
+const EMBED_CONTENT: Fields =
+    Fields { names: &["model", "stream", "requests", "content"], required: &[(CONTENT, OBJECT)] };
+const BATCH_EMBED: Fields =
+    Fields { names: &["model", "stream", "content", "requests"], required: &[(CONTENT, ARRAY)] };
+
+fn fields(api: Api, batch: bool) -> Fields {
+    match api {
+        Api::Messages => MESSAGES,
+        Api::CountTokens => COUNT_TOKENS,
+        Api::Responses => RESPONSES,
+        Api::Generate => GENERATE,
+        Api::EmbedContent if batch => BATCH_EMBED,
+        Api::EmbedContent => EMBED_CONTENT,
+        Api::Embeddings => EMBEDDINGS,
+        _ => CHAT,
+    }
+}
+
+/// Reads a body while it arrives.
+pub struct BodyReader {
+    api: Api,
+    fields: Fields,
+    scan: Scanner,
+    body: Rope,
+}
+
+/// A body that is complete and valid, with what was found in it.
+#[derive(Clone, Debug)]
+pub struct Body {
+    /// The text as it came.
+    pub text: Rope,
+    /// The model that the body names; nothing for APIs that name it in the path.
+    pub model: Option<String>,
+    /// Where the model's value stands, quotes included.
+    model_at: Option<Range<usize>>,
+    /// The client wants a stream.
+    pub stream: bool,
+    stream_at: Option<Range<usize>>,
+    stream_options: StreamOptions,
+}
+
+/// What a chat request says about usage in its stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum StreamOptions {
+    /// No such member.
+    Absent,
+    /// `include_usage` is true: the client wants the usage chunk.
+    Asked,
+    /// Usage is asked for by this edit.
+    AskBy(Edit),
+    /// Something that the vendor is to judge.
+    Strange,
+}
+
+impl BodyReader {
+    /// Starts reading a body for an API. `batch` tells a Gemini batch of embeddings from a single one.
+    pub fn new(api: Api, batch: bool) -> Self {
+        let fields = fields(api, batch);
+        BodyReader { api, fields, scan: Scanner::new(fields.names), body: Rope::new() }
+    }
+
+    /// Takes the next piece.
+    ///
+    /// # Errors
+    /// The body is not valid JSON so far. Reading on gives the same error again.
+    pub fn push(&mut self, piece: Bytes) -> Result<(), ApiError> {
+        let scanned = self.scan.push(&piece);
+        self.body.push(piece);
+        scanned.map_err(|error| invalid_json(&error, &mut self.body))
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// True before the first byte.
+    pub fn is_empty(&self) -> bool {
+        self.body.is_empty()
+    }
+
+    /// Ends the body.
+    ///
+    /// # Errors
+    /// The body is incomplete, a required field is missing or of the wrong type.
+    pub fn finish(mut self) -> Result<Body, ApiError> {
+        let members = self.scan.finish().map_err(|error| invalid_json(&error, &mut self.body))?;
+        let find = |index: usize| members.iter().find(|member| member.wanted == Some(index));
+        for &(index, kinds) in self.fields.required {
+            let name = self.fields.names.get(index).copied().unwrap_or_default();
+            match find(index) {
+                None if self.api == Api::Responses && index == CONTENT && find(EXTRA).is_some() => {}
+                None => return Err(ApiError::missing(name)),
+                Some(member) if kinds.contains(&member.kind) => {}
+                Some(member) => return Err(wrong_type(name, kinds, member.kind)),
+            }
+        }
+        let stream = match find(STREAM) {
+            Some(member) if member.kind == Kind::Bool => {
+                &self.body.slice(member.value.clone())[..] == b"true"
+            }
+            Some(member) if member.kind != Kind::Null && self.api != Api::Generate => {
+                return Err(wrong_type("stream", &[Kind::Bool], member.kind));
+            }
+            _ => false,
+        };
+        let model = match find(MODEL) {
+            Some(member) if !matches!(self.api, Api::Generate | Api::EmbedContent) => {
+                Some(read_model(&mut self.body, member)?)
+            }
+            _ => None,
+        };
+        if self.api == Api::Messages
+            && let Some(max_tokens) = find(EXTRA)
+        {
+            check_max_tokens(&self.body.slice(max_tokens.value.clone()))?;
+        }
+        let stream_options = match find(EXTRA) {
+            Some(member) if self.api == Api::Chat => read_stream_options(&mut self.body, member),
+            _ => StreamOptions::Absent,
+        };
+        Ok(Body {
+            model,
+            model_at: find(MODEL).map(|member| member.value.clone()),
+            stream,
+            stream_at: find(STREAM).map(|member| member.value.clone()),
+            stream_options,
+            text: self.body,
+        })
+    }
+}
+
+impl Body {
+    /// The edit that puts another model in the place of the one that the client named.
+    pub fn set_model(&self, model: &str) -> Option<Edit> {
+        let mut text = Vec::with_capacity(model.len() + 2);
+        crate::json::Writer::new(&mut text).string(model);
+        Some(Edit { range: self.model_at.clone()?, text: Bytes::from(text) })
+    }
+
+    /// Whether the client of a chat stream asked for the usage chunk.
+    pub fn asks_usage(&self) -> bool {
+        self.stream_options == StreamOptions::Asked
+    }
+
+    /// The edit that asks the vendor of a chat stream for the usage chunk; nothing when it is asked for already or
+    /// cannot be.
+    pub fn ask_usage(&self) -> Option<Edit> {
+        match &self.stream_options {
+            StreamOptions::Absent => {
+                let at = self.stream_at.as_ref()?.end;
+                Some(Edit {
+                    range: at..at,
+                    text: Bytes::from_static(br#","stream_options":{"include_usage":true}"#),
+                })
+            }
+            StreamOptions::AskBy(edit) => Some(edit.clone()),
+            StreamOptions::Asked | StreamOptions::Strange => None,
+        }
+    }
+}
+
+fn read_model(body: &mut Rope, member: &Member) -> Result<String, ApiError> {
+    let text = body.slice(member.value.start + 1..member.value.end - 1);
+    let escaped = std::str::from_utf8(&text).unwrap_or_default();
+    let model = crate::json::JsonStr::from_escaped(escaped).decode();
+    if model.is_empty() {
+        return Err(ApiError::new(ErrorKind::InvalidField, "'model' must not be empty.").param("model"));
+    }
+    if model.len() > MAX_MODEL {
+        let message = format!("'model' is longer than {MAX_MODEL} bytes.");
+        return Err(ApiError::new(ErrorKind::InvalidField, message).param("model"));
+    }
+    Ok(model.into_owned())
+}
+
+/// Specification, sections 4.2 and 8: greater than 0.
+fn check_max_tokens(text: &[u8]) -> Result<(), ApiError> {
+    let positive =
+        std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok()).is_some_and(|n| n > 0.0);
+    if positive {
+        return Ok(());
+    }
+    Err(ApiError::new(ErrorKind::InvalidField, "'max_tokens' must be greater than 0.").param("max_tokens"))
+}
+
+fn read_stream_options(body: &mut Rope, member: &Member) -> StreamOptions {
+    const ASK: &[u8] = br#"{"include_usage":true}"#;
+    if member.kind == Kind::Null {
+        return StreamOptions::AskBy(Edit { range: member.value.clone(), text: Bytes::from_static(ASK) });
+    }
+    if member.kind != Kind::Object {
+        return StreamOptions::Strange;
+    }
+    let start = member.value.start;
+    let text = body.slice(member.value.clone());
+    let Ok(text) = std::str::from_utf8(&text) else { return StreamOptions::Strange };
+    let mut json = Cursor::new(text);
+    let mut read = || {
+        let mut members = 0;
+        json.begin_object()?;
+        while let Some(key) = json.next_key()? {
+            members += 1;
+            let value = json.raw()?;
+            if key.is("include_usage") {
+                let end = json.offset();
+                return Ok(match value.text() {
+                    "true" => StreamOptions::Asked,
+                    "false" | "null" => StreamOptions::AskBy(Edit {
+                        range: start + end - value.text().len()..start + end,
+                        text: Bytes::from_static(b"true"),
+                    }),
+                    _ => StreamOptions::Strange,
+                });
+            }
+        }
+        let text: &'static [u8] =
+            if members == 0 { br#""include_usage":true"# } else { br#""include_usage":true,"# };
+        Ok::<_, crate::json::JsonError>(StreamOptions::AskBy(Edit {
+            range: start + 1..start + 1,
+            text: Bytes::from_static(text),
+        }))
+    };
+    read().unwrap_or(StreamOptions::Strange)
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Object => "an object",
+        Kind::Array => "an array",
+        Kind::String => "a string",
+        Kind::Number => "a number",
+        Kind::Bool => "a boolean",
+        Kind::Null => "null",
+    }
+}
+
+fn wrong_type(name: &'static str, kinds: &[Kind], found: Kind) -> ApiError {
+    let expected: Vec<&str> = kinds.iter().copied().map(kind_name).collect();
+    let message = format!(
+        "Invalid type for '{name}': expected {}, but got {} instead.",
+        expected.join(" or "),
+        kind_name(found)
+    );
+    ApiError::new(ErrorKind::InvalidField, message).param(name)
+}
+
+fn invalid_json(error: &ScanError, body: &mut Rope) -> ApiError {
+    let message = match &error.kind {
+        ScanErrorKind::Duplicate(range) => {
+            let name = body.slice(range.clone());
+            let name: String = String::from_utf8_lossy(&name).chars().take(64).collect();
+            format!("The request body has the member \"{name}\" twice.")
+        }
+        ScanErrorKind::NotAnObject => "The request body must be a JSON object.".to_owned(),
+        ScanErrorKind::Empty => "The request body is empty; a JSON object is expected.".to_owned(),
+        ScanErrorKind::Syntax(what) => {
+            format!("The request body is not valid JSON: {what} at byte {}.", error.at)
+        }
+    };
+    ApiError::new(ErrorKind::InvalidJson, message)
+}

@@ -1,0 +1,124 @@
+//! What a responses event or answer tells the meter.
+
+use crate::canonical::Usage;
+use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::watch::{End, Sight, members, placed_string};
+
+/// Reads the data of one frame. Vendors without `event:` lines exist, so the data's `type` decides; deltas are not
+/// read further.
+#[inline]
+pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
+    // Some gateways end the stream in the way of the chat format.
+    if data.starts_with("[DONE]") {
+        return Ok(Sight { end: End::Terminated, ..Sight::default() });
+    }
+    let mut sight = Sight::default();
+    let mut kind = JsonStr::default();
+    let mut json = Cursor::new(data);
+    json.begin_object()?;
+    while let Some(key) = json.next_key()? {
+        match key.escaped() {
+            "type" => {
+                kind = json.string()?;
+                if kind.escaped().ends_with(".delta") {
+                    sight.content = true;
+                    return Ok(sight);
+                }
+            }
+            "response" => members(&mut json, |key, json| response_member(key, json, &mut sight))?,
+            "error" | "message" => {
+                let value = json.raw()?;
+                if !value.is_null() && sight.error.is_none() {
+                    sight.error = Some(value);
+                }
+            }
+            _ => json.skip()?,
+        }
+    }
+    sight.end = match kind.escaped() {
+        "response.completed" | "response.incomplete" => End::Terminated,
+        "response.failed" | "error" => End::Failed,
+        _ => End::Open,
+    };
+    if sight.end == End::Open {
+        sight.finish = None;
+        // A frame without a type that has an error is what a proxy in between sends.
+        if kind.is_empty() && sight.error.is_some() {
+            sight.end = End::Failed;
+        } else {
+            sight.error = None;
+        }
+    }
+    Ok(sight)
+}
+
+/// Reads one whole response.
+pub fn answer(body: &str) -> Result<Sight<'_>, JsonError> {
+    let mut sight = Sight { content: true, ..Sight::default() };
+    let mut is_response = false;
+    let mut json = Cursor::new(body);
+    json.begin_object()?;
+    while let Some(key) = json.next_key()? {
+        match key.escaped() {
+            "object" => is_response = json.raw()?.text() == "\"response\"",
+            _ => response_member(key, &mut json, &mut sight)?,
+        }
+    }
+    json.end()?;
+    // A response that failed is an answer of the format; a bare error is not.
+    if sight.error.is_some() && !is_response {
+        sight.end = End::Failed;
+    }
+    Ok(sight)
+}
+
+fn response_member<'a>(
+    key: JsonStr<'a>,
+    json: &mut Cursor<'a>,
+    sight: &mut Sight<'a>,
+) -> Result<(), JsonError> {
+    match key.escaped() {
+        "id" => sight.id = json.raw()?.as_str(),
+        "model" => sight.model_at = placed_string(json)?,
+        "usage" => {
+            let value = json.raw()?;
+            if value.text().starts_with('{') {
+                sight.usage = Some(usage(value)?);
+            }
+        }
+        "status" => sight.finish = json.raw()?.as_str(),
+        "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_null()),
+        _ => json.skip()?,
+    }
+    Ok(())
+}
+
+/// Reads a usage object of the responses format: totals include their parts.
+pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
+    let mut usage = Usage::default();
+    let mut json = Cursor::new(value.text());
+    members(&mut json, |key, json| {
+        match key.escaped() {
+            "input_tokens" => usage.input = json.u64_or_skip()?,
+            "output_tokens" => usage.output = json.u64_or_skip()?,
+            "input_tokens_details" => members(json, |key, json| {
+                match key.escaped() {
+                    "cached_tokens" => usage.cached = json.u64_or_skip()?,
+                    "cache_write_tokens" => usage.cache_write = json.u64_or_skip()?,
+                    _ => json.skip()?,
+                }
+                Ok(())
+            })?,
+            "output_tokens_details" => members(json, |key, json| {
+                match key.escaped() {
+                    "reasoning_tokens" => usage.reasoning = json.u64_or_skip()?,
+                    _ => json.skip()?,
+                }
+                Ok(())
+            })?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    Ok(usage)
+}
