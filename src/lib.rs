@@ -9,7 +9,13 @@ pub mod wire;
 #[cfg(feature = "proxy")]
 pub mod account;
 #[cfg(feature = "proxy")]
+pub mod cli;
+#[cfg(feature = "proxy")]
 pub mod config;
+#[cfg(feature = "proxy")]
+pub mod metrics;
+#[cfg(feature = "proxy")]
+pub mod proxy;
 #[cfg(feature = "proxy")]
 pub mod route;
 #[cfg(feature = "proxy")]

@@ -1,2 +1,7 @@
-//! x
-fn main() {}
+//! The program: arguments in, exit status out.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    model_gateway::cli::run()
+}

@@ -63,6 +63,14 @@ pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
     }
 }
 
+/// Where keys.toml is, according to gateway.toml; the other files need not be sound for this.
+///
+/// # Errors
+/// gateway.toml is not sound.
+pub fn keys_path(file: &Path) -> Result<PathBuf, Report> {
+    load_settings(file).map(|settings| settings.keys)
+}
+
 fn load_settings(file: &Path) -> Result<Settings, Report> {
     let text = read(file)?;
     settings::read(file, &text)

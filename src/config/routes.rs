@@ -199,8 +199,9 @@ fn read_roots(value: &Value<'_>, folder: &Path) -> Option<Vec<Vec<u8>>> {
         }
     };
     let roots: Option<Vec<Vec<u8>>> = pem_certificates(&text);
-    if roots.as_ref().is_none_or(Vec::is_empty) {
-        value.wrong(format!("{} holds no certificate", path.display()), "give a PEM file".to_owned());
+    let sound = |der: &Vec<u8>| x509_parser::parse_x509_certificate(der).is_ok();
+    if roots.as_ref().is_none_or(|roots| roots.is_empty() || !roots.iter().all(sound)) {
+        value.wrong(format!("{} holds no sound certificate", path.display()), "give a PEM file".to_owned());
         return None;
     }
     roots

@@ -1,11 +1,11 @@
 //! Simulated model vendors on loopback: each speaks its API for real, and the text it answers is made up.
 //!
 //! Here live: the listener and what it counts ([`Simulator`]), the plan of an answer that no vendor's name appears
-//! in (`conversation`, `script`, `text`, `schema`, `embedding`), the staging of failures (`directive`, `stream`, `body`) and one folder per
-//! vendor (`openai`, `anthropic`, `google`) that reads that vendor's requests and writes its answers, headers,
-//! streams and errors. Here must not live: anything that the gateway itself needs to answer a request. Nothing in
-//! this folder is used by the gateway, and nothing of the gateway is used here, so that the two cannot agree on
-//! the same mistake.
+//! in (`conversation`, `script`, `text`, `schema`, `embedding`), the staging of failures (`directive`, `stream`,
+//! `body`) and one folder per vendor (`openai`, `anthropic`, `google`) that reads that vendor's requests and writes
+//! its answers, headers, streams and errors. Here must not live: anything that the gateway itself needs to answer a
+//! request. Nothing in this folder is used by the gateway to serve, and nothing of the gateway is used here, so that
+//! the two cannot agree on the same mistake.
 //!
 //! # What is answered
 //! Any model name is accepted, except names that start with `missing-`: those get the vendor's own 404. The answer
@@ -42,7 +42,7 @@
 //! | `[[refuse]]` | the model refuses, in the vendor's own form |
 //! | `[[html]]` | 200 with an HTML page |
 //! | `[[empty]]` | 200 with an empty body |
-//! | `[[truncate]]` | half of the JSON answer under a content length for all of it; a stream breaks off inside a frame |
+//! | `[[truncate]]` | half of the JSON answer under a content length for all of it; a stream breaks off in a frame |
 //! | `[[garbage]]` | a JSON answer, or the third frame of a stream, that is not JSON |
 //!
 //! A delta is a frame with a piece of text, of thinking or of tool arguments. When there are fewer deltas than the

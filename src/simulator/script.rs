@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::directive::Directives;
 use super::schema;
-use super::text::{BYTES_PER_TOKEN, by_bytes, cut_at_stop, filler, mentions, shortened, tokens, words};
+use super::text::{
+    BYTES_PER_TOKEN, by_bytes, cut_at_stop, filler, floor, mentions, padding, shortened, tokens, words,
+};
 
 /// A tool that the model may call.
 #[derive(Debug, Clone)]
@@ -234,10 +236,10 @@ impl Ask {
         }
         let greeting = self.greeting(choice);
         match (self.directives.big, self.directives.words) {
-            (Some(bytes), _) => filler().flat_map(str::bytes).take(bytes).map(char::from).collect(),
+            (Some(bytes), _) => padding(bytes),
             (None, Some(count)) => {
                 let mut words: Vec<&str> = greeting.split_whitespace().take(count).collect();
-                words.extend(filler().map(|word| word.trim_start()).take(count.saturating_sub(words.len())));
+                words.extend(filler().take(count.saturating_sub(words.len())));
                 words.join(" ")
             }
             (None, None) => greeting,
@@ -298,7 +300,7 @@ impl Budget {
         }
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
         if text.len() > most {
-            text.truncate(text.floor_char_boundary(most));
+            text.truncate(floor(text, most));
             self.short = true;
             return std::mem::take(&mut self.left);
         }

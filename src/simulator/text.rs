@@ -18,7 +18,8 @@ pub(super) fn tokens(bytes: usize) -> u64 {
     bytes.div_ceil(BYTES_PER_TOKEN).max(1) as u64
 }
 
-/// Bytes of all texts in a part of a request; media count by [`MEDIA_TOKENS`].
+/// Bytes of all texts in a part of a request, but not of what only holds it together; media count by
+/// [`MEDIA_TOKENS`].
 pub(super) fn weigh(value: &Value) -> usize {
     match value {
         Value::String(text) if text.starts_with("data:") => MEDIA_TOKENS * BYTES_PER_TOKEN,
@@ -31,6 +32,7 @@ pub(super) fn weigh(value: &Value) -> usize {
                 .iter()
                 .map(|(name, value)| match name.as_str() {
                     "data" if media => MEDIA_TOKENS * BYTES_PER_TOKEN,
+                    "role" | "type" | "id" | "call_id" | "tool_call_id" | "tool_use_id" => 0,
                     "signature" | "thoughtSignature" | "thought_signature" | "encrypted_content" => 0,
                     _ => weigh(value),
                 })
@@ -78,11 +80,16 @@ pub(super) fn by_bytes(text: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let (piece, tail) = rest.split_at(rest.floor_char_boundary(BIG_PIECE));
+        let (piece, tail) = rest.split_at(floor(rest, BIG_PIECE));
         pieces.push(piece.to_owned());
         rest = tail;
     }
     pieces
+}
+
+/// The largest index up to `at` that does not split a character.
+pub(super) fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// The first characters of a text, with an ellipsis if there were more.
@@ -117,13 +124,19 @@ pub(super) fn cut_at_stop(text: &mut String, stop: &[String]) -> Option<String> 
 }
 
 /// Words without end.
-pub(super) fn filler() -> impl Iterator<Item = &'static str> {
-    const WORDS: [&str; 12] = [
-        " The", " quick", " brown", " fox", " jumps", " over", " the", " lazy", " dog", " and", " runs",
-        " away.",
-    ];
-    WORDS.into_iter().cycle()
+pub(super) fn filler<'a>() -> impl Iterator<Item = &'a str> {
+    FILLER.split_whitespace().cycle()
 }
+
+/// A text of so many bytes.
+pub(super) fn padding(bytes: usize) -> String {
+    let mut text = FILLER.repeat(bytes / FILLER.len() + 1);
+    text.truncate(bytes);
+    text
+}
+
+/// ASCII, so that it can be cut anywhere.
+const FILLER: &str = "The quick brown fox jumps over the lazy dog and runs away. ";
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,171 @@
-//! stub
-use super::http::Reply;
+//! The Anthropic API, simulated.
+//!
+//! Here live: the routes, keys, versions and headers of the API (this file), its errors (`errors`), what is read
+//! (`request`, `tools`, `content`), the prompt cache (`cache`), what is written (`answer`) and the models (`models`).
+//! Here must not live: what any other vendor does.
+//!
+//! Both versions are spoken, `2023-06-01` and `2026-10-21`; they differ in what they refuse. Sources: the types of
+//! anthropic-python 2.11, and recorded answers of the API from 2025 and 2026.
+
+mod answer;
+mod cache;
+mod content;
+mod errors;
+mod models;
+mod request;
+mod tools;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::clock;
+use super::http::{Reply, Request, stage};
+use super::ids::Ids;
 use super::server::Call;
+use cache::Cache;
+use errors::{ApiError, OVERLOADED, for_status};
+
+/// The API, with the prompt prefixes that it remembers.
 #[derive(Debug, Default)]
-pub(super) struct Site;
+pub(super) struct Site {
+    cache: Cache,
+}
+
+/// What a request is read by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version {
+    /// `2026-10-21`, which refuses what `2023-06-01` takes.
+    strict: bool,
+    /// The request names a beta, so that fields of betas are known.
+    beta: bool,
+}
+
 impl Site {
-    pub(super) fn answer(&self, _c: &Call<'_>) -> Reply {
-        Reply::new(200, "text/plain", "")
+    /// Answers any request.
+    pub(super) fn answer(&self, call: &Call<'_>) -> Reply {
+        let mut ids = Ids::new(call.serial, &call.request.body);
+        let request_id = ids.base62("req_011C", 20);
+        let reply = self.route(call, &request_id, ids).unwrap_or_else(|error| error.reply(&request_id));
+        let reply =
+            if matches!(reply.status, 429 | 503) && !reply.headers.iter().any(|(n, _)| *n == "retry-after") {
+                reply.with("retry-after", "7")
+            } else {
+                reply
+            };
+        with_headers(reply, call.request, request_id)
     }
+
+    fn route(&self, call: &Call<'_>, request_id: &str, ids: Ids) -> Result<Reply, ApiError> {
+        let request = call.request;
+        authorize(request, call.credential)?;
+        let path = request.path.trim_end_matches('/');
+        let segments: Vec<&str> = path.strip_prefix("/v1/").unwrap_or_default().split('/').collect();
+        let wanted = match segments.as_slice() {
+            ["messages"] | ["messages", "count_tokens"] => Method::POST,
+            ["models"] | ["models", _] => Method::GET,
+            _ => return Err(ApiError::new(404, "not_found_error", "Not found")),
+        };
+        if request.method != wanted {
+            return Err(for_status(405));
+        }
+        let version = version(request)?;
+        match segments.as_slice() {
+            ["models"] => models::list(request),
+            ["models", id] => models::one(id),
+            ["messages"] => self.messages(call, &body(request)?, version, request_id, ids),
+            _ => count_tokens(&body(request)?, version, request_id),
+        }
+    }
+
+    fn messages(
+        &self,
+        call: &Call<'_>,
+        body: &Value,
+        version: Version,
+        request_id: &str,
+        ids: Ids,
+    ) -> Result<Reply, ApiError> {
+        let asked = request::messages(body, version)?;
+        let error = |status| for_status(status).reply(request_id);
+        let reply = || {
+            let cached = self.cache.account(body, &asked.ask);
+            answer::reply(&asked, cached, call.pacing, request_id, ids)
+        };
+        Ok(stage(&asked.ask.directives, OVERLOADED, error, reply))
+    }
+}
+
+fn count_tokens(body: &Value, version: Version, request_id: &str) -> Result<Reply, ApiError> {
+    let asked = request::count(body, version)?;
+    let error = |status| for_status(status).reply(request_id);
+    let reply = || Reply::json(200, &json!({"input_tokens": asked.ask.prompt_tokens}));
+    Ok(stage(&asked.ask.directives, OVERLOADED, error, reply))
+}
+
+fn authorize(request: &Request, credential: Option<&str>) -> Result<(), ApiError> {
+    let Some(expected) = credential else {
+        return Ok(());
+    };
+    // If both are there, the vendor takes the key and not the token.
+    let refused = match (request.header("x-api-key"), request.bearer()) {
+        (Some(key), _) if key == expected => return Ok(()),
+        (Some(_), _) => "invalid x-api-key",
+        (None, Some(token)) if token == expected => return Ok(()),
+        (None, Some(_)) => "Invalid bearer token",
+        (None, None) => "x-api-key header is required",
+    };
+    Err(ApiError::new(401, "authentication_error", refused))
+}
+
+fn version(request: &Request) -> Result<Version, ApiError> {
+    let beta = request.headers.contains_key("anthropic-beta");
+    match request.header("anthropic-version") {
+        None => Err(ApiError::invalid("anthropic-version: header is required")),
+        Some("2023-01-01" | "2023-06-01") => Ok(Version { strict: false, beta }),
+        Some("2026-10-21") => Ok(Version { strict: true, beta }),
+        Some(other) => {
+            Err(ApiError::invalid(format!("anthropic-version: \"{other}\" is not a valid version")))
+        }
+    }
+}
+
+/// The body of a request: a JSON object.
+fn body(request: &Request) -> Result<Value, ApiError> {
+    if request.too_large {
+        return Err(errors::too_large());
+    }
+    let body: Value = serde_json::from_slice(&request.body).map_err(|error| {
+        ApiError::invalid(format!(
+            "The request body is not valid JSON: unexpected character: line {} column {}",
+            error.line(),
+            error.column()
+        ))
+    })?;
+    if body.is_object() { Ok(body) } else { Err(ApiError::invalid("Input should be a valid dictionary")) }
+}
+
+/// The headers that every answer carries; those of the limits only what reached the model.
+fn with_headers(reply: Reply, request: &Request, request_id: String) -> Reply {
+    let reply = reply
+        .with("request-id", request_id)
+        .with("anthropic-organization-id", "5eed0f5e-a15e-4a1e-8d00-000000000001");
+    if matches!(reply.status, 400..=405 | 413) {
+        return reply;
+    }
+    let reset = clock::rfc3339(clock::unix() + 1);
+    let used = request.body.len() / 4;
+    let remaining = |limit: usize| limit.saturating_sub(used).div_ceil(1000).saturating_mul(1000).to_string();
+    reply
+        .with("anthropic-ratelimit-input-tokens-limit", "2000000")
+        .with("anthropic-ratelimit-input-tokens-remaining", remaining(2_000_000))
+        .with("anthropic-ratelimit-input-tokens-reset", reset.clone())
+        .with("anthropic-ratelimit-output-tokens-limit", "400000")
+        .with("anthropic-ratelimit-output-tokens-remaining", "400000")
+        .with("anthropic-ratelimit-output-tokens-reset", reset.clone())
+        .with("anthropic-ratelimit-requests-limit", "4000")
+        .with("anthropic-ratelimit-requests-remaining", "3999")
+        .with("anthropic-ratelimit-requests-reset", reset.clone())
+        .with("anthropic-ratelimit-tokens-limit", "2400000")
+        .with("anthropic-ratelimit-tokens-remaining", remaining(2_400_000))
+        .with("anthropic-ratelimit-tokens-reset", reset)
 }

@@ -1,10 +1,172 @@
-//! stub
-use super::http::Reply;
+//! The Gemini API, simulated.
+//!
+//! Here live: the routes, keys and headers of the API (this file), its errors (`errors`) and the spelling of its JSON
+//! (`json`), what is read (`shape`, `request`, `turns`), what is written (`answer`), and the smaller methods (`embed`,
+//! `models`). Here must not live: what any other vendor does.
+//!
+//! Sources: the reference of the Gemini API, the types of google-genai 3.4, and recorded answers of the API from 2025
+//! and 2026.
+
+mod answer;
+mod embed;
+mod errors;
+mod json;
+mod models;
+mod request;
+mod shape;
+mod turns;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::http::{Reply, Request, percent_decode, stage};
+use super::ids::{Ids, hash};
 use super::server::Call;
-#[derive(Debug, Default)]
+use errors::{ApiError, OVERLOADED, for_status};
+use json::{Style, pretty};
+
+/// The API; it remembers nothing.
+#[derive(Debug)]
 pub(super) struct Site;
+
+/// The methods of a model.
+const METHODS: [&str; 5] =
+    ["generateContent", "streamGenerateContent", "countTokens", "embedContent", "batchEmbedContents"];
+
 impl Site {
-    pub(super) fn answer(&self, _c: &Call<'_>) -> Reply {
-        Reply::new(200, "text/plain", "")
+    /// Answers any request.
+    pub(super) fn answer(&self, call: &Call<'_>) -> Reply {
+        let request = call.request;
+        let style = match (
+            request.path.ends_with(":streamGenerateContent"),
+            request.query("alt").or(request.query("$alt")),
+        ) {
+            (true, Some("sse")) => Style::Events,
+            (true, _) => Style::Array,
+            (false, _) => Style::Whole,
+        };
+        let reply = route(call, style).unwrap_or_else(|error| error.reply(style));
+        let reply =
+            if matches!(reply.status, 429 | 503) && !reply.headers.iter().any(|(n, _)| *n == "retry-after") {
+                reply.with("retry-after", "7")
+            } else {
+                reply
+            };
+        with_headers(reply, request)
     }
+}
+
+fn route(call: &Call<'_>, style: Style) -> Result<Reply, ApiError> {
+    let request = call.request;
+    let method = request.method.as_str();
+    let nowhere = || Ok(errors::page(404, method, &request.path));
+    let path = request.path.trim_start_matches('/');
+    let Some((version @ ("v1" | "v1beta" | "v1alpha"), rest)) = path.split_once('/') else {
+        return nowhere();
+    };
+    let rest = percent_decode(rest);
+    let (name, action) = match rest.rsplit_once(':') {
+        Some((name, action)) => (name, Some(action)),
+        None => (rest.as_str(), None),
+    };
+    // Some clients send `models/models%2Fgemini-...`.
+    let model = name.strip_prefix("models/").map(|name| name.strip_prefix("models/").unwrap_or(name));
+    let model = model.or_else(|| name.starts_with("tunedModels/").then_some(name));
+    match (name, model, action) {
+        ("models", None, None) => {}
+        (_, Some(model), None) if !model.is_empty() && !model.contains('/') => {}
+        (_, Some(model), Some(action)) if !model.is_empty() && METHODS.contains(&action) => {}
+        _ => return nowhere(),
+    }
+    let wanted = if action.is_some() { Method::POST } else { Method::GET };
+    if request.method != wanted {
+        return Ok(errors::page(405, method, &request.path));
+    }
+    authorize(request, call.credential)?;
+    match (model, action) {
+        (Some(model), Some(action)) => {
+            if model.starts_with("missing-") {
+                let named = if action.ends_with("Contents") || action == "embedContent" {
+                    "embedContent"
+                } else {
+                    "generateContent"
+                };
+                return Err(errors::model_not_found(model, version, named));
+            }
+            act(call, model, action, style)
+        }
+        (Some(model), None) => models::one(model, version),
+        (None, _) => models::list(request),
+    }
+}
+
+fn act(call: &Call<'_>, model: &str, action: &str, style: Style) -> Result<Reply, ApiError> {
+    let body = body(call.request)?;
+    let error = |status| for_status(status).reply(style);
+    match action {
+        "embedContent" => embed::one(&body, model),
+        "batchEmbedContents" => embed::many(&body, model),
+        "countTokens" => {
+            let asked = request::count(&body, model)?;
+            let count = asked.ask.prompt_tokens;
+            let body = json!({"totalTokens": count,
+                              "promptTokensDetails": [{"modality": "TEXT", "tokenCount": count}]});
+            let reply = || Reply::new(200, style.content_type(), pretty(&body));
+            Ok(stage(&asked.ask.directives, OVERLOADED, error, reply))
+        }
+        _ => {
+            let asked = request::generate(&body, model)?;
+            let ids = Ids::new(call.serial, &call.request.body);
+            let reply = || answer::reply(&asked, style, call.pacing, ids);
+            Ok(stage(&asked.ask.directives, OVERLOADED, error, reply))
+        }
+    }
+}
+
+fn authorize(request: &Request, credential: Option<&str>) -> Result<(), ApiError> {
+    let Some(expected) = credential else {
+        return Ok(());
+    };
+    let key = request.header("x-goog-api-key").or(request.query("key")).filter(|key| !key.is_empty());
+    match (key, request.bearer()) {
+        (Some(key), _) if key == expected => Ok(()),
+        (Some(_), _) => Err(errors::wrong_key()),
+        (None, Some(token)) if token == expected => Ok(()),
+        (None, Some(_)) => Err(errors::bad_token()),
+        (None, None) => Err(errors::no_key()),
+    }
+}
+
+/// The body of a request: a JSON object. An empty one is a request without fields.
+fn body(request: &Request) -> Result<Value, ApiError> {
+    if request.too_large {
+        return Err(errors::too_large());
+    }
+    if request.body.is_empty() {
+        return Ok(json!({}));
+    }
+    let body: Value = serde_json::from_slice(&request.body).map_err(|_| {
+        let start: String = String::from_utf8_lossy(&request.body).chars().take(40).collect();
+        errors::violation("", format!("Invalid JSON payload received. Unexpected token.\n{start}\n^"))
+    })?;
+    if body.is_object() {
+        Ok(body)
+    } else {
+        let message = "Invalid JSON payload received. Unknown name \"\": Root element must be a message.";
+        Err(errors::violation("", message.to_owned()))
+    }
+}
+
+/// The headers that every answer carries.
+fn with_headers(reply: Reply, request: &Request) -> Reply {
+    let took = 20 + hash(&request.body) % 400;
+    reply
+        .with("vary", "Origin")
+        .with("vary", "X-Origin")
+        .with("vary", "Referer")
+        .with("server", "scaffolding on HTTPServer2")
+        .with("x-xss-protection", "0")
+        .with("x-frame-options", "SAMEORIGIN")
+        .with("x-content-type-options", "nosniff")
+        .with("server-timing", format!("gfet4t7; dur={took}"))
 }

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
+use super::super::conversation::Conversation;
 use super::super::http::{Reply, stage};
 use super::super::ids::Ids;
-use super::super::conversation::Conversation;
 use super::super::script::{Ask, Choice, Format, Tool};
-use super::super::text::{tokens, weigh};
 use super::super::server::Call;
+use super::super::text::{tokens, weigh};
 use super::chat_answer;
 use super::errors::{
     ApiError, Fields, OVERLOADED, empty_array, for_status, missing, wrong_type, wrong_value,

@@ -6,8 +6,8 @@ use super::super::clock;
 use super::super::http::Reply;
 use super::super::ids::Ids;
 use super::super::script::{Finish, Plan};
-use super::super::text::fragments;
 use super::super::stream::{Frame, Kind, Pacing, schedule};
+use super::super::text::fragments;
 use super::chat::Chat;
 use super::errors::server_error;
 

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::ids::is_opaque;
 use super::super::conversation::Conversation;
-use super::errors::{ApiError, empty_array, missing, wrong_type, wrong_value};
+use super::super::ids::is_opaque;
+use super::errors::{ApiError, missing, wrong_type, wrong_value};
 use super::store::Store;
 use super::tools::check_image;
 
@@ -314,12 +314,9 @@ fn texts(content: Option<&Value>) -> Vec<&str> {
 }
 
 /// An input must not be empty unless something else starts the conversation.
-pub(super) fn none_given(input: Option<&Value>) -> ApiError {
-    match input {
-        Some(Value::Array(_)) => empty_array("input"),
-        _ => ApiError::invalid(
-            "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
-        )
-        .code("missing_required_parameter"),
-    }
+pub(super) fn none_given() -> ApiError {
+    ApiError::invalid(
+        "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
+    )
+    .code("missing_required_parameter")
 }

@@ -2,8 +2,8 @@
 //!
 //! Here live: the routes and headers of the API (this file), its errors (`errors`), and one pair of files per format:
 //! what is read (`chat`, `responses`, `input`) and what is written (`chat_answer`, `response_answer`), next to the
-//! smaller formats (`embeddings`, `models`), what the formats share (`tools`) and the memory of responses (`store`). Here must not live: what any
-//! other vendor does.
+//! smaller formats (`embeddings`, `models`), what the formats share (`tools`) and the memory of responses (`store`).
+//! Here must not live: what any other vendor does.
 //!
 //! Sources: the types of openai-python 3.52, and recorded answers of the API from 2025 and 2026.
 
@@ -37,17 +37,18 @@ impl Site {
     /// Answers any request.
     pub(super) fn answer(&self, call: &Call<'_>) -> Reply {
         let mut ids = Ids::new(call.serial, &call.request.body);
-        let reply = self.route(call, &mut ids).unwrap_or_else(|error| error.reply());
+        let request_id = ids.hex("req_", 32);
+        let reply = self.route(call, &ids).unwrap_or_else(|error| error.reply());
         let reply =
             if matches!(reply.status, 429 | 503) && !reply.headers.iter().any(|(n, _)| *n == "retry-after") {
                 reply.with("retry-after", "7")
             } else {
                 reply
             };
-        with_headers(reply, call.request, &mut ids)
+        with_headers(reply, call.request, request_id)
     }
 
-    fn route(&self, call: &Call<'_>, ids: &mut Ids) -> Result<Reply, ApiError> {
+    fn route(&self, call: &Call<'_>, ids: &Ids) -> Result<Reply, ApiError> {
         let request = call.request;
         authorize(request, call.credential)?;
         let path = request.path.trim_end_matches('/');
@@ -61,13 +62,12 @@ impl Site {
             Method::GET => reply(),
             _ => Err(errors::wrong_method(method.as_str(), path)),
         };
-        let fresh = ids.clone();
         match segments.as_slice() {
-            ["chat", "completions"] => post(&|body| chat::answer(call, body, fresh.clone())),
+            ["chat", "completions"] => post(&|body| chat::answer(call, body, ids.clone())),
             ["embeddings"] => post(&|body| embeddings::answer(body)),
             ["models"] => get(&|| Ok(models::list())),
             ["models", id] => get(&|| models::one(id)),
-            ["responses"] => post(&|body| responses::answer(call, &self.store, body, fresh.clone())),
+            ["responses"] => post(&|body| responses::answer(call, &self.store, body, ids.clone())),
             ["responses", "input_tokens"] => post(&|body| responses::input_tokens(&self.store, body)),
             ["responses", id] if method == Method::DELETE => self.store.delete(id),
             ["responses", id] => get(&|| self.store.response(id)),
@@ -114,9 +114,9 @@ fn is_reasoning_model(model: &str) -> bool {
 }
 
 /// The headers that every answer carries. Errors before the model is reached have no limits in them.
-fn with_headers(reply: Reply, request: &Request, ids: &mut Ids) -> Reply {
+fn with_headers(reply: Reply, request: &Request, request_id: String) -> Reply {
     let used = hash(&request.body) % 90;
-    let reply = reply.with("x-request-id", ids.hex("req_", 32)).with("openai-version", "2020-10-01");
+    let reply = reply.with("x-request-id", request_id).with("openai-version", "2020-10-01");
     if matches!(reply.status, 401 | 403 | 404 | 405) {
         return reply;
     }

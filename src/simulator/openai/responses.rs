@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::super::http::{Reply, stage};
 use super::super::ids::Ids;
 use super::super::script::{Ask, Choice, Format, Tool};
-use super::super::text::{tokens, weigh};
 use super::super::server::Call;
+use super::super::text::{tokens, weigh};
 use super::errors::{ApiError, Fields, OVERLOADED, for_status, missing, wrong_value};
 use super::store::Store;
 use super::tools::{function_tool, mentions_json, read_choice, read_schema};
@@ -119,7 +119,7 @@ fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
         None => Vec::new(),
     };
     if items.is_empty() && history.is_empty() && fields.get("prompt").is_none() {
-        return Err(input::none_given(fields.get("input")));
+        return Err(input::none_given());
     }
     let everything: Vec<Value> = history.iter().chain(&items).cloned().collect();
     let instructions = fields.string("instructions")?.unwrap_or_default();

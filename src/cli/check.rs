@@ -1,0 +1,50 @@
+//! `model-gateway check`
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{Conf, style};
+use crate::config::{self, Environment, Sealed, Vault};
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    conf: Conf,
+    /// Show the configuration in effect, with all defaults; secrets are masked.
+    #[arg(long)]
+    print: bool,
+    /// Do not read credentials: check a configuration on a machine that must not have them.
+    #[arg(long)]
+    no_secrets: bool,
+}
+
+pub(super) fn run(options: &Options) -> ExitCode {
+    let vault: &dyn Vault = if options.no_secrets { &Sealed } else { &Environment };
+    match config::load(&options.conf.conf, vault) {
+        Ok(loaded) => {
+            if options.print {
+                print!("{}", config::effective(&loaded));
+            } else {
+                let routes = &loaded.snapshot.routes;
+                println!(
+                    "{} {}: {} models, {} providers, {} keys",
+                    style::good("ok"),
+                    options.conf.conf.display(),
+                    routes.models().len(),
+                    routes.providers().len(),
+                    loaded.snapshot.keys.len()
+                );
+            }
+            ExitCode::SUCCESS
+        }
+        Err(report) => {
+            for problem in &report.problems {
+                eprintln!("{problem}");
+            }
+            let count = report.problems.len();
+            eprintln!("{} {count} {}", style::bad("error:"), if count == 1 { "fault" } else { "faults" });
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `model-gateway keys`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use super::{Conf, fail, style};
+use crate::account::NewKey;
+use crate::config::{self, KeysFile, KeysFileError};
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a key. It is printed once and kept nowhere; keys.toml holds its hash.
+    Create {
+        /// A name of your own, for lists, logs and metrics.
+        name: String,
+        /// Models that it may use, such as gpt-4o or "claude-*"; without this all.
+        #[arg(long = "model", value_name = "PATTERN")]
+        models: Vec<String>,
+        /// When its time is over, such as 2027-01-31T00:00:00Z.
+        #[arg(long, value_name = "TIME")]
+        expires: Option<toml_edit::Datetime>,
+        #[command(flatten)]
+        file: File,
+    },
+    /// List the keys.
+    List {
+        #[command(flatten)]
+        file: File,
+    },
+    /// Switch a key on.
+    Enable {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        file: File,
+    },
+    /// Switch a key off.
+    Disable {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        file: File,
+    },
+}
+
+#[derive(Debug, Args)]
+struct File {
+    #[command(flatten)]
+    conf: Conf,
+    /// The keys file itself, instead of the one that the configuration names.
+    #[arg(long, value_name = "FILE", conflicts_with = "conf")]
+    keys: Option<PathBuf>,
+}
+
+pub(super) fn run(options: &Options) -> ExitCode {
+    let done = match &options.action {
+        Action::Create { name, models, expires, file } => create(file, name, models, *expires),
+        Action::List { file } => list(file),
+        Action::Enable { name, file } => switch(file, name, true),
+        Action::Disable { name, file } => switch(file, name, false),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(error),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum KeysError {
+    #[error(transparent)]
+    File(#[from] KeysFileError),
+    #[error("{0}")]
+    Conf(#[from] config::Report),
+    #[error("no random numbers: {0}")]
+    Random(String),
+    #[error("{0}")]
+    Name(&'static str),
+}
+
+fn open(file: &File) -> Result<KeysFile, KeysError> {
+    let path = match &file.keys {
+        Some(path) => path.clone(),
+        None => config::keys_path(&file.conf.conf)?,
+    };
+    Ok(KeysFile::open(&path)?)
+}
+
+fn create(
+    file: &File,
+    name: &str,
+    models: &[String],
+    expires: Option<toml_edit::Datetime>,
+) -> Result<(), KeysError> {
+    if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
+        return Err(KeysError::Name("a name has 1 to 128 bytes and no control characters"));
+    }
+    if expires.is_some_and(|time| time.offset.is_none() || time.date.is_none()) {
+        return Err(KeysError::Name("--expires needs a date, a time and an offset: 2027-01-31T00:00:00Z"));
+    }
+    let mut keys = open(file)?;
+    let key = NewKey::generate().map_err(|error| KeysError::Random(error.to_string()))?;
+    keys.add(name, key.hash(), models, expires)?;
+    keys.save()?;
+    // The key alone on standard output, so that it can be piped into a secret store.
+    println!("{}", key.text());
+    eprintln!(
+        "{}",
+        style::faint(
+            "This is the only time that the key is shown. A running gateway takes it over on SIGHUP."
+        )
+    );
+    Ok(())
+}
+
+fn list(file: &File) -> Result<(), KeysError> {
+    let listed = open(file)?.list()?;
+    if listed.is_empty() {
+        println!("No keys yet: model-gateway keys create NAME");
+        return Ok(());
+    }
+    let width = listed.iter().map(|key| key.name.chars().count()).max().unwrap_or(4).max(4);
+    println!("{:width$}  {:8}  {:12}  {:25}  models", "name", "state", "sha256", "expires");
+    for key in listed {
+        let state = if key.enabled { "enabled" } else { "disabled" };
+        let models = key.models.map_or("all".to_owned(), |models| models.join(", "));
+        let expires = key.expires.unwrap_or_else(|| "never".to_owned());
+        println!("{:width$}  {state:8}  {:12}  {expires:25}  {models}", key.name, key.hash);
+    }
+    Ok(())
+}
+
+fn switch(file: &File, name: &str, enabled: bool) -> Result<(), KeysError> {
+    let mut keys = open(file)?;
+    let state = if enabled { "enabled" } else { "disabled" };
+    if keys.set_enabled(name, enabled)? {
+        keys.save()?;
+        println!("{name} is {state} now. A running gateway takes that over on SIGHUP.");
+    } else {
+        println!("{name} was {state} already.");
+    }
+    Ok(())
+}

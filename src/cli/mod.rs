@@ -1,0 +1,73 @@
+//! The commands of the program, one file each.
+//!
+//! Here live arguments, what a person reads on a terminal, and exit statuses. Here must not live: anything that a
+//! program would want to do without a terminal.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this folder is what talks to people")]
+
+mod check;
+mod keys;
+mod serve;
+mod style;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+/// The gateway between applications and large language models.
+///
+/// Applications reach every model vendor through one address, in the wire format that they already speak: OpenAI chat
+/// completions and responses, Anthropic messages, Gemini generateContent.
+#[derive(Debug, Parser)]
+#[command(name = "model-gateway", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "First steps:\n  \
+    model-gateway demo                                  try it, without any configuration or vendor key\n  \
+    model-gateway keys create alice --conf gateway.toml make a key (it is shown once)\n  \
+    model-gateway check --conf gateway.toml             see whether a configuration is sound\n  \
+    model-gateway serve --conf gateway.toml             run it")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway.
+    ///
+    /// Signals: SIGHUP reads routes and keys again; SIGTERM and SIGINT stop after the answers under way; SIGUSR2
+    /// starts the program anew and hands its listeners over; SIGQUIT hands them to a process that was started with
+    /// --upgrade.
+    Serve(serve::Options),
+    /// Check a configuration: every fault at once, with its place and what would be right.
+    ///
+    /// Exit status 0 if it is sound, 1 if it is not.
+    Check(check::Options),
+    /// Make, list and switch keys in keys.toml.
+    ///
+    /// A running gateway takes changes over on SIGHUP (systemctl reload model-gateway).
+    Keys(keys::Options),
+}
+
+/// Which configuration.
+#[derive(Clone, Debug, Args)]
+struct Conf {
+    /// The configuration file; routes.toml and keys.toml are found through it.
+    #[arg(long, value_name = "FILE", default_value = "/etc/model-gateway/gateway.toml")]
+    conf: PathBuf,
+}
+
+/// Runs the command that the arguments name.
+pub fn run() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(options) => serve::run(&options),
+        Command::Check(options) => check::run(&options),
+        Command::Keys(options) => keys::run(&options),
+    }
+}
+
+/// Says what went wrong and gives the exit status for it.
+fn fail(message: impl std::fmt::Display) -> ExitCode {
+    eprintln!("{} {message}", style::bad("error:"));
+    ExitCode::FAILURE
+}

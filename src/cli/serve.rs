@@ -1,0 +1,64 @@
+//! `model-gateway serve`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use tracing_subscriber::EnvFilter;
+
+use super::{Conf, fail};
+use crate::config::{self, Environment, Log, LogFormat};
+use crate::proxy::{ServeOptions, Server};
+
+/// Pingora says at error level what every client that goes away does; what matters of it stands in the access log.
+const QUIET: &str = "pingora_proxy=off,pingora_core=warn,hickory_resolver=warn,hickory_net=warn";
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    conf: Conf,
+    /// Take the listeners over from a gateway that runs with the same configuration, and was or will be sent SIGQUIT.
+    #[arg(long)]
+    upgrade: bool,
+}
+
+pub(super) fn run(options: &Options) -> ExitCode {
+    let loaded = match config::load(&options.conf.conf, &Environment) {
+        Ok(loaded) => loaded,
+        Err(report) => {
+            for problem in &report.problems {
+                eprintln!("{problem}");
+            }
+            return fail("the configuration is not sound");
+        }
+    };
+    init_log(&loaded.settings.log);
+    let listen: Vec<String> = loaded.settings.listen.iter().map(ToString::to_string).collect();
+    let tls: Vec<String> = loaded.settings.tls.iter().map(|tls| tls.listen.to_string()).collect();
+    let admin = loaded.settings.admin;
+    let snapshot = &loaded.snapshot;
+    let (models, keys) = (snapshot.routes.models().len(), snapshot.keys.len());
+    let serve = ServeOptions { upgrade: options.upgrade };
+    let server = match Server::new(loaded, Box::new(Environment), serve) {
+        Ok(server) => server,
+        Err(error) => return fail(error),
+    };
+    let started = Box::new(move || {
+        let version = env!("CARGO_PKG_VERSION");
+        tracing::info!(version, ?listen, ?tls, %admin, models, keys, "model-gateway accepts requests");
+    });
+    match server.run(started) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(error),
+    }
+}
+
+/// Log lines go to standard error; the access log has its own place.
+pub(super) fn init_log(log: &Log) {
+    let filter = EnvFilter::builder().parse_lossy(format!("{QUIET},{}", log.level));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second call finds a logger already there, which is as good.
+    let _ = match log.format {
+        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).try_init(),
+        LogFormat::Text => builder.try_init(),
+    };
+}

@@ -1,0 +1,367 @@
+//! The access log: one JSON line for every request, written by a thread of its own.
+//!
+//! A request appends its line to a buffer in memory and goes on; a thread takes the buffer over and writes it. A
+//! destination that does not keep up costs lines, never a request's time, and what was lost is counted.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::canonical::Usage;
+use crate::json::Writer;
+
+/// How long a line waits at most until it is written.
+const FLUSH: Duration = Duration::from_millis(200);
+/// The buffer is taken over early when it holds this many bytes.
+const BATCH: usize = 64 * 1024;
+/// Beyond this many unwritten bytes lines are dropped: about 30,000 requests.
+const FULL: usize = 16 * 1024 * 1024;
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Nowhere.
+    Off,
+    /// Standard output.
+    Stdout,
+    /// A file, appended to.
+    File(PathBuf),
+}
+
+/// One finished request. No secret and no body is in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Line<'a> {
+    /// When the request's head had come, in Unix milliseconds.
+    pub time: u64,
+    /// The gateway's id of the request.
+    pub request_id: &'a str,
+    /// Address of the client.
+    pub client: Option<std::net::IpAddr>,
+    /// HTTP method.
+    pub method: &'a str,
+    /// Path without its query, which may hold a key.
+    pub path: &'a str,
+    /// The endpoint's name.
+    pub endpoint: &'a str,
+    /// HTTP version: 10, 11 or 20.
+    pub http: u8,
+    /// HTTP status that the client saw.
+    pub status: u16,
+    /// The error's kind, if any.
+    pub error: Option<&'a str>,
+    /// What the gateway knows about the error beyond what the client was told.
+    pub detail: Option<&'a str>,
+    /// The key's name.
+    pub key: Option<&'a str>,
+    /// The model that was asked for.
+    pub model: Option<&'a str>,
+    /// The provider that answered.
+    pub provider: Option<&'a str>,
+    /// The model's name there.
+    pub upstream_model: Option<&'a str>,
+    /// The provider's HTTP status.
+    pub upstream_status: Option<u16>,
+    /// The provider's own id of the request or of the answer.
+    pub upstream_id: Option<&'a str>,
+    /// Whether the answer was a stream.
+    pub stream: bool,
+    /// The finish reason in the provider's word.
+    pub finish: Option<&'a str>,
+    /// Tokens.
+    pub usage: Usage,
+    /// Request body bytes.
+    pub request_bytes: u64,
+    /// Answer body bytes.
+    pub response_bytes: u64,
+    /// Frames of a stream.
+    pub frames: u64,
+    /// Tries.
+    pub attempts: u32,
+    /// Whole time, in microseconds.
+    pub micros: u64,
+    /// To the first content of the answer, in microseconds.
+    pub first_token_micros: Option<u64>,
+    /// Waiting for the provider's head, in microseconds.
+    pub upstream_micros: Option<u64>,
+}
+
+impl Line<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut json = Writer::new(out);
+        json.begin_object();
+        json.key("time").string(&rfc3339_millis(self.time));
+        json.key("request_id").string(self.request_id);
+        if let Some(client) = self.client {
+            json.key("client").string(&client.to_string());
+        }
+        json.key("method").string(self.method).key("path").string(self.path);
+        json.key("endpoint").string(self.endpoint);
+        json.key("http").string(match self.http {
+            10 => "1.0",
+            20 => "2",
+            _ => "1.1",
+        });
+        json.key("status").number(self.status);
+        text(&mut json, "error", self.error);
+        text(&mut json, "detail", self.detail);
+        text(&mut json, "key", self.key);
+        text(&mut json, "model", self.model);
+        text(&mut json, "provider", self.provider);
+        text(&mut json, "upstream_model", self.upstream_model);
+        number(&mut json, "upstream_status", self.upstream_status.map(u64::from));
+        text(&mut json, "upstream_id", self.upstream_id);
+        json.key("stream").boolean(self.stream);
+        text(&mut json, "finish", self.finish);
+        number(&mut json, "input_tokens", self.usage.input);
+        number(&mut json, "cached_input_tokens", self.usage.cached);
+        number(&mut json, "output_tokens", self.usage.output);
+        number(&mut json, "reasoning_tokens", self.usage.reasoning);
+        json.key("request_bytes").number(self.request_bytes);
+        json.key("response_bytes").number(self.response_bytes);
+        number(&mut json, "frames", Some(self.frames).filter(|frames| *frames > 0));
+        number(&mut json, "attempts", Some(u64::from(self.attempts)).filter(|attempts| *attempts > 0));
+        millis(&mut json, "duration_ms", Some(self.micros));
+        millis(&mut json, "first_token_ms", self.first_token_micros);
+        millis(&mut json, "upstream_ms", self.upstream_micros);
+        json.end_object();
+        out.push(b'\n');
+    }
+}
+
+fn text(json: &mut Writer<'_, Vec<u8>>, name: &str, value: Option<&str>) {
+    if let Some(value) = value.filter(|value| !value.is_empty()) {
+        json.key(name).string(value);
+    }
+}
+
+fn number(json: &mut Writer<'_, Vec<u8>>, name: &str, value: Option<u64>) {
+    if let Some(value) = value {
+        json.key(name).number(value);
+    }
+}
+
+/// Microseconds as milliseconds with three decimals, without floating point.
+fn millis(json: &mut Writer<'_, Vec<u8>>, name: &str, micros: Option<u64>) {
+    let Some(micros) = micros else { return };
+    let mut digits = [0u8; 24];
+    let mut at = digits.len();
+    let mut rest = micros;
+    let mut count = 0;
+    while rest > 0 || count < 4 {
+        if count == 3 {
+            at -= 1;
+            if let Some(slot) = digits.get_mut(at) {
+                *slot = b'.';
+            }
+        }
+        at -= 1;
+        if let Some(slot) = digits.get_mut(at) {
+            *slot = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        }
+        rest /= 10;
+        count += 1;
+    }
+    let text = digits.get(at..).and_then(|digits| std::str::from_utf8(digits).ok()).unwrap_or("0");
+    json.key(name).raw(crate::json::RawJson::from_text(text));
+}
+
+fn rfc3339_millis(time: u64) -> String {
+    let seconds = i64::try_from(time / 1000).unwrap_or(0);
+    let mut text = crate::wire::models::rfc3339(seconds);
+    text.truncate(text.len().saturating_sub(1));
+    text.push_str(&format!(".{:03}Z", time % 1000));
+    text
+}
+
+/// The access log of the process.
+#[derive(Debug)]
+pub struct AccessLog {
+    shared: Option<Arc<Shared>>,
+    writer: Mutex<Option<std::thread::JoinHandle<()>>>,
+    dropped: prometheus::IntCounter,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: Vec<u8>,
+    reopen: bool,
+    stop: bool,
+}
+
+impl AccessLog {
+    /// Opens the destination and starts the writing thread.
+    ///
+    /// # Errors
+    /// The file cannot be opened or the thread not started.
+    pub fn open(destination: Destination, dropped: prometheus::IntCounter) -> std::io::Result<Self> {
+        let mut sink = match destination {
+            Destination::Off => return Ok(AccessLog { shared: None, writer: Mutex::new(None), dropped }),
+            Destination::Stdout => Sink::Stdout,
+            Destination::File(path) => Sink::File(open(&path)?, path),
+        };
+        let shared = Arc::new(Shared { state: Mutex::default(), wake: Condvar::new() });
+        let theirs = shared.clone();
+        let writer =
+            std::thread::Builder::new().name("access-log".to_owned()).spawn(move || theirs.run(&mut sink))?;
+        Ok(AccessLog { shared: Some(shared), writer: Mutex::new(Some(writer)), dropped })
+    }
+
+    /// Whether lines go anywhere.
+    pub fn is_on(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Appends a line.
+    pub fn write(&self, line: &Line<'_>) {
+        let Some(shared) = &self.shared else { return };
+        let mut state = shared.state.lock();
+        if state.lines.len() > FULL {
+            drop(state);
+            self.dropped.inc();
+            return;
+        }
+        let before = state.lines.len();
+        line.write(&mut state.lines);
+        // The thread wakes by itself in time; it is called only when the buffer has become large.
+        if before < BATCH && state.lines.len() >= BATCH {
+            shared.wake.notify_one();
+        }
+    }
+
+    /// Opens the file again, which may have been renamed by a log rotation.
+    pub fn reopen(&self) {
+        if let Some(shared) = &self.shared {
+            shared.state.lock().reopen = true;
+            shared.wake.notify_one();
+        }
+    }
+
+    /// Writes what is left and ends the thread.
+    pub fn close(&self) {
+        if let Some(shared) = &self.shared {
+            shared.state.lock().stop = true;
+            shared.wake.notify_one();
+        }
+        if let Some(writer) = self.writer.lock().take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+enum Sink {
+    Stdout,
+    File(File, PathBuf),
+}
+
+fn open(path: &PathBuf) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+impl Shared {
+    fn run(&self, sink: &mut Sink) {
+        // Two buffers change places, so that nothing is allocated from line to line.
+        let mut lines = Vec::new();
+        loop {
+            let (reopen, stop) = {
+                let mut state = self.state.lock();
+                if !state.stop && state.lines.len() < BATCH {
+                    self.wake.wait_for(&mut state, FLUSH);
+                }
+                std::mem::swap(&mut state.lines, &mut lines);
+                (std::mem::take(&mut state.reopen), state.stop)
+            };
+            if !lines.is_empty() {
+                // A full disk or a closed pipe must not end the gateway.
+                let _ = match sink {
+                    Sink::Stdout => {
+                        std::io::stdout().lock().write_all(&lines).and_then(|()| std::io::stdout().flush())
+                    }
+                    Sink::File(file, _) => file.write_all(&lines),
+                };
+                lines.clear();
+                lines.shrink_to(4 * BATCH);
+            }
+            if reopen
+                && let Sink::File(file, path) = sink
+                && let Ok(new) = open(path)
+            {
+                *file = new;
+            }
+            if stop && self.state.lock().lines.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_json_and_says_what_happened() {
+        let line = Line {
+            time: 1_752_000_000_123,
+            request_id: "req_1",
+            client: Some("::1".parse().unwrap()),
+            method: "POST",
+            path: "/v1/chat/completions",
+            endpoint: "chat",
+            status: 200,
+            model: Some("m\"x"),
+            micros: 1_234_567,
+            first_token_micros: Some(7),
+            ..Line::default()
+        };
+        let mut out = Vec::new();
+        line.write(&mut out);
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(value["time"], "2025-07-08T18:40:00.123Z");
+        assert_eq!(value["model"], "m\"x");
+        assert_eq!(value["duration_ms"].to_string(), "1234.567");
+        assert_eq!(value["first_token_ms"].to_string(), "0.007");
+        assert!(value.get("error").is_none());
+        assert!(out.ends_with(b"}\n"));
+    }
+
+    #[test]
+    fn lines_reach_the_file_and_a_new_one_after_rotation() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let dropped = prometheus::IntCounter::new("d", "d").unwrap();
+        let log = AccessLog::open(Destination::File(path.clone()), dropped).unwrap();
+        log.write(&Line { request_id: "one", ..Line::default() });
+        let wait = |path: &std::path::Path, needle: &str| {
+            for _ in 0..500 {
+                if std::fs::read_to_string(path).is_ok_and(|text| text.contains(needle)) {
+                    return true;
+                }
+                std::thread::park_timeout(Duration::from_millis(10));
+            }
+            false
+        };
+        assert!(wait(&path, "one"));
+        std::fs::rename(&path, folder.path().join("old.log")).unwrap();
+        log.reopen();
+        assert!(wait(&path, ""));
+        log.write(&Line { request_id: "two", ..Line::default() });
+        log.close();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("two"));
+    }
+}

@@ -1,0 +1,166 @@
+//! The handles that a request for one model at one provider needs: looked up once, used for every request.
+
+use std::sync::OnceLock;
+
+use prometheus::{Histogram, IntCounter};
+
+use super::Metrics;
+use crate::canonical::Usage;
+
+/// Statuses whose counters are kept at hand.
+const COMMON: [u16; 8] = [200, 400, 401, 404, 429, 500, 503, 504];
+
+/// Handles for one endpoint, model and provider.
+pub struct Series {
+    labels: Labels,
+    requests: [OnceLock<IntCounter>; COMMON.len()],
+    duration: Histogram,
+    first_token: OnceLock<Histogram>,
+    per_token: OnceLock<Histogram>,
+    tokens: OnceLock<Tokens>,
+    request_bytes: IntCounter,
+    response_bytes: IntCounter,
+    reused: IntCounter,
+    connected: IntCounter,
+}
+
+struct Labels {
+    endpoint: &'static str,
+    model: Box<str>,
+    provider: Box<str>,
+    vendor: &'static str,
+}
+
+struct Tokens {
+    input: IntCounter,
+    cached: IntCounter,
+    cache_write: IntCounter,
+    output: IntCounter,
+    reasoning: IntCounter,
+    input_usage: Histogram,
+    output_usage: Histogram,
+}
+
+/// What is known of a finished request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Finished {
+    /// HTTP status that the client saw.
+    pub status: u16,
+    /// Whole time in seconds.
+    pub seconds: f64,
+    /// To the first content of a stream, in seconds.
+    pub first_token: Option<f64>,
+    /// Request body bytes.
+    pub request_bytes: u64,
+    /// Answer body bytes.
+    pub response_bytes: u64,
+}
+
+impl Series {
+    /// Looks the handles up. `vendor` is the kind's name in OpenTelemetry's conventions.
+    pub fn new(
+        metrics: &Metrics,
+        endpoint: &'static str,
+        model: &str,
+        provider: &str,
+        vendor: &'static str,
+    ) -> Self {
+        Series {
+            requests: Default::default(),
+            duration: metrics.duration.with_label_values(&[endpoint, vendor, model]),
+            first_token: OnceLock::new(),
+            per_token: OnceLock::new(),
+            tokens: OnceLock::new(),
+            request_bytes: metrics.request_bytes.with_label_values(&[endpoint]),
+            response_bytes: metrics.response_bytes.with_label_values(&[endpoint]),
+            reused: metrics.upstream_connections.with_label_values(&[provider, "true"]),
+            connected: metrics.upstream_connections.with_label_values(&[provider, "false"]),
+            labels: Labels { endpoint, model: model.into(), provider: provider.into(), vendor },
+        }
+    }
+
+    /// Counts an exchange by its connection.
+    pub fn exchange(&self, reused: bool) {
+        if reused { &self.reused } else { &self.connected }.inc();
+    }
+
+    /// Counts a finished request.
+    pub fn finish(&self, metrics: &Metrics, done: &Finished, usage: &Usage) {
+        let slot = COMMON.iter().zip(&self.requests).find(|(status, _)| **status == done.status);
+        match slot {
+            Some((_, slot)) => slot.get_or_init(|| self.requests_with(metrics, done.status)).inc(),
+            None => self.requests_with(metrics, done.status).inc(),
+        }
+        self.duration.observe(done.seconds);
+        self.request_bytes.inc_by(done.request_bytes);
+        self.response_bytes.inc_by(done.response_bytes);
+        if let Some(seconds) = done.first_token {
+            self.first_token(metrics).observe(seconds);
+            if let Some(output) = usage.output.filter(|output| *output > 1) {
+                // Seconds of hours and tokens of millions: both far below what a float counts exactly.
+                self.per_token(metrics).observe((done.seconds - seconds).max(0.0) / (output - 1) as f64);
+            }
+        }
+        if usage.is_known() {
+            self.count_tokens(metrics, usage);
+        }
+    }
+
+    fn requests_with(&self, metrics: &Metrics, status: u16) -> IntCounter {
+        let Labels { endpoint, model, provider, .. } = &self.labels;
+        let mut buffer = itoa::Buffer::new();
+        metrics.requests.with_label_values(&[endpoint, &**model, &**provider, buffer.format(status)])
+    }
+
+    fn gen_ai(&self) -> [&str; 3] {
+        [self.labels.endpoint, self.labels.vendor, &self.labels.model]
+    }
+
+    fn first_token(&self, metrics: &Metrics) -> &Histogram {
+        self.first_token.get_or_init(|| metrics.first_token.with_label_values(&self.gen_ai()))
+    }
+
+    fn per_token(&self, metrics: &Metrics) -> &Histogram {
+        self.per_token.get_or_init(|| metrics.per_token.with_label_values(&self.gen_ai()))
+    }
+
+    fn count_tokens(&self, metrics: &Metrics, usage: &Usage) {
+        let tokens = self.tokens.get_or_init(|| {
+            let [endpoint, vendor, model] = self.gen_ai();
+            let counter = |kind| metrics.tokens.with_label_values(&[model, &*self.labels.provider, kind]);
+            let histogram = |kind| metrics.token_usage.with_label_values(&[endpoint, vendor, model, kind]);
+            Tokens {
+                input: counter("input"),
+                cached: counter("cached_input"),
+                cache_write: counter("cache_write"),
+                output: counter("output"),
+                reasoning: counter("reasoning"),
+                input_usage: histogram("input"),
+                output_usage: histogram("output"),
+            }
+        });
+        let add = |counter: &IntCounter, n: Option<u64>| {
+            if let Some(n) = n.filter(|n| *n > 0) {
+                counter.inc_by(n);
+            }
+        };
+        add(&tokens.input, usage.input);
+        add(&tokens.cached, usage.cached);
+        add(&tokens.cache_write, usage.cache_write);
+        add(&tokens.cache_write, usage.cache_write_1h);
+        add(&tokens.output, usage.output);
+        add(&tokens.reasoning, usage.reasoning);
+        if let Some(input) = usage.input {
+            tokens.input_usage.observe(input as f64);
+        }
+        if let Some(output) = usage.output {
+            tokens.output_usage.observe(output as f64);
+        }
+    }
+}
+
+impl std::fmt::Debug for Series {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Series({} {} {})", self.labels.endpoint, self.labels.model, self.labels.provider)
+    }
+}

@@ -1,0 +1,128 @@
+//! The table of all series: name, kind, labels, meaning. docs/metrics.md is compared with it by a test.
+//!
+//! Names that OpenTelemetry's semantic conventions for generative AI define are used as Prometheus spells them
+//! (`gen_ai.server.request.duration` in seconds becomes `gen_ai_server_request_duration_seconds`). Labels are
+//! bounded: models, providers and keys appear only as they stand in the configuration, never as a client spelled
+//! them.
+
+/// What kind of series a family is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by size, with these upper bounds.
+    Histogram(&'static [f64]),
+}
+
+/// One family of series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Family {
+    /// Name.
+    pub name: &'static str,
+    /// Kind.
+    pub shape: Shape,
+    /// Labels.
+    pub labels: &'static [&'static str],
+    /// Meaning, with its unit.
+    pub help: &'static str,
+}
+
+/// OpenTelemetry's recommended bounds for `gen_ai.server.request.duration`.
+const DURATION_BUCKETS: &[f64] =
+    &[0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+/// OpenTelemetry's recommended bounds for `gen_ai.server.time_to_first_token`.
+const FIRST_TOKEN_BUCKETS: &[f64] =
+    &[0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+/// OpenTelemetry's recommended bounds for `gen_ai.server.time_per_output_token`.
+const PER_TOKEN_BUCKETS: &[f64] = &[0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5];
+/// OpenTelemetry's recommended bounds for `gen_ai.client.token.usage`.
+const TOKEN_BUCKETS: &[f64] = &[
+    1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0,
+    16777216.0, 67108864.0,
+];
+/// From 10 microseconds, which is what a small request takes, to a tenth of a second.
+const OVERHEAD_BUCKETS: &[f64] =
+    &[0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1];
+
+const GEN_AI: &[&str] = &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"];
+
+macro_rules! table {
+    ($($(#[$doc:meta])* $const:ident = $name:literal $shape:expr, $labels:expr, $help:literal;)*) => {
+        $($(#[$doc])* pub const $const: Family =
+            Family { name: $name, shape: $shape, labels: $labels, help: $help };)*
+        /// All families.
+        pub const TABLE: &[Family] = &[$($const),*];
+    };
+}
+
+table! {
+    /// Requests.
+    REQUESTS = "gateway_requests_total" Shape::Counter, &["endpoint", "model", "provider", "status"],
+        "Requests that were answered, by HTTP status; model and provider are empty when none was chosen.";
+    /// Errors.
+    ERRORS = "gateway_errors_total" Shape::Counter, &["kind", "source"],
+        "Errors by kind and by whose fault they are (downstream, upstream, internal).";
+    /// Durations.
+    DURATION = "gen_ai_server_request_duration_seconds" Shape::Histogram(DURATION_BUCKETS), GEN_AI,
+        "From the request's head to the end of the answer, in seconds.";
+    /// Time to the first token.
+    FIRST_TOKEN = "gen_ai_server_time_to_first_token_seconds" Shape::Histogram(FIRST_TOKEN_BUCKETS), GEN_AI,
+        "From the request's head to the first content of a stream, in seconds.";
+    /// Time per token.
+    PER_TOKEN = "gen_ai_server_time_per_output_token_seconds" Shape::Histogram(PER_TOKEN_BUCKETS), GEN_AI,
+        "Time per output token behind the first of a stream, in seconds.";
+    /// Token usage.
+    TOKEN_USAGE = "gen_ai_client_token_usage" Shape::Histogram(TOKEN_BUCKETS),
+        &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_type"],
+        "Tokens per request, by type (input, output), as the provider reported them.";
+    /// Tokens.
+    TOKENS = "gateway_tokens_total" Shape::Counter, &["model", "provider", "kind"],
+        "Tokens by kind (input, cached_input, cache_write, output, reasoning); input and output include their parts.";
+    /// Overhead.
+    OVERHEAD = "gateway_overhead_seconds" Shape::Histogram(OVERHEAD_BUCKETS), &[],
+        "Time that the gateway itself adds before the first byte of an answer: deciding and rewriting, without waiting for client or provider, in seconds.";
+    /// Request bytes.
+    REQUEST_BYTES = "gateway_request_body_bytes_total" Shape::Counter, &["endpoint"],
+        "Bytes of request bodies.";
+    /// Response bytes.
+    RESPONSE_BYTES = "gateway_response_body_bytes_total" Shape::Counter, &["endpoint"],
+        "Bytes of answer bodies.";
+    /// In flight.
+    IN_FLIGHT = "gateway_requests_in_flight" Shape::Gauge, &[],
+        "Requests under way.";
+    /// Connections.
+    CONNECTIONS = "gateway_connections" Shape::Gauge, &[],
+        "Open connections of clients.";
+    /// Refused connections.
+    CONNECTIONS_REFUSED = "gateway_connections_refused_total" Shape::Counter, &[],
+        "Connections that were refused because limits.connections was reached.";
+    /// Upstream connections.
+    UPSTREAM_CONNECTIONS = "gateway_upstream_connections_total" Shape::Counter, &["provider", "reused"],
+        "Exchanges with a provider, by whether their connection came from the pool.";
+    /// Retries.
+    UPSTREAM_RETRIES = "gateway_upstream_retries_total" Shape::Counter, &["provider", "reason"],
+        "Exchanges that were tried again before a byte had gone to the client.";
+    /// Upstream errors.
+    UPSTREAM_ERRORS = "gateway_upstream_errors_total" Shape::Counter, &["provider", "kind"],
+        "Exchanges that a provider failed, by kind.";
+    /// Reloads.
+    RELOADS = "gateway_reloads_total" Shape::Counter, &["result"],
+        "Reloads of routes and keys, by result (applied, refused).";
+    /// Reload time.
+    RELOAD_TIME = "gateway_reload_applied_timestamp_seconds" Shape::Gauge, &[],
+        "When routes and keys took effect last, in Unix seconds.";
+    /// Generation.
+    GENERATION = "gateway_config_generation" Shape::Gauge, &[],
+        "The generation of routes and keys in effect: 1 after the start, one more with each reload that was applied.";
+    /// Loaded.
+    LOADED = "gateway_config_entries" Shape::Gauge, &["kind"],
+        "What is loaded, by kind (models, providers, keys).";
+    /// Dropped log lines.
+    LOG_DROPPED = "gateway_access_log_dropped_total" Shape::Counter, &[],
+        "Access log lines that were lost because their destination did not keep up.";
+    /// Build.
+    BUILD_INFO = "gateway_build_info" Shape::Gauge, &["version"],
+        "Always 1; the version that runs.";
+}

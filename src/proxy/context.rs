@@ -1,0 +1,228 @@
+//! What is known of one request, from its head to its log line.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::{Bytes, BytesMut};
+use rand::Rng as _;
+use smallvec::SmallVec;
+
+use super::encoding::Decoder;
+use super::live::Live;
+use super::shutdown::InFlight;
+use crate::account::Key;
+use crate::error::{ApiError, Kind, RetryAfter};
+use crate::metrics::Series;
+use crate::route::{Model, Target};
+use crate::translate::{Verbatim, verbatim::Changes};
+use crate::wire::path::{Action, Endpoint};
+use crate::wire::{Api, Format};
+
+/// A client's own request id is taken over up to this length.
+const MAX_CLIENT_ID: usize = 128;
+
+/// One request. Everything large is boxed or leaves early: a stream keeps its context for minutes.
+pub struct Context {
+    pub(super) live: Arc<Live>,
+    pub(super) id: RequestId,
+    pub(super) format: Format,
+    pub(super) endpoint: Option<Endpoint>,
+    pub(super) key: Option<Arc<Key>>,
+    pub(super) plan: Option<Box<Plan>>,
+    pub(super) answer: Answer,
+    /// What ended the request, when a filter could only say that something did.
+    pub(super) failure: Option<Box<ApiError>>,
+    pub(super) record: Record,
+    _in_flight: InFlight,
+}
+
+/// What was decided for a request that goes to a provider.
+pub(super) struct Plan {
+    pub(super) model: Arc<Model>,
+    pub(super) target: usize,
+    pub(super) api: Api,
+    pub(super) action: Option<Action>,
+    /// The client asked for a stream.
+    pub(super) stream: bool,
+    /// What goes upstream, in pieces; kept until the provider has answered, so that it can be sent again.
+    pub(super) body: SmallVec<[Bytes; 2]>,
+    pub(super) body_len: usize,
+    /// Pieces that have been handed out.
+    pub(super) sent: usize,
+    pub(super) changes: Changes,
+    pub(super) series: Option<Arc<Series>>,
+}
+
+impl Plan {
+    pub(super) fn target(&self) -> Option<&Target> {
+        self.model.targets.get(self.target)
+    }
+}
+
+/// The provider's answer, as far as it has come.
+pub(super) enum Answer {
+    /// Its head has not come.
+    Awaited,
+    /// A stream that passes.
+    Stream(Box<Passing>),
+    /// A document that is collected and then passed.
+    Whole(Box<Passing>, BytesMut),
+    /// An error that is collected and then told.
+    Refused { status: u16, retry_after: Option<RetryAfter>, decoder: Option<Decoder>, body: BytesMut },
+    /// Nothing more.
+    Done,
+}
+
+/// An answer with what reads along.
+pub(super) struct Passing {
+    pub(super) verbatim: Verbatim,
+    pub(super) decoder: Option<Decoder>,
+}
+
+/// Figures for the log and the metrics.
+pub(super) struct Record {
+    pub(super) started: Instant,
+    pub(super) unix_millis: u64,
+    /// What the client saw; 0 while it has seen nothing.
+    pub(super) status: u16,
+    pub(super) error: Option<Kind>,
+    /// What is known beyond what the client was told.
+    pub(super) detail: Option<Box<str>>,
+    pub(super) model: Option<Box<str>>,
+    pub(super) request_bytes: u64,
+    pub(super) response_bytes: u64,
+    pub(super) attempts: u32,
+    pub(super) upstream_status: Option<u16>,
+    pub(super) upstream_id: Option<Box<str>>,
+    /// When the body was complete and deciding began.
+    pub(super) complete: Option<Instant>,
+    /// When the provider was turned to.
+    pub(super) asked: Option<Instant>,
+    /// When its head came.
+    pub(super) answered: Option<Instant>,
+    /// When the first content left for the client.
+    pub(super) first_content: Option<Instant>,
+    pub(super) stream: bool,
+}
+
+impl Context {
+    pub(super) fn new(live: Arc<Live>, in_flight: InFlight) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Context {
+            live,
+            id: RequestId::default(),
+            format: Format::Chat,
+            endpoint: None,
+            key: None,
+            plan: None,
+            answer: Answer::Awaited,
+            failure: None,
+            record: Record {
+                started: Instant::now(),
+                unix_millis: u64::try_from(now.as_millis()).unwrap_or(0),
+                status: 0,
+                error: None,
+                detail: None,
+                model: None,
+                request_bytes: 0,
+                response_bytes: 0,
+                attempts: 0,
+                upstream_status: None,
+                upstream_id: None,
+                complete: None,
+                asked: None,
+                answered: None,
+                first_content: None,
+                stream: false,
+            },
+            _in_flight: in_flight,
+        }
+    }
+
+    /// Seconds since the epoch, when the request came.
+    pub(super) fn now(&self) -> i64 {
+        i64::try_from(self.record.unix_millis / 1000).unwrap_or(i64::MAX)
+    }
+
+    /// The next piece of what goes upstream; with `all`, everything that is left as one.
+    pub(super) fn next_upstream_body(&mut self, all: bool) -> Option<Bytes> {
+        let plan = self.plan.as_mut()?;
+        let rest = plan.body.get(plan.sent..).unwrap_or_default();
+        let piece = match rest {
+            [] => None,
+            [piece, ..] if !all || rest.len() == 1 => {
+                plan.sent += 1;
+                Some(piece.clone())
+            }
+            several => {
+                let whole = several.concat();
+                plan.sent = plan.body.len();
+                Some(Bytes::from(whole))
+            }
+        };
+        piece.or_else(|| all.then(Bytes::new))
+    }
+
+    /// Whether the client's format is what the chosen API speaks, and the notes of an answer that passes.
+    pub(super) fn passing(&self) -> Option<&Passing> {
+        match &self.answer {
+            Answer::Stream(passing) | Answer::Whole(passing, _) => Some(passing),
+            _ => None,
+        }
+    }
+}
+
+/// The id of a request: the client's own, or a random one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RequestId(SmallVec<[u8; 40]>);
+
+impl RequestId {
+    /// Takes the client's `x-request-id` over, if it is short and harmless; makes one otherwise.
+    pub(super) fn choose(client: Option<&[u8]>) -> Self {
+        let harmless = |id: &&[u8]| {
+            (1..=MAX_CLIENT_ID).contains(&id.len())
+                && id.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte))
+        };
+        match client.filter(harmless) {
+            Some(id) => RequestId(SmallVec::from_slice(id)),
+            None => RequestId::random(),
+        }
+    }
+
+    fn random() -> Self {
+        let mut id = SmallVec::from_slice(b"req_");
+        let mut number = rand::rng().next_u64();
+        let mut more = rand::rng().next_u64();
+        for _ in 0..24 {
+            let digit = u8::try_from(number & 31).unwrap_or(0);
+            // Crockford's base 32 in lower case: no letter that is taken for a digit.
+            id.push(b"0123456789abcdefghjkmnpqrstvwxyz".get(usize::from(digit)).copied().unwrap_or(b'0'));
+            number = number >> 5 | more << 59;
+            more >>= 5;
+        }
+        RequestId(id)
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_id_is_the_client_s_if_it_is_harmless() {
+        assert_eq!(RequestId::choose(Some(b"abc-1.2")).as_str(), "abc-1.2");
+        for bad in [&b""[..], b"a b", b"a\"b", b"\xff", &[b'x'; 129]] {
+            let id = RequestId::choose(Some(bad));
+            assert!(id.as_str().starts_with("req_") && id.as_str().len() == 28, "{}", id.as_str());
+        }
+        assert_ne!(RequestId::choose(None).as_str(), RequestId::choose(None).as_str());
+    }
+}

@@ -1,0 +1,66 @@
+//! Names of providers to addresses: asynchronously, and no longer than the answer says.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+
+/// Shortest time that an answer is used: a TTL of 0 would mean a look-up per request.
+const MIN_TTL: Duration = Duration::from_secs(5);
+/// Longest time: providers move their addresses about.
+const MAX_TTL: Duration = Duration::from_secs(300);
+
+/// Why a name has no address.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{host}: {reason}")]
+pub struct DnsError {
+    host: String,
+    reason: String,
+}
+
+impl DnsError {
+    pub(super) fn nothing(host: &str) -> Self {
+        DnsError { host: host.to_owned(), reason: "no address".to_owned() }
+    }
+}
+
+/// The resolver of the process, configured as the system is (`/etc/resolv.conf`, `/etc/hosts`).
+pub(super) struct Resolver {
+    resolver: TokioResolver,
+}
+
+impl Resolver {
+    pub(super) fn new() -> Result<Self, DnsError> {
+        let error = |error: &dyn std::fmt::Display| DnsError {
+            host: "resolver".to_owned(),
+            reason: error.to_string(),
+        };
+        // A machine without a resolver configuration can still reach providers by address, and localhost by name.
+        let builder = TokioResolver::builder(TokioRuntimeProvider::default()).unwrap_or_else(|_| {
+            TokioResolver::builder_with_config(Default::default(), TokioRuntimeProvider::default())
+        });
+        Ok(Resolver { resolver: builder.build().map_err(|reason| error(&reason))? })
+    }
+
+    /// All addresses of a name, and until when they may be used.
+    pub(super) async fn lookup(&self, host: &str) -> Result<(Vec<IpAddr>, Instant), DnsError> {
+        let answer = self
+            .resolver
+            .lookup_ip(host)
+            .await
+            .map_err(|error| DnsError { host: host.to_owned(), reason: error.to_string() })?;
+        let mut addresses: Vec<IpAddr> = answer.iter().collect();
+        // IPv4 first: a host without IPv6 connectivity would otherwise fail every other connection.
+        addresses.sort_by_key(|address| address.is_ipv6());
+        if addresses.first().is_some_and(IpAddr::is_ipv4) {
+            addresses.retain(IpAddr::is_ipv4);
+        }
+        if addresses.is_empty() {
+            return Err(DnsError::nothing(host));
+        }
+        let now = Instant::now();
+        let ttl = answer.valid_until().saturating_duration_since(now).clamp(MIN_TTL, MAX_TTL);
+        Ok((addresses, now + ttl))
+    }
+}

@@ -1,0 +1,122 @@
+//! The end of a request: counted and logged, whatever happened.
+
+use std::time::Instant;
+
+use pingora::Error;
+use pingora::proxy::Session;
+
+use super::Gateway;
+use super::context::Context;
+use super::front::Guarded;
+use crate::canonical::Usage;
+use crate::error::Source;
+use crate::metrics::Finished;
+use crate::metrics::access_log::Line;
+
+impl Gateway {
+    /// Counts the request and writes its line.
+    pub(super) fn finish(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
+        if let Some(guarded) = session.downstream_session.stream().and_then(Guarded::of) {
+            guarded.await_head();
+        }
+        let now = Instant::now();
+        if ctx.record.status == 0 {
+            // The client went away before it was answered; 499 is what nginx calls it.
+            ctx.record.status = 499;
+        }
+        if let Some(error) = error
+            && ctx.record.detail.is_none()
+        {
+            ctx.record.detail = Some(error.to_string().into_boxed_str());
+        }
+        self.count(ctx, now);
+        if self.access_log.is_on() {
+            self.log(session, ctx, now);
+        }
+    }
+
+    fn count(&self, ctx: &Context, now: Instant) {
+        let record = &ctx.record;
+        let endpoint = ctx.endpoint.as_ref().map_or("unknown", |endpoint| endpoint.label());
+        if let Some(kind) = record.error {
+            let row = kind.row();
+            let source = match row.source {
+                Source::Downstream => "downstream",
+                Source::Upstream => "upstream",
+                Source::Internal => "internal",
+            };
+            self.metrics.errors.with_label_values(&[row.label, source]).inc();
+            if row.source == Source::Upstream
+                && let Some(target) = ctx.plan.as_ref().and_then(|plan| plan.target())
+            {
+                self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
+            }
+        }
+        let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        if let (Some(complete), Some(asked)) = (record.complete, record.asked) {
+            self.metrics.overhead.observe(seconds(complete, asked));
+        }
+        let series = ctx.plan.as_ref().and_then(|plan| plan.series.as_ref());
+        let Some(series) = series else {
+            let mut buffer = itoa::Buffer::new();
+            let labels = [endpoint, "", "", buffer.format(record.status)];
+            self.metrics.requests.with_label_values(&labels).inc();
+            self.metrics.request_bytes.with_label_values(&[endpoint]).inc_by(record.request_bytes);
+            self.metrics.response_bytes.with_label_values(&[endpoint]).inc_by(record.response_bytes);
+            return;
+        };
+        let done = Finished {
+            status: record.status,
+            seconds: seconds(record.started, now),
+            first_token: record.first_content.filter(|_| record.stream).map(|at| seconds(record.started, at)),
+            request_bytes: record.request_bytes,
+            response_bytes: record.response_bytes,
+        };
+        let usage = ctx.passing().map_or(Usage::default(), |passing| *passing.verbatim.meter().usage());
+        series.finish(&self.metrics, &done, &usage);
+    }
+
+    fn log(&self, session: &Session, ctx: &Context, now: Instant) {
+        let record = &ctx.record;
+        let head = session.req_header();
+        let micros = |from: Instant, to: Instant| {
+            u64::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u64::MAX)
+        };
+        let target = ctx.plan.as_ref().and_then(|plan| plan.target());
+        let meter = ctx.passing().map(|passing| passing.verbatim.meter());
+        let answer_id = meter.map(|meter| meter.id()).filter(|id| !id.is_empty());
+        let client = session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+        self.access_log.write(&Line {
+            time: record.unix_millis,
+            request_id: ctx.id.as_str(),
+            client,
+            method: head.method.as_str(),
+            path: head.uri.path(),
+            endpoint: ctx.endpoint.as_ref().map_or("unknown", |endpoint| endpoint.label()),
+            http: match head.version {
+                http::Version::HTTP_2 => 20,
+                http::Version::HTTP_11 => 11,
+                _ => 10,
+            },
+            status: record.status,
+            error: record.error.map(|kind| kind.label()),
+            detail: record.detail.as_deref().filter(|_| record.error.is_some()),
+            key: ctx.key.as_ref().map(|key| &*key.name),
+            model: record.model.as_deref(),
+            provider: target.map(|target| &*target.provider.name),
+            upstream_model: target.map(|target| &*target.model),
+            upstream_status: record.upstream_status,
+            upstream_id: record.upstream_id.as_deref().or(answer_id),
+            stream: record.stream,
+            finish: meter.map(|meter| meter.finish()),
+            usage: meter.map_or(Usage::default(), |meter| *meter.usage()),
+            request_bytes: record.request_bytes,
+            response_bytes: record.response_bytes,
+            frames: meter.map_or(0, |meter| if record.stream { meter.frames() } else { 0 }),
+            attempts: record.attempts,
+            micros: micros(record.started, now),
+            first_token_micros: record.first_content.map(|at| micros(record.started, at)),
+            upstream_micros: record.asked.zip(record.answered).map(|(from, to)| micros(from, to)),
+        });
+    }
+}

@@ -1,0 +1,229 @@
+//! The gateway on Pingora: the only folder that names its types.
+//!
+//! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `request` reads and decides,
+//! `upstream` addresses the provider, `response` passes or translates the answer, `finish` counts and logs. The
+//! exchange itself is driven by `exchange`, on Pingora's connector, through the same filter methods in Pingora's
+//! order (docs/decisions/002). Around it stand `front` (connections and their limits), `server` (listeners, signals,
+//! upgrade) and `shutdown`.
+//!
+//! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `vendor`), who may ask
+//! (`account`).
+
+mod context;
+mod dns;
+mod encoding;
+mod exchange;
+mod finish;
+mod front;
+mod live;
+mod peer;
+mod reply;
+mod request;
+mod response;
+mod roots;
+mod server;
+mod shutdown;
+mod signals;
+mod upstream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use bytes::Bytes;
+use pingora::connectors::ConnectorOptions;
+use pingora::connectors::http::Connector;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, Result};
+
+pub use context::Context;
+pub use server::{ServeError, ServeOptions, Server, Started};
+pub use shutdown::Shutdown;
+
+use crate::config::Limits;
+use crate::metrics::Metrics;
+use crate::metrics::access_log::AccessLog;
+use crate::snapshot::Snapshot;
+use dns::Resolver;
+use live::Live;
+
+/// The gateway: what it decides by, and what it talks through. Clones are the same gateway.
+#[derive(Clone)]
+pub struct Gateway(Arc<Inner>);
+
+/// See [`Gateway`].
+pub struct Inner {
+    live: ArcSwap<Live>,
+    limits: Limits,
+    connector: Connector,
+    resolver: Resolver,
+    metrics: Arc<Metrics>,
+    access_log: Arc<AccessLog>,
+    shutdown: Arc<Shutdown>,
+}
+
+/// What a gateway is made of.
+pub struct Parts {
+    /// Routes and keys to begin with.
+    pub snapshot: Snapshot,
+    /// Bounds.
+    pub limits: Limits,
+    /// Series.
+    pub metrics: Arc<Metrics>,
+    /// Access log.
+    pub access_log: Arc<AccessLog>,
+    /// Stopping.
+    pub shutdown: Arc<Shutdown>,
+    /// A file of root certificates, where the system has none.
+    pub ca_file: Option<String>,
+}
+
+impl std::ops::Deref for Gateway {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Gateway {
+    /// Puts a gateway together.
+    ///
+    /// # Errors
+    /// The resolver cannot be set up.
+    pub fn new(parts: Parts) -> Result<Self, dns::DnsError> {
+        let mut options = ConnectorOptions::new(parts.limits.pool);
+        options.ca_file = parts.ca_file;
+        let live = Live::new(parts.snapshot, &parts.metrics, &parts.limits);
+        Ok(Gateway(Arc::new(Inner {
+            live: ArcSwap::from_pointee(live),
+            connector: Connector::new(Some(options)),
+            resolver: Resolver::new()?,
+            limits: parts.limits,
+            metrics: parts.metrics,
+            access_log: parts.access_log,
+            shutdown: parts.shutdown,
+        })))
+    }
+
+    /// Puts new routes and keys in place; returns the old ones, which requests under way may still hold.
+    pub fn install(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
+        let live = Live::new(snapshot, &self.metrics, &self.limits);
+        self.live.swap(Arc::new(live))
+    }
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    type CTX = Context;
+
+    fn new_ctx(&self) -> Context {
+        Context::new(self.live.load_full(), self.shutdown.enter(&self.metrics.in_flight))
+    }
+
+    // None: Pingora's default adds a compression module, which would run for every frame and is never switched on.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<()> {
+        self.begin(session, ctx);
+        Ok(())
+    }
+
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<bool> {
+        self.decide(session, ctx).await
+    }
+
+    async fn proxy_upstream_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<bool> {
+        self.exchange(session, ctx).await?;
+        Ok(false)
+    }
+
+    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Context) -> Result<Box<HttpPeer>> {
+        self.peer(ctx).await.map(|peer| Box::new(peer.http().clone()))
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        session: &mut Session,
+        upstream_request: &mut RequestHeader,
+        ctx: &mut Context,
+    ) -> Result<()> {
+        *upstream_request = self.upstream_head(session.req_header(), ctx)?;
+        Ok(())
+    }
+
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut Context,
+    ) -> Result<()> {
+        *body = ctx.next_upstream_body(end_of_stream);
+        Ok(())
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        _session: &mut Session,
+        upstream_response: &mut ResponseHeader,
+        ctx: &mut Context,
+    ) -> Result<()> {
+        self.open_answer(upstream_response, ctx)
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        upstream_response: &mut ResponseHeader,
+        ctx: &mut Context,
+    ) -> Result<()> {
+        *upstream_response = self.client_head(session.req_header(), upstream_response, ctx)?;
+        Ok(())
+    }
+
+    fn response_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut Context,
+    ) -> Result<Option<Duration>> {
+        *body = self.pass(body.take(), end_of_stream, ctx)?;
+        Ok(None)
+    }
+
+    async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Context) -> FailToProxy {
+        self.fail(session, e, ctx).await
+    }
+
+    async fn logging(&self, session: &mut Session, e: Option<&Error>, ctx: &mut Context) {
+        self.finish(session, e, ctx);
+    }
+
+    // Whatever failed stands in the access log and in the metrics, with the request's id; Pingora's own line would
+    // say it again for every client that goes away.
+    fn suppress_error_log(&self, _session: &Session, _ctx: &Context, _error: &Error) -> bool {
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _session: &Session,
+        _ctx: &Context,
+        _error: &Error,
+        _context: ProxyWarnLogContext,
+    ) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gateway")
+    }
+}

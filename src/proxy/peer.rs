@@ -1,0 +1,199 @@
+//! The way to a provider: its addresses, and the connection options that Pingora's connector is given.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use pingora::protocols::ALPN;
+use pingora::protocols::l4::socket::SocketAddr as PeerAddress;
+use pingora::protocols::tls::CaType;
+use pingora::upstreams::peer::{HttpPeer, Peer, PeerOptions};
+use pingora::utils::tls::{WrappedX509, parse_x509};
+
+use super::dns::{DnsError, Resolver};
+use crate::config::Limits;
+use crate::vendor::{HttpVersion, Provider, Scheme};
+
+/// Concurrent streams on one HTTP/2 connection to a provider. Vendors allow 100 and more; Pingora opens another
+/// connection beyond it.
+const H2_STREAMS: usize = 100;
+
+/// How long addresses may be used after their time, while the resolver does not answer.
+const STALE: Duration = Duration::from_secs(300);
+
+/// One address of a provider, ready for the connector.
+#[derive(Clone)]
+pub(super) struct Upstream {
+    http: HttpPeer,
+    /// Pingora hashes ten fields whenever it looks into its pool; they never change.
+    hash: u64,
+}
+
+impl Upstream {
+    pub(super) fn http(&self) -> &HttpPeer {
+        &self.http
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.http.fmt(f)
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.http, f)
+    }
+}
+
+impl Peer for Upstream {
+    fn address(&self) -> &PeerAddress {
+        self.http.address()
+    }
+
+    fn tls(&self) -> bool {
+        self.http.is_tls()
+    }
+
+    fn sni(&self) -> &str {
+        &self.http.sni
+    }
+
+    fn reuse_hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn get_peer_options(&self) -> Option<&PeerOptions> {
+        Some(&self.http.options)
+    }
+
+    // The pool's key holds the address, so a connection found under it goes there; asking the kernel each time
+    // (getpeername) would cost every request a system call.
+    fn matches_fd<V: std::os::fd::AsRawFd>(&self, _fd: V) -> bool {
+        true
+    }
+}
+
+/// A provider with its current addresses.
+pub(super) struct Link {
+    provider: Arc<Provider>,
+    options: PeerOptions,
+    group: u64,
+    resolved: ArcSwapOption<Resolved>,
+    turn: AtomicUsize,
+    resolving: tokio::sync::Mutex<()>,
+}
+
+struct Resolved {
+    peers: Vec<Arc<Upstream>>,
+    until: Instant,
+}
+
+impl Link {
+    pub(super) fn new(provider: Arc<Provider>, limits: &Limits) -> Self {
+        let mut options = PeerOptions::new();
+        options.total_connection_timeout = Some(provider.timeouts.connect);
+        options.connection_timeout = Some(provider.timeouts.connect);
+        options.idle_timeout = Some(limits.pool_idle);
+        options.max_h2_streams = H2_STREAMS;
+        options.alpn = match (provider.http, provider.base.scheme()) {
+            (HttpVersion::Http1, _) | (HttpVersion::Auto, Scheme::Http) => ALPN::H1,
+            (HttpVersion::Http2, _) => ALPN::H2,
+            (HttpVersion::Auto, Scheme::Https) => ALPN::H2H1,
+        };
+        let mut group = 0;
+        if let Some(roots) = &provider.roots {
+            let roots: Vec<WrappedX509> =
+                roots.iter().map(|der| WrappedX509::new(der.clone(), parse_x509)).collect();
+            let roots: Box<CaType> = roots.into_boxed_slice();
+            options.ca = Some(Arc::from(roots));
+            // Roots are not part of Pingora's pool key: without a group of its own, a connection that was verified
+            // against other roots could be used.
+            group = roots_group(provider.roots.as_deref().unwrap_or_default());
+        }
+        Link {
+            provider,
+            options,
+            group,
+            resolved: ArcSwapOption::empty(),
+            turn: AtomicUsize::new(0),
+            resolving: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    pub(super) fn provider(&self) -> &Arc<Provider> {
+        &self.provider
+    }
+
+    /// An address to connect to; several take turns.
+    pub(super) async fn upstream(&self, resolver: &Resolver) -> Result<Arc<Upstream>, DnsError> {
+        if let Some(peer) = self.pick(Instant::now()) {
+            return Ok(peer);
+        }
+        // One request resolves, the others wait for it.
+        let _turn = self.resolving.lock().await;
+        let now = Instant::now();
+        if let Some(peer) = self.pick(now) {
+            return Ok(peer);
+        }
+        let found = match self.provider.base.ip() {
+            // An address stays as it is for ever; the time is only kept finite.
+            Some(ip) => Ok((vec![ip], now + Duration::from_secs(365 * 86_400))),
+            None => resolver.lookup(self.provider.base.host()).await,
+        };
+        match found {
+            Ok((addresses, until)) => {
+                let peers = addresses.into_iter().map(|ip| Arc::new(self.peer(ip))).collect();
+                self.resolved.store(Some(Arc::new(Resolved { peers, until })));
+            }
+            Err(error) => {
+                let stale = self.resolved.load_full().filter(|resolved| resolved.until + STALE > now);
+                let Some(stale) = stale else { return Err(error) };
+                tracing::warn!(provider = &*self.provider.name, %error, "using addresses past their time");
+                let peers = stale.peers.clone();
+                self.resolved.store(Some(Arc::new(Resolved { peers, until: now + Duration::from_secs(5) })));
+            }
+        }
+        self.pick(now).ok_or_else(|| DnsError::nothing(self.provider.base.host()))
+    }
+
+    fn pick(&self, now: Instant) -> Option<Arc<Upstream>> {
+        let resolved = self.resolved.load();
+        let resolved = resolved.as_ref().filter(|resolved| resolved.until > now)?;
+        match resolved.peers.as_slice() {
+            [only] => Some(only.clone()),
+            [] => None,
+            several => {
+                let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+                several.get(turn % several.len()).cloned()
+            }
+        }
+    }
+
+    fn peer(&self, ip: IpAddr) -> Upstream {
+        let base = &self.provider.base;
+        let address = SocketAddr::new(ip, base.port());
+        let mut http = HttpPeer::new(address, base.scheme() == Scheme::Https, base.host().to_owned());
+        http.options = self.options.clone();
+        http.group_key = self.group;
+        let hash = http.reuse_hash();
+        Upstream { http, hash }
+    }
+}
+
+fn roots_group(roots: &[Vec<u8>]) -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = foldhash::fast::FixedState::default().build_hasher();
+    roots.iter().for_each(|der| hasher.write(der));
+    hasher.finish() | 1
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Link({})", self.provider.name)
+    }
+}

@@ -1,0 +1,249 @@
+//! Answers that the gateway gives itself.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, header};
+use pingora::http::ResponseHeader;
+use pingora::proxy::{FailToProxy, Session};
+use pingora::{Error, ErrorSource, ErrorType};
+
+use super::Gateway;
+use super::context::Context;
+use crate::error::{ApiError, Kind, RetryAfter};
+use crate::wire::{Format, error as wire_error};
+
+/// How long the rest of a body that nobody wants is read, so that the client sees the answer and not a reset.
+const LINGER: Duration = Duration::from_millis(500);
+/// How much of it.
+const LINGER_BYTES: usize = 4 << 20;
+
+impl Gateway {
+    /// Answers 200 with JSON.
+    pub(super) async fn reply_json(
+        &self,
+        session: &mut Session,
+        ctx: &mut Context,
+        body: Bytes,
+    ) -> Result<bool, ApiError> {
+        let head = self.own_head(session, ctx, 200, body.len(), "application/json");
+        self.write_reply(session, ctx, head, body).await.map(|()| true).map_err(|error| gone(&error))
+    }
+
+    /// Answers those who look whether anybody is there.
+    pub(super) async fn reply_root(
+        &self,
+        session: &mut Session,
+        ctx: &mut Context,
+    ) -> Result<bool, ApiError> {
+        self.reply_json(session, ctx, Bytes::from_static(br#"{"service":"model-gateway"}"#)).await
+    }
+
+    /// Answers with an error in the client's format. Nothing is written to a client that has gone.
+    pub(super) async fn reply_error(
+        &self,
+        session: &mut Session,
+        ctx: &mut Context,
+        error: &ApiError,
+    ) -> pingora::Result<()> {
+        self.note(ctx, error);
+        if error.kind == Kind::ClientGone {
+            session.downstream_session.set_keepalive(None);
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
+        }
+        let body = wire_error::body(ctx.format, error, ctx.id.as_str()).freeze();
+        self.reply_refusal(session, ctx, error, body).await
+    }
+
+    /// Answers with an error whose body is ready.
+    pub(super) async fn reply_refusal(
+        &self,
+        session: &mut Session,
+        ctx: &mut Context,
+        error: &ApiError,
+        body: Bytes,
+    ) -> pingora::Result<()> {
+        let mut head = self.own_head(session, ctx, error.status, body.len(), "application/json");
+        add_error_headers(&mut head, error);
+        if let (Kind::WrongMethod, Some(endpoint)) = (error.kind, &ctx.endpoint) {
+            let _ = head.insert_header(header::ALLOW, endpoint.allow());
+        }
+        self.write_reply(session, ctx, head, body).await
+    }
+
+    /// Remembers what ended a request.
+    pub(super) fn note(&self, ctx: &mut Context, error: &ApiError) {
+        ctx.record.error = Some(error.kind);
+        ctx.record.status = error.status;
+    }
+
+    fn own_head(
+        &self,
+        session: &Session,
+        ctx: &Context,
+        status: u16,
+        length: usize,
+        content_type: &'static str,
+    ) -> Box<ResponseHeader> {
+        let mut head = new_head(status, 8);
+        let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length));
+        add_own_headers(&mut head, ctx);
+        set_version(&mut head, session);
+        head
+    }
+
+    async fn write_reply(
+        &self,
+        session: &mut Session,
+        ctx: &mut Context,
+        head: Box<ResponseHeader>,
+        body: Bytes,
+    ) -> pingora::Result<()> {
+        let downstream = &mut session.downstream_session;
+        let status = head.status.as_u16();
+        let unread = !downstream.is_body_done();
+        if unread {
+            // The rest of the body could be anything up to gigabytes: this connection ends here.
+            downstream.set_keepalive(None);
+        }
+        downstream.write_response_header(head).await.map_err(|error| error.into_down())?;
+        ctx.record.status = status;
+        ctx.record.response_bytes += body.len() as u64;
+        downstream.write_response_body(body, true).await.map_err(|error| error.into_down())?;
+        if unread {
+            // Closing with unread bytes in the socket makes the kernel send a reset, which can overtake the answer.
+            let _ = tokio::time::timeout(LINGER, async {
+                let mut seen = 0;
+                while let Ok(Some(piece)) = downstream.read_request_body().await {
+                    seen += piece.len();
+                    if seen > LINGER_BYTES {
+                        break;
+                    }
+                }
+            })
+            .await;
+        }
+        Ok(())
+    }
+
+    /// Pingora's own loop gave up: says so to the client, if that is still possible.
+    pub(super) async fn fail(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
+        if ctx.record.error.is_some() {
+            // It has been told already, or there is nobody to tell.
+            return FailToProxy { error_code: 0, can_reuse_downstream: false };
+        }
+        let api_error = match ctx.failure.take() {
+            Some(failure) => *failure,
+            None => from_pingora(error),
+        };
+        let written = session.response_written().is_some();
+        session.downstream_session.set_keepalive(None);
+        if written {
+            let _ = self.break_off(session, ctx, &api_error).await;
+        } else {
+            let _ = self.reply_error(session, ctx, &api_error).await;
+        }
+        FailToProxy { error_code: api_error.status, can_reuse_downstream: false }
+    }
+
+    /// Ends a stream that cannot go on, in the format's own way; what is no stream is cut off.
+    pub(super) async fn break_off(
+        &self,
+        session: &mut Session,
+        ctx: &mut Context,
+        error: &ApiError,
+    ) -> pingora::Result<()> {
+        let status = ctx.record.status;
+        self.note(ctx, error);
+        ctx.record.status = status;
+        session.downstream_session.set_keepalive(None);
+        if error.kind == Kind::ClientGone {
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
+        }
+        let Some(passing) = ctx.passing().filter(|_| ctx.record.stream) else {
+            session.downstream_session.shutdown().await;
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the answer broke off").into_up());
+        };
+        let tail =
+            wire_error::stream_tail(ctx.format, error, ctx.id.as_str(), passing.verbatim.array_state());
+        ctx.record.response_bytes += tail.len() as u64;
+        session
+            .downstream_session
+            .write_response_body(tail.freeze(), true)
+            .await
+            .map_err(|error| error.into_down())
+    }
+}
+
+/// A response head; the status codes that reach this are valid ones.
+pub(super) fn new_head(status: u16, headers: usize) -> Box<ResponseHeader> {
+    let fallback = http::StatusCode::INTERNAL_SERVER_ERROR;
+    let status = http::StatusCode::from_u16(status).unwrap_or(fallback);
+    match ResponseHeader::build_no_case(status, Some(headers)) {
+        Ok(head) => Box::new(head),
+        // Building from a valid status does not fail; a default head says 200 and is never wanted here.
+        Err(_) => Box::new(ResponseHeader::from(
+            http::Response::builder().status(fallback).body(()).unwrap_or_default().into_parts().0,
+        )),
+    }
+}
+
+/// Headers that every answer carries: the request's id under the name that the client's SDK reads.
+pub(super) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context) {
+    if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
+        if ctx.format == Format::Messages {
+            let _ = head.insert_header("request-id", id.clone());
+        }
+        let _ = head.insert_header("x-request-id", id);
+    }
+}
+
+/// Headers that tell an SDK whether and when to try again.
+pub(super) fn add_error_headers(head: &mut ResponseHeader, error: &ApiError) {
+    let wait = match &error.retry_after {
+        Some(RetryAfter::Header(text)) => HeaderValue::from_str(text).ok(),
+        Some(RetryAfter::Wait(wait)) => Some(HeaderValue::from(wait.as_millis().div_ceil(1000) as u64)),
+        None => None,
+    };
+    if let Some(wait) = wait {
+        let _ = head.insert_header(header::RETRY_AFTER, wait);
+    }
+    if error.kind.row().final_ {
+        let _ = head.insert_header("x-should-retry", HeaderValue::from_static("false"));
+    }
+}
+
+/// An HTTP/1.0 client gets an HTTP/1.0 answer.
+pub(super) fn set_version(head: &mut ResponseHeader, session: &Session) {
+    if session.req_header().version < http::Version::HTTP_11 {
+        head.set_version(http::Version::HTTP_10);
+    }
+}
+
+fn gone(error: &Error) -> ApiError {
+    ApiError::new(Kind::ClientGone, error.to_string())
+}
+
+/// What an error of Pingora's means to the client.
+pub(super) fn from_pingora(error: &Error) -> ApiError {
+    use ErrorType::*;
+    if *error.esource() == ErrorSource::Downstream {
+        return match error.etype() {
+            ReadTimedout => ApiError::new(Kind::BodyTimeout, "The request body did not arrive in time."),
+            _ => ApiError::new(Kind::ClientGone, "The client closed the connection."),
+        };
+    }
+    match error.etype() {
+        ConnectTimedout | ConnectRefused | ConnectNoRoute | ConnectError | TLSHandshakeFailure
+        | TLSHandshakeTimedout | InvalidCert | HandshakeError | BindError | SocketError
+        | ConnectProxyFailure => {
+            ApiError::new(Kind::UpstreamUnreachable, "The upstream provider cannot be reached.")
+        }
+        ReadTimedout | WriteTimedout => {
+            ApiError::new(Kind::UpstreamTimeout, "The upstream provider did not answer in time.")
+        }
+        InternalError => ApiError::new(Kind::Internal, "The gateway failed."),
+        _ => ApiError::new(Kind::UpstreamBroken, "The upstream provider's answer broke off."),
+    }
+}

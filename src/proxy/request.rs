@@ -1,0 +1,368 @@
+//! The request: whose it is, what it asks for, and who will answer it.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use pingora::ErrorType;
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+
+use super::Gateway;
+use super::context::{Context, Plan, RequestId};
+use super::front::Guarded;
+use crate::account::{Permission, State, is_mistyped};
+use crate::error::{ApiError, Kind};
+use crate::json::Rope;
+use crate::route::Model;
+use crate::translate::verbatim::Changes;
+use crate::wire::models::{self, Entry, Hints, Page};
+use crate::wire::path::{self, Action, Endpoint};
+use crate::wire::request::{Body, BodyReader};
+use crate::wire::{Api, Format};
+
+/// Headers that a key may stand in, in the order in which they are looked at (specification, section 5; Anthropic's
+/// SDK prefers `x-api-key` when both are there).
+const KEY_HEADERS: [&str; 4] = ["x-api-key", "x-goog-api-key", "x-vendor-api-key", "api-key"];
+
+/// Bytes a second below which a body is cut off, once it has taken longer than two of its time-outs.
+const MIN_BODY_RATE: u64 = 8 * 1024;
+
+/// Most entries of a page of the model listing (Anthropic and Gemini: 1000).
+const MAX_PAGE: usize = 1000;
+
+impl Gateway {
+    /// The request's head has come.
+    pub(super) fn begin(&self, session: &mut Session, ctx: &mut Context) {
+        let downstream = &mut session.downstream_session;
+        if let Some(guarded) = downstream.stream().and_then(Guarded::of) {
+            guarded.head_complete();
+        }
+        let head = downstream.req_header();
+        ctx.id = RequestId::choose(head.headers.get("x-request-id").map(|id| id.as_bytes()));
+        // An h1 connection would inherit "keep alive for ever" from the request's head otherwise.
+        let http10 = head.version < http::Version::HTTP_11;
+        let keep = !http10 && !self.shutdown.is_draining();
+        downstream.set_keepalive(keep.then(|| self.limits.keepalive.as_secs().max(1)));
+        downstream.set_read_timeout(Some(self.limits.body_timeout));
+        downstream.set_write_timeout(Some(self.limits.write_timeout));
+        // Bytes behind the body are the next request, not a reason to drop this one.
+        downstream.set_pipelining_enabled(true);
+    }
+
+    /// Decides the request. True when it has been answered here.
+    pub(super) async fn decide(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
+        match self.decide_or_fail(session, ctx).await {
+            Ok(true) => Ok(true),
+            Ok(false) => Ok(false),
+            Err(error) => {
+                self.reply_error(session, ctx, &error).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn decide_or_fail(&self, session: &mut Session, ctx: &mut Context) -> Result<bool, ApiError> {
+        let head = session.req_header();
+        let query = head.uri.query();
+        let target = path::parse(head.uri.path(), query);
+        let hints = hints(head, target.beta, query);
+        ctx.format = target.format().unwrap_or_else(|| match hints.shape() {
+            models::Shape::List => Format::Chat,
+            models::Shape::Messages => Format::Messages,
+            models::Shape::Generate => Format::Generate,
+        });
+        ctx.endpoint = target.endpoint;
+        let endpoint = ctx.endpoint.clone().ok_or_else(|| unknown_path(head))?;
+        if !endpoint.allows(head.method.as_str()) {
+            let message = format!(
+                "{} is not allowed for this path; use {}.",
+                short(head.method.as_str()),
+                endpoint.allow()
+            );
+            return Err(ApiError::new(Kind::WrongMethod, message));
+        }
+        if endpoint == Endpoint::Root {
+            return self.reply_root(session, ctx).await;
+        }
+        authenticate(head, ctx)?;
+        match &endpoint {
+            Endpoint::Models | Endpoint::Model { .. } => {
+                let body = list_models(&endpoint, hints.shape(), query, ctx)?;
+                return self.reply_json(session, ctx, body).await;
+            }
+            _ => {}
+        }
+        check_media(head)?;
+        let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
+        let body = self.read_body(session, ctx, api, &endpoint).await?;
+        ctx.record.complete = Some(Instant::now());
+        self.plan(ctx, api, &endpoint, body)?;
+        Ok(false)
+    }
+
+    /// Reads the whole body while it is checked.
+    async fn read_body(
+        &self,
+        session: &mut Session,
+        ctx: &mut Context,
+        api: Api,
+        endpoint: &Endpoint,
+    ) -> Result<Body, ApiError> {
+        let limit = self.limits.body;
+        let downstream = &mut session.downstream_session;
+        let head = downstream.req_header();
+        let announced = head.headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        if announced.and_then(|length| length.trim().parse::<u64>().ok()).is_some_and(|n| n > limit as u64) {
+            return Err(too_large(limit));
+        }
+        let expects = head.headers.get(http::header::EXPECT).is_some_and(|value| {
+            value.as_bytes().eq_ignore_ascii_case(b"100-continue") && head.version == http::Version::HTTP_11
+        });
+        if expects {
+            // Pingora leaves it to us; a client such as curl would wait a second for it.
+            downstream.write_continue_response().await.map_err(|_| gone())?;
+        }
+        let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed, .. });
+        let mut reader = BodyReader::new(api, batch);
+        let begun = Instant::now();
+        let read = loop {
+            match downstream.read_request_body().await {
+                Ok(None) => break Ok(()),
+                Ok(Some(piece)) if reader.len() + piece.len() > limit => break Err(too_large(limit)),
+                Ok(Some(piece)) => {
+                    if let Err(error) = reader.push(piece) {
+                        break Err(error);
+                    }
+                    // Each piece has a time of its own; together they must not be slower than a bad mobile network.
+                    let earned = Duration::from_secs(reader.len() as u64 / MIN_BODY_RATE);
+                    if begun.elapsed() > self.limits.body_timeout * 2 + earned {
+                        break Err(slow_body());
+                    }
+                }
+                Err(error) => break Err(body_error(&error)),
+            }
+        };
+        ctx.record.request_bytes = reader.len() as u64;
+        read?;
+        reader.finish()
+    }
+
+    /// Finds the model and a target, and prepares what goes there.
+    fn plan(&self, ctx: &mut Context, api: Api, endpoint: &Endpoint, body: Body) -> Result<(), ApiError> {
+        let (name, action) = match endpoint {
+            Endpoint::Native { model, action } => (model.as_str(), Some(*action)),
+            _ => (body.model.as_deref().unwrap_or_default(), None),
+        };
+        let live = ctx.live.clone();
+        let model = live.snapshot.routes.model(name).ok_or_else(|| unknown_model(name))?;
+        ctx.record.model = Some(model.id.clone());
+        if let Some(key) = &ctx.key
+            && !key.models.permits(&model.id)
+        {
+            let message = format!("This API key may not use the model `{}`.", model.id);
+            return Err(ApiError::new(Kind::ModelNotPermitted, message).param("model"));
+        }
+        let point = rand::Rng::next_u64(&mut rand::rng());
+        let target =
+            crate::route::select::by_weight(model, api, point).ok_or_else(|| not_offered(&model.id, api))?;
+        let index = model.targets.iter().position(|candidate| std::ptr::eq(candidate, target)).unwrap_or(0);
+        let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
+        let mut edits = Vec::new();
+        if *target.model != *name {
+            edits.extend(body.set_model(&target.model));
+        }
+        let mut changes = Changes::default();
+        if *target.model != *model.id {
+            changes.model = Some(model.escaped_id.clone());
+        }
+        if api == Api::Chat && body.stream && !body.asks_usage() && target.provider.ask_usage {
+            edits.extend(body.ask_usage());
+            changes.drop_usage = true;
+        }
+        edits.sort_by_key(|edit| edit.range.start);
+        let text: Rope = body.text.edited(&edits);
+        ctx.record.stream = stream;
+        ctx.plan = Some(Box::new(Plan {
+            series: live.series(&self.metrics, endpoint, model, index),
+            model: model.clone(),
+            target: index,
+            api,
+            action,
+            stream,
+            body_len: text.len(),
+            body: text.into_pieces(),
+            sent: 0,
+            changes,
+        }));
+        Ok(())
+    }
+}
+
+fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
+    Hints {
+        beta,
+        anthropic_version: head.headers.contains_key("anthropic-version"),
+        google_key: head.headers.contains_key("x-goog-api-key")
+            || head.headers.contains_key("x-vendor-api-key")
+            || path::query_value(query, "key").is_some(),
+    }
+}
+
+/// Finds the key and whether it may be used.
+fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {
+    let in_header = KEY_HEADERS.iter().find_map(|name| head.headers.get(*name)).map(|value| value.as_bytes());
+    let bearer = || {
+        let value = head.headers.get(http::header::AUTHORIZATION)?.as_bytes();
+        let (scheme, token) = value.split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+    };
+    let in_query = || path::query_value(head.uri.query(), "key");
+    let from_head = in_header.or_else(bearer).and_then(|key| std::str::from_utf8(key).ok());
+    let text = match from_head {
+        Some(key) => Some(key.into()),
+        None => in_query(),
+    };
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Err(ApiError::new(
+            Kind::MissingKey,
+            "You didn't provide an API key. Send it as `Authorization: Bearer <API_KEY>`.",
+        ));
+    };
+    let live = ctx.live.clone();
+    let Some(key) = live.snapshot.keys.find(&text) else {
+        let message = if is_mistyped(&text) {
+            "Incorrect API key provided: it is incomplete or mistyped (its checksum does not match)."
+        } else {
+            "Incorrect API key provided."
+        };
+        return Err(ApiError::new(Kind::InvalidKey, message));
+    };
+    ctx.key = Some(key.clone());
+    match key.state(ctx.now()) {
+        State::Usable => Ok(()),
+        State::Disabled => Err(ApiError::new(Kind::DisabledKey, "This API key is disabled.")),
+        State::Expired => Err(ApiError::new(Kind::ExpiredKey, "This API key has expired.")),
+    }
+}
+
+/// Bodies are JSON as it is; a compressed or multipart body would be read as nonsense.
+fn check_media(head: &RequestHeader) -> Result<(), ApiError> {
+    let header = |name| head.headers.get(name).map(|value: &http::HeaderValue| value.as_bytes());
+    let encoding = header(http::header::CONTENT_ENCODING).unwrap_or(b"identity");
+    if !encoding.eq_ignore_ascii_case(b"identity") {
+        return Err(ApiError::new(
+            Kind::UnsupportedMediaType,
+            "Compressed request bodies are not supported; send the JSON without content-encoding.",
+        ));
+    }
+    let kind = header(http::header::CONTENT_TYPE).unwrap_or_default();
+    if kind.len() >= 10 && kind.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/")) {
+        return Err(ApiError::new(Kind::UnsupportedMediaType, "Send the body as application/json."));
+    }
+    Ok(())
+}
+
+fn list_models(
+    endpoint: &Endpoint,
+    shape: models::Shape,
+    query: Option<&str>,
+    ctx: &Context,
+) -> Result<Bytes, ApiError> {
+    let permission = ctx.key.as_ref().map_or(&Permission::All, |key| &key.models);
+    let table = &ctx.live.snapshot.routes;
+    let mut out = bytes::BytesMut::with_capacity(128 + table.models().len() * 96);
+    if let Endpoint::Model { id } = endpoint {
+        let model = table.model(id).filter(|model| permission.permits(&model.id));
+        let model = model.ok_or_else(|| unknown_model(id))?;
+        models::encode_one(shape, &entry(model), &mut out);
+    } else {
+        let permitted = table.models().iter().filter(|model| permission.permits(&model.id));
+        let entries: Vec<Entry<'_>> = permitted.map(|model| entry(model)).collect();
+        models::encode_list(shape, &entries, &page(shape, query)?, &mut out);
+    }
+    Ok(out.freeze())
+}
+
+fn entry(model: &Model) -> Entry<'_> {
+    Entry { id: &model.id, owned_by: &model.owned_by, created: model.created, methods: methods(model) }
+}
+
+/// The native methods that a model can serve.
+fn methods(model: &Model) -> &'static [&'static str] {
+    let chats = Format::ALL.into_iter().any(|format| model.offers(format.api()));
+    let embeds = model.offers(Api::Embeddings) || model.offers(Api::EmbedContent);
+    match (chats, embeds) {
+        (true, true) => {
+            &["generateContent", "streamGenerateContent", "countTokens", "embedContent", "batchEmbedContents"]
+        }
+        (true, false) => &["generateContent", "streamGenerateContent", "countTokens"],
+        (false, true) => &["embedContent", "batchEmbedContents"],
+        (false, false) => &[],
+    }
+}
+
+/// The part of the list that is asked for. Anthropic lists 20 and Gemini 50 a page when nothing is said.
+fn page(shape: models::Shape, query: Option<&str>) -> Result<Page, ApiError> {
+    let text = |name| path::query_value(query, name).filter(|value| !value.is_empty());
+    let limit = |name: &'static str, default| match text(name).map(|value| value.parse::<usize>()) {
+        None => Ok(Some(default)),
+        Some(Ok(n)) if (1..=MAX_PAGE).contains(&n) => Ok(Some(n)),
+        Some(_) => {
+            let message = format!("'{name}' must be a number from 1 to {MAX_PAGE}.");
+            Err(ApiError::new(Kind::InvalidField, message).param(name))
+        }
+    };
+    Ok(match shape {
+        models::Shape::List => Page::default(),
+        models::Shape::Messages => Page {
+            limit: limit("limit", 20)?,
+            after: text("after_id").map(Into::into),
+            before: text("before_id").map(Into::into),
+        },
+        models::Shape::Generate => {
+            Page { limit: limit("pageSize", 50)?, after: text("pageToken").map(Into::into), before: None }
+        }
+    })
+}
+
+/// A client's text, short enough for a message.
+fn short(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+fn unknown_path(head: &RequestHeader) -> ApiError {
+    let message = format!("Unknown path: {} {}", short(head.method.as_str()), short(head.uri.path()));
+    ApiError::new(Kind::UnknownPath, message)
+}
+
+fn unknown_model(name: &str) -> ApiError {
+    let message = format!("The model `{}` does not exist or you do not have access to it.", short(name));
+    ApiError::new(Kind::UnknownModel, message).param("model")
+}
+
+fn not_offered(model: &str, api: Api) -> ApiError {
+    let message = format!("The model `{model}` is not available through the {api} API.");
+    ApiError::new(Kind::Unsupported, message).param("model")
+}
+
+fn too_large(limit: usize) -> ApiError {
+    ApiError::new(Kind::BodyTooLarge, format!("The request body is larger than {limit} bytes."))
+}
+
+fn slow_body() -> ApiError {
+    ApiError::new(Kind::BodyTimeout, "The request body did not arrive in time.")
+}
+
+fn gone() -> ApiError {
+    ApiError::new(Kind::ClientGone, "The client closed the connection.")
+}
+
+fn body_error(error: &pingora::Error) -> ApiError {
+    match error.etype() {
+        ErrorType::ReadTimedout => slow_body(),
+        ErrorType::InvalidHTTPHeader => {
+            ApiError::new(Kind::InvalidField, "The request body is framed wrongly.")
+        }
+        _ => gone(),
+    }
+}

@@ -1,0 +1,326 @@
+//! The answer: from the provider's head and body to the client's.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, header};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::{Error, ErrorType};
+
+use super::Gateway;
+use super::context::{Answer, Context, Passing, Plan};
+use super::encoding::{DecodeError, Decoder};
+use super::reply::{add_own_headers, new_head};
+use super::upstream::scrubbed;
+use crate::error::{ApiError, Kind, RetryAfter};
+use crate::translate::verbatim::Arrival;
+use crate::translate::{StreamError, Verbatim};
+use crate::wire::error::{self as wire_error, VendorError};
+use crate::wire::path::Action;
+
+/// An error body is read up to this size; beyond it nothing of use stands.
+const MAX_ERROR_BODY: usize = 256 * 1024;
+
+/// Headers of the provider's answer that the client gets.
+const PASSED: [&str; 6] = [
+    "retry-after-ms",
+    "x-should-retry",
+    "openai-processing-ms",
+    "openai-version",
+    "anthropic-beta",
+    "x-ms-region",
+];
+
+impl Gateway {
+    /// The provider's head has come: what kind of answer is it?
+    pub(super) fn open_answer(&self, head: &mut ResponseHeader, ctx: &mut Context) -> pingora::Result<()> {
+        ctx.record.answered = Some(std::time::Instant::now());
+        let status = head.status.as_u16();
+        ctx.record.upstream_status = Some(status);
+        let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+        ctx.record.upstream_id = text("x-request-id").or_else(|| text("request-id")).map(note_id);
+        let encoding = text("content-encoding").unwrap_or_default();
+        let decoder = match Decoder::new(encoding) {
+            Ok(decoder) => decoder,
+            Err(error) => return Err(self.broken(ctx, &error)),
+        };
+        let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
+        if head.status.is_success() {
+            let arrival = arrival(plan, text("content-type").unwrap_or_default());
+            let verbatim = Verbatim::new(plan.api, arrival, plan.changes.clone(), self.limits.frame);
+            ctx.record.stream = arrival != Arrival::Whole;
+            let passing = Box::new(Passing { verbatim, decoder });
+            ctx.answer = match arrival {
+                Arrival::Whole => Answer::Whole(passing, BytesMut::new()),
+                Arrival::Events | Arrival::Array => Answer::Stream(passing),
+            };
+        } else {
+            let retry_after = text("retry-after").map(|text| RetryAfter::Header(text.to_owned()));
+            ctx.record.stream = false;
+            ctx.answer = Answer::Refused { status, retry_after, decoder, body: BytesMut::new() };
+        }
+        // The length may change; whoever writes the head knows the new one.
+        head.remove_header(&header::CONTENT_LENGTH);
+        Ok(())
+    }
+
+    /// The head that the client gets for an answer that passes.
+    pub(super) fn client_head(
+        &self,
+        client: &RequestHeader,
+        provider: &ResponseHeader,
+        ctx: &Context,
+    ) -> pingora::Result<ResponseHeader> {
+        let mut head = *new_head(provider.status.as_u16(), 12);
+        let kind = match &ctx.answer {
+            // Errors are told in JSON, whatever they came as.
+            Answer::Refused { .. } => Some(HeaderValue::from_static("application/json")),
+            _ => provider.headers.get(header::CONTENT_TYPE).cloned(),
+        };
+        let kind = kind.unwrap_or_else(|| HeaderValue::from_static("application/json"));
+        head.insert_header(header::CONTENT_TYPE, kind)?;
+        for name in PASSED {
+            if let Some(value) = provider.headers.get(name) {
+                head.insert_header(name, value.clone())?;
+            }
+        }
+        if let Answer::Refused { retry_after: Some(RetryAfter::Header(wait)), .. } = &ctx.answer {
+            head.insert_header(header::RETRY_AFTER, wait.as_str())?;
+        }
+        if ctx.record.stream {
+            // Proxies in between must neither keep nor hold back a stream.
+            head.insert_header(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))?;
+            head.insert_header("x-accel-buffering", HeaderValue::from_static("no"))?;
+        }
+        add_own_headers(&mut head, ctx);
+        if client.version == http::Version::HTTP_11 {
+            head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
+        } else if client.version < http::Version::HTTP_11 {
+            // Neither a length nor chunks: the end of the connection is the end of the answer.
+            head.set_version(http::Version::HTTP_10);
+        }
+        Ok(head)
+    }
+
+    /// Takes a piece of the provider's body; returns what leaves for the client.
+    ///
+    /// What cannot go on is an error whose meaning is left in `ctx.failure`.
+    pub(super) fn pass(
+        &self,
+        piece: Option<Bytes>,
+        end: bool,
+        ctx: &mut Context,
+    ) -> pingora::Result<Option<Bytes>> {
+        let mut answer = std::mem::replace(&mut ctx.answer, Answer::Done);
+        let result = match &mut answer {
+            Answer::Stream(passing) => self.pass_stream(passing, piece, end),
+            Answer::Whole(passing, body) => self.pass_whole(passing, body, piece, end),
+            Answer::Refused { status, retry_after, decoder, body } => {
+                collect_error(decoder, body, piece);
+                if end {
+                    let told = self.tell_refusal(*status, retry_after.take(), body.split().freeze(), ctx);
+                    Ok(Some(told))
+                } else {
+                    Ok(None)
+                }
+            }
+            Answer::Awaited | Answer::Done => Ok(None),
+        };
+        ctx.answer = answer;
+        result.map_err(|failure| self.failed(ctx, failure))
+    }
+
+    fn pass_stream(
+        &self,
+        passing: &mut Passing,
+        piece: Option<Bytes>,
+        end: bool,
+    ) -> Result<Option<Bytes>, Failure> {
+        let mut out = Bytes::new();
+        if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
+            out = passing.verbatim.feed(decode(&mut passing.decoder, piece)?)?;
+        }
+        if !end {
+            return Ok(Some(out).filter(|out| !out.is_empty()));
+        }
+        match passing.verbatim.finish() {
+            Ok(tail) if tail.is_empty() => Ok(Some(out).filter(|out| !out.is_empty())),
+            Ok(tail) if out.is_empty() => Ok(Some(tail)),
+            Ok(tail) => Ok(Some(Bytes::from([out, tail].concat()))),
+            Err(error) => Err(Failure::Stream(error, out)),
+        }
+    }
+
+    fn pass_whole(
+        &self,
+        passing: &mut Passing,
+        body: &mut BytesMut,
+        piece: Option<Bytes>,
+        end: bool,
+    ) -> Result<Option<Bytes>, Failure> {
+        let mut last = Bytes::new();
+        if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
+            let piece = decode(&mut passing.decoder, piece)?;
+            if body.len() + piece.len() > self.limits.answer {
+                return Err(Failure::TooLarge(self.limits.answer));
+            }
+            if end && body.is_empty() {
+                // The usual answer comes in one piece and is not copied.
+                last = piece;
+            } else {
+                body.extend_from_slice(&piece);
+            }
+        }
+        if !end {
+            return Ok(None);
+        }
+        let whole = if last.is_empty() { body.split().freeze() } else { last };
+        Ok(Some(passing.verbatim.whole(whole)?))
+    }
+
+    /// Puts a provider's refusal into the client's words; keeps it as the request's failure.
+    fn tell_refusal(
+        &self,
+        status: u16,
+        retry_after: Option<RetryAfter>,
+        body: Bytes,
+        ctx: &mut Context,
+    ) -> Bytes {
+        let provider = ctx.plan.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
+        let vendor = VendorError::decode(&body);
+        let detail = scrubbed(provider, vendor.message.clone());
+        let mut error = wire_error::from_vendor(status, vendor, retry_after);
+        error.message = scrubbed(provider, error.message.into_owned()).into();
+        ctx.record.detail = (*detail != *error.message).then(|| detail.into_boxed_str());
+        let same_format = ctx.plan.as_ref().is_some_and(|plan| plan.api.error_format() == ctx.format);
+        let told = std::str::from_utf8(&body)
+            .ok()
+            .filter(|_| same_format && error.kind != Kind::UpstreamAuth && error.status == status)
+            .filter(|text| wire_error::is_in_shape(ctx.format, status, text))
+            .map(|text| Bytes::from(scrubbed(provider, text.to_owned())));
+        let told = told.unwrap_or_else(|| wire_error::body(ctx.format, &error, ctx.id.as_str()).freeze());
+        ctx.failure = Some(Box::new(error));
+        told
+    }
+
+    fn failed(&self, ctx: &mut Context, failure: Failure) -> Box<Error> {
+        let (error, detail) = match failure {
+            Failure::Decode(error) => return self.broken(ctx, &error),
+            Failure::TooLarge(limit) => {
+                let message = format!("The upstream provider's answer is larger than {limit} bytes.");
+                (ApiError::new(Kind::UpstreamBroken, message), None)
+            }
+            Failure::Stream(StreamError::FirstFrame(frame), _) => (self.first_frame(ctx, &frame), None),
+            Failure::Stream(error, rest) => {
+                // What was complete before the fault still belongs to the client; the driver sends it first.
+                ctx.record.detail = Some(error.to_string().into_boxed_str());
+                let message = match &error {
+                    StreamError::Cut => "The upstream provider's stream ended before it was complete.",
+                    _ => "The upstream provider's answer is not valid.",
+                };
+                (ApiError::new(Kind::UpstreamBroken, message), Some(rest))
+            }
+        };
+        ctx.failure = Some(Box::new(error));
+        let mut broken = Error::explain(ErrorType::Custom("BrokenAnswer"), "broken answer").into_up();
+        if let Some(rest) = detail.filter(|rest| !rest.is_empty()) {
+            broken.cause = Some(Box::new(Unsent(rest)));
+        }
+        broken
+    }
+
+    fn broken(&self, ctx: &mut Context, error: &dyn std::fmt::Display) -> Box<Error> {
+        ctx.record.detail = Some(error.to_string().into_boxed_str());
+        let told = "The upstream provider's answer is not valid.";
+        ctx.failure = Some(Box::new(ApiError::new(Kind::UpstreamBroken, told)));
+        Error::explain(ErrorType::Custom("BrokenAnswer"), "broken answer").into_up()
+    }
+
+    /// A 200 whose first word is an error: the error, with the status that it would have had.
+    fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
+        let vendor = VendorError::decode(frame);
+        let status = status_of(&vendor);
+        let mut error = wire_error::from_vendor(status, vendor, None);
+        let provider = ctx.plan.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
+        error.message = scrubbed(provider, error.message.into_owned()).into();
+        error
+    }
+}
+
+/// Why a piece cannot pass.
+enum Failure {
+    Decode(DecodeError),
+    TooLarge(usize),
+    /// With what was still to be sent before.
+    Stream(StreamError, Bytes),
+}
+
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Self {
+        Failure::Decode(error)
+    }
+}
+
+impl From<StreamError> for Failure {
+    fn from(error: StreamError) -> Self {
+        Failure::Stream(error, Bytes::new())
+    }
+}
+
+/// Frames that were complete when the stream broke.
+#[derive(Debug, thiserror::Error)]
+#[error("{} bytes unsent", .0.len())]
+pub(super) struct Unsent(pub(super) Bytes);
+
+fn note_id(text: &str) -> Box<str> {
+    text.chars().take(128).collect::<String>().into_boxed_str()
+}
+
+fn decode(decoder: &mut Option<Decoder>, piece: Bytes) -> Result<Bytes, DecodeError> {
+    match decoder {
+        None => Ok(piece),
+        Some(decoder) => decoder.decode(&piece),
+    }
+}
+
+fn collect_error(decoder: &mut Option<Decoder>, body: &mut BytesMut, piece: Option<Bytes>) {
+    let Some(piece) = piece else { return };
+    // An error body that cannot be decoded tells nothing, but its status does.
+    let piece = decode(decoder, piece).unwrap_or_default();
+    let room = MAX_ERROR_BODY.saturating_sub(body.len());
+    body.extend_from_slice(piece.get(..room.min(piece.len())).unwrap_or_default());
+}
+
+/// Whether an answer comes as a stream, by its type and by what was asked for.
+fn arrival(plan: &Plan, content_type: &str) -> Arrival {
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("text/event-stream") {
+        return Arrival::Events;
+    }
+    let json = kind.eq_ignore_ascii_case("application/json");
+    match plan.action {
+        Some(Action::Stream { sse: false }) if json || kind.is_empty() => Arrival::Array,
+        // Some servers forget the type of their streams.
+        _ if plan.stream && kind.is_empty() => Arrival::Events,
+        _ => Arrival::Whole,
+    }
+}
+
+/// The HTTP status that an error inside a 200 stands for.
+fn status_of(vendor: &VendorError) -> u16 {
+    let numeric = vendor.code.as_deref().and_then(|code| code.parse::<u16>().ok());
+    if let Some(status) = numeric.filter(|status| (400..600).contains(status)) {
+        return status;
+    }
+    let says = |word: &str| {
+        [&vendor.kind, &vendor.code]
+            .into_iter()
+            .flatten()
+            .any(|text| text.to_ascii_lowercase().contains(word))
+    };
+    match () {
+        () if says("overloaded") => 529,
+        () if says("rate_limit") || says("resource_exhausted") => 429,
+        () if says("invalid_request") || says("invalid_argument") => 400,
+        () if says("unavailable") => 503,
+        () => 500,
+    }
+}

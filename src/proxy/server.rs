@@ -1,0 +1,236 @@
+//! The process: listeners, workers, signals, and what is handed to a new process.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora::apps::HttpServerOptions;
+use pingora::listeners::ListenerConfig;
+use pingora::listeners::tls::TlsSettings;
+use pingora::protocols::l4::stream::L4BufferSettings;
+use pingora::proxy::http_proxy;
+use pingora::server::configuration::{Opt, ServerConf};
+use pingora::server::{RunArgs, Server as PingoraServer};
+use pingora::services::listening::Service;
+
+use super::front::Front;
+use super::signals::{self, AdminThread, ProcessStatus, Retired, Signals, Watch};
+use super::{Gateway, Parts, Shutdown, dns, roots};
+use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Vault};
+use crate::metrics::access_log::{AccessLog, Destination};
+use crate::metrics::{Metrics, MetricsError};
+
+/// Buffer for what is written to a client: a head and a usual JSON answer leave in one write.
+const WRITE_BUFFER: usize = 4 * 1024;
+/// Buffer for what is read under TLS: a record has up to 16 KiB. Plaintext needs none, because heads and bodies are
+/// read into buffers of their own.
+const TLS_READ_BUFFER: usize = 16 * 1024;
+/// Concurrent streams of a client's HTTP/2 connection. SDKs open one a request.
+const H2_STREAMS: u32 = 250;
+/// Windows of a client's HTTP/2 connection, in bytes: h2's default of 64 KiB would make a 60 MB upload over 50 ms of
+/// round-trip time take a minute.
+const H2_STREAM_WINDOW: u32 = 1 << 20;
+const H2_CONNECTION_WINDOW: u32 = 8 << 20;
+/// How long Pingora waits beyond the drain limit before it tears the runtimes down.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Why a gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address cannot be bound or a file not be used.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A TLS listener cannot be set up.
+    #[error("TLS listener {0}: {1}")]
+    Tls(SocketAddr, String),
+    /// The metrics table is wrong.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The resolver cannot be set up.
+    #[error("{0}")]
+    Dns(String),
+}
+
+impl From<dns::DnsError> for ServeError {
+    fn from(error: dns::DnsError) -> Self {
+        ServeError::Dns(error.to_string())
+    }
+}
+
+/// How a process starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServeOptions {
+    /// Take the listeners over from a process that runs (`--upgrade`).
+    pub upgrade: bool,
+}
+
+/// Called when the gateway accepts requests.
+pub type Started = Box<dyn FnOnce() + Send>;
+
+/// A gateway that is ready to run.
+pub struct Server {
+    settings: Settings,
+    options: ServeOptions,
+    gateway: Gateway,
+    reloader: Arc<Reloader>,
+    retired: Retired,
+    metrics: Arc<Metrics>,
+    access_log: Arc<AccessLog>,
+    shutdown: Arc<Shutdown>,
+}
+
+impl Server {
+    /// Prepares everything that can fail before a port is opened.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn new(
+        loaded: Loaded,
+        vault: Box<dyn Vault + Send + Sync>,
+        options: ServeOptions,
+    ) -> Result<Self, ServeError> {
+        let Loaded { settings, snapshot } = loaded;
+        let metrics = Arc::new(Metrics::new()?);
+        let destination = match &settings.log.access {
+            LogTo::Off => Destination::Off,
+            LogTo::Stdout => Destination::Stdout,
+            LogTo::File(path) => Destination::File(path.clone()),
+        };
+        let access_log = AccessLog::open(destination, metrics.log_dropped.clone())
+            .map_err(|source| ServeError::Io { what: "access log".to_owned(), source })?;
+        let access_log = Arc::new(access_log);
+        let shutdown = Shutdown::new();
+        let unset = crate::snapshot::Snapshot::default();
+        let gateway = Gateway::new(Parts {
+            snapshot: unset,
+            limits: settings.limits.clone(),
+            metrics: metrics.clone(),
+            access_log: access_log.clone(),
+            shutdown: shutdown.clone(),
+            ca_file: roots::file()?,
+        })?;
+        let retired = Retired::default();
+        let reloader = {
+            let (gateway, retired) = (gateway.clone(), retired.clone());
+            Reloader::new(
+                settings.routes.clone(),
+                settings.keys.clone(),
+                vault,
+                &snapshot,
+                Box::new(move |snapshot| retired.keep(gateway.install(snapshot))),
+            )
+        };
+        gateway.install(snapshot);
+        metrics.reload_time.set(signals::unix_now());
+        let reloader = Arc::new(reloader);
+        Ok(Server { settings, options, gateway, reloader, retired, metrics, access_log, shutdown })
+    }
+
+    /// What stops it, for those who run it inside another program.
+    pub fn shutdown(&self) -> &Arc<Shutdown> {
+        &self.shutdown
+    }
+
+    /// Runs until the process is told to stop. Ends the process when all answers are complete, or at the drain limit.
+    ///
+    /// # Errors
+    /// A listener cannot be set up.
+    pub fn run(self, started: Started) -> Result<(), ServeError> {
+        let conf = self.configuration();
+        if !self.options.upgrade {
+            self.check_ports()?;
+        }
+        let opt = Opt { upgrade: self.options.upgrade, ..Opt::default() };
+        let mut server = PingoraServer::new_with_opt_and_conf(Some(opt), conf);
+        let service = self.service(&server.configuration)?;
+        // With --upgrade this waits for the listeners of the process that runs.
+        server.bootstrap();
+        server.add_service(service);
+        let report = ProcessStatus { reloader: self.reloader.clone(), shutdown: self.shutdown.clone() };
+        let admin = AdminThread::start(self.settings.admin, self.metrics.clone(), Arc::new(report)).map_err(
+            |source| ServeError::Io { what: format!("admin port {}", self.settings.admin), source },
+        )?;
+        let signals = Signals {
+            settings: self.settings,
+            reloader: self.reloader,
+            retired: self.retired,
+            access_log: self.access_log.clone(),
+            metrics: self.metrics,
+            shutdown: self.shutdown,
+            admin,
+            upgrade: self.options.upgrade,
+            phases: server.watch_execution_phase(),
+            started: parking_lot::Mutex::new(Some(started)),
+        };
+        server.run(RunArgs { shutdown_signal: Box::new(Watch(Arc::new(signals))) });
+        self.access_log.close();
+        Ok(())
+    }
+
+    /// Pingora panics in a thread of its own when a port is taken; this says so in time.
+    fn check_ports(&self) -> Result<(), ServeError> {
+        let tls = self.settings.tls.iter().map(|tls| &tls.listen);
+        for address in self.settings.listen.iter().chain(tls) {
+            let bound = std::net::TcpListener::bind(address);
+            bound.map_err(|source| ServeError::Io { what: format!("listen on {address}"), source })?;
+        }
+        Ok(())
+    }
+
+    fn configuration(&self) -> ServerConf {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        ServerConf {
+            threads: if self.settings.threads == 0 { cores } else { self.settings.threads },
+            upgrade_sock: self.settings.upgrade_socket.display().to_string(),
+            // The process ends by itself when the last answer is complete; this is only the last resort.
+            grace_period_seconds: Some((self.settings.drain + GRACE).as_secs()),
+            graceful_shutdown_timeout_seconds: Some(1),
+            upstream_keepalive_pool_size: 1,
+            ..ServerConf::default()
+        }
+    }
+
+    fn service(&self, conf: &Arc<ServerConf>) -> Result<Service<Front>, ServeError> {
+        let mut proxy = http_proxy(conf, self.gateway.clone());
+        let mut options = HttpServerOptions::default();
+        options.h2c = true;
+        options.h2_idle_timeout = Some(self.settings.limits.keepalive);
+        proxy.server_options = Some(options);
+        let mut h2 = pingora::protocols::http::v2::server::default_h2_options();
+        h2.max_concurrent_streams(H2_STREAMS)
+            .initial_window_size(H2_STREAM_WINDOW)
+            .initial_connection_window_size(H2_CONNECTION_WINDOW);
+        proxy.h2_options = Some(h2);
+        let front = Front::new(
+            proxy,
+            self.settings.limits.connections,
+            self.settings.limits.header_timeout,
+            self.metrics.clone(),
+        );
+        let mut service = Service::new("gateway".to_owned(), front);
+        service.threads = Some(conf.threads);
+        for address in &self.settings.listen {
+            let listener =
+                ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::new(0, WRITE_BUFFER));
+            service.add_listener(listener);
+        }
+        for tls in &self.settings.tls {
+            let text = |path: &Path| path.display().to_string();
+            let mut settings = TlsSettings::intermediate(&text(&tls.cert), &text(&tls.key))
+                .map_err(|error| ServeError::Tls(tls.listen, error.to_string()))?;
+            settings.enable_h2();
+            let listener = ListenerConfig::tcp(tls.listen.to_string())
+                .tls(settings)
+                .l4_buffer(L4BufferSettings::new(TLS_READ_BUFFER, WRITE_BUFFER));
+            service.add_listener(listener);
+        }
+        Ok(service)
+    }
+}

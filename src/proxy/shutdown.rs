@@ -1,0 +1,133 @@
+//! Stopping: who still works, who wants to stop, and when waiting ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use prometheus::IntGauge;
+use tokio::sync::Notify;
+
+/// The state of a process that may be stopping.
+#[derive(Debug, Default)]
+pub struct Shutdown {
+    draining: AtomicBool,
+    over: AtomicBool,
+    in_flight: AtomicUsize,
+    idle: Notify,
+    deadline: Notify,
+}
+
+impl Shutdown {
+    /// A process that runs.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Shutdown::default())
+    }
+
+    /// Begins draining: no new work should come.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        if self.in_flight.load(Ordering::Acquire) == 0 {
+            self.idle.notify_waiters();
+        }
+    }
+
+    /// Whether the process is draining.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Ends waiting: answers that are still under way end with an error that their clients see.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        self.deadline.notify_waiters();
+    }
+
+    /// Resolves when waiting has ended.
+    pub async fn ended(&self) {
+        let notified = self.deadline.notified();
+        tokio::pin!(notified);
+        notified.as_mut().enable();
+        if !self.over.load(Ordering::Acquire) {
+            notified.await;
+        }
+    }
+
+    /// Requests under way.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// Resolves when no request is under way.
+    pub async fn idle(&self) {
+        loop {
+            let notified = self.idle.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if self.in_flight() == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Counts a request until the guard is dropped.
+    pub(super) fn enter(self: &Arc<Self>, gauge: &IntGauge) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        gauge.inc();
+        InFlight { shutdown: self.clone(), gauge: gauge.clone() }
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    shutdown: Arc<Shutdown>,
+    gauge: IntGauge,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.gauge.dec();
+        if self.shutdown.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 && self.shutdown.is_draining() {
+            self.shutdown.idle.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn idle_resolves_when_the_last_request_is_done() {
+        let shutdown = Shutdown::new();
+        let gauge = IntGauge::new("g", "g").unwrap();
+        let first = shutdown.enter(&gauge);
+        let second = shutdown.enter(&gauge);
+        assert_eq!(gauge.get(), 2);
+        shutdown.drain();
+        let waiting = tokio::spawn({
+            let shutdown = shutdown.clone();
+            async move { shutdown.idle().await }
+        });
+        drop(first);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!waiting.is_finished());
+        drop(second);
+        tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
+        assert_eq!(gauge.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_end_reaches_those_who_wait_and_those_who_come_late() {
+        let shutdown = Shutdown::new();
+        let waiting = tokio::spawn({
+            let shutdown = shutdown.clone();
+            async move { shutdown.ended().await }
+        });
+        tokio::task::yield_now().await;
+        shutdown.end();
+        tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(5), shutdown.ended()).await.unwrap();
+    }
+}

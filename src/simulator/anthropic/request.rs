@@ -1,0 +1,284 @@
+//! `POST /v1/messages` and its token counting: what is asked.
+
+use serde_json::Value;
+
+use super::super::script::Ask;
+use super::super::text::{tokens, weigh};
+use super::Version;
+use super::errors::{ApiError, Fields, required, should_be, wrong_tag};
+use super::{cache, content, tools};
+
+/// What both requests may hold. Sources: `MessageCreateParams` and `MessageCountTokensParams` of anthropic-python 2.11.
+const SHARED: [&str; 11] = [
+    "cache_control",
+    "messages",
+    "model",
+    "output_config",
+    "speed",
+    "system",
+    "thinking",
+    "tool_choice",
+    "tools",
+    "user_profile_id",
+    "workspace_id",
+];
+/// What only a message may hold.
+const CREATE: [&str; 8] = [
+    "container",
+    "diagnostics",
+    "inference_geo",
+    "max_tokens",
+    "metadata",
+    "service_tier",
+    "stop_sequences",
+    "stream",
+];
+/// What version 2023-06-01 takes in addition.
+const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
+/// What betas add.
+const BETA: [&str; 10] = [
+    "output_format",
+    "billing_policy",
+    "compaction",
+    "context_management",
+    "fallback_credit_token",
+    "fallbacks",
+    "mcp_servers",
+    "thread",
+    "betas",
+    "budget",
+];
+
+/// How the model thinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Thinking {
+    Off,
+    /// The text of the thinking is shown.
+    Shown,
+    /// Only its signature is.
+    Omitted,
+}
+
+/// A request that was read.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) ask: Ask,
+    pub(super) stream: bool,
+    pub(super) thinking: Thinking,
+}
+
+/// Reads a request for a message.
+pub(super) fn messages(body: &Value, version: Version) -> Result<Asked, ApiError> {
+    let fields = Fields::new(body, "");
+    let sampling: &[&str] = if version.strict { &[] } else { &SAMPLING };
+    let beta: &[&str] = if version.beta { &BETA } else { &[] };
+    fields.only(&[&SHARED, &CREATE, sampling, beta])?;
+    let max_tokens = fields.integer("max_tokens")?;
+    let mut asked = shared(&fields, version, max_tokens)?;
+    let max_tokens = max_tokens.ok_or_else(|| required("max_tokens"))?;
+    asked.ask.max_tokens = match u64::try_from(max_tokens) {
+        Ok(most) => Some(most),
+        Err(_) => return Err(ApiError::invalid("max_tokens: Input should be greater than or equal to 0")),
+    };
+    check_sampling(&fields, &asked)?;
+    asked.ask.stop = stop(&fields)?;
+    asked.stream = fields.boolean("stream")?.unwrap_or(false);
+    match fields.string("service_tier")? {
+        None | Some("auto" | "standard_only") => Ok(asked),
+        Some(_) => Err(should_be("service_tier", "'auto' or 'standard_only'")),
+    }
+}
+
+/// Reads a request for a count of tokens.
+pub(super) fn count(body: &Value, version: Version) -> Result<Asked, ApiError> {
+    let fields = Fields::new(body, "");
+    let beta: &[&str] = if version.beta { &BETA } else { &[] };
+    fields.only(&[&SHARED, beta])?;
+    shared(&fields, version, None)
+}
+
+fn shared(fields: &Fields<'_>, version: Version, max_tokens: Option<i64>) -> Result<Asked, ApiError> {
+    let model = fields.require("model")?;
+    if model.is_empty() {
+        return Err(ApiError::invalid("model: String should have at least 1 character"));
+    }
+    if model.starts_with("missing-") {
+        return Err(ApiError::new(404, "not_found_error", format!("model: {model}")));
+    }
+    let messages = fields.array("messages")?.ok_or_else(|| required("messages"))?;
+    if messages.is_empty() {
+        return Err(ApiError::invalid("messages: at least one message is required"));
+    }
+    cache::check(fields.value)?;
+    let (thinking, manual) = thinking(fields, model, max_tokens)?;
+    let rules =
+        content::Rules { strict: version.strict, manual_thinking: manual, prefill: can_prefill(model) };
+    let mut talk = content::conversation(messages, rules)?;
+    for text in system(fields)? {
+        talk.instruct(text);
+    }
+    let mut ask = talk.ask("Anthropic", model);
+    ask.tools = tools::tools(fields)?;
+    (ask.choice, ask.one_call) = tools::choice(fields, &ask.tools)?;
+    if manual
+        && matches!(
+            ask.choice,
+            super::super::script::Choice::Required | super::super::script::Choice::Named(_)
+        )
+    {
+        return Err(ApiError::invalid("Thinking may not be enabled when tool_choice forces tool use."));
+    }
+    ask.format = tools::format(fields)?;
+    ask.thinking = thinking != Thinking::Off;
+    let weight = |name: &str| fields.get(name).map_or(0, weigh);
+    ask.prompt_tokens = tokens(weight("tools") + weight("system") + weight("messages"));
+    Ok(Asked { ask, stream: false, thinking })
+}
+
+/// The texts of the instructions.
+fn system<'a>(fields: &Fields<'a>) -> Result<Vec<&'a str>, ApiError> {
+    match fields.get("system") {
+        None => Ok(Vec::new()),
+        Some(Value::String(text)) => Ok(vec![text]),
+        Some(Value::Array(blocks)) => blocks
+            .iter()
+            .enumerate()
+            .map(|(at, block)| {
+                let block = Fields::new(block, format!("system.{at}"));
+                match block.require("type")? {
+                    "text" => block.require("text"),
+                    _ => Err(should_be(&block.at("type"), "'text'")),
+                }
+            })
+            .collect(),
+        Some(_) => Err(should_be("system", "a valid list")),
+    }
+}
+
+/// How the model thinks, and whether it does so by a budget of the client's.
+fn thinking(fields: &Fields<'_>, model: &str, max_tokens: Option<i64>) -> Result<(Thinking, bool), ApiError> {
+    let Some(thinking) = fields.object("thinking")? else {
+        return Ok((Thinking::Off, false));
+    };
+    // Since this generation, thinking is adaptive only, and its text is not shown unless that is asked for.
+    let newer = generation(model) >= Some((4, 7));
+    let shown = match thinking.string("display")? {
+        Some("summarized") => Thinking::Shown,
+        Some("omitted") => Thinking::Omitted,
+        None if newer => Thinking::Omitted,
+        None => Thinking::Shown,
+        Some(_) => return Err(should_be("thinking.display", "'summarized' or 'omitted'")),
+    };
+    match thinking.require("type")? {
+        "disabled" => Ok((Thinking::Off, false)),
+        "adaptive" | "between_tools" => Ok((shown, false)),
+        "enabled" if newer => Err(ApiError::invalid(
+            "\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\" and \
+             \"output_config.effort\" to control thinking behavior.",
+        )),
+        "enabled" => {
+            let enabled = Fields::new(thinking.value, "thinking.enabled");
+            let budget = enabled.integer("budget_tokens")?;
+            let budget = budget.ok_or_else(|| required("thinking.enabled.budget_tokens"))?;
+            if budget < 1024 {
+                return Err(should_be("thinking.enabled.budget_tokens", "greater than or equal to 1024"));
+            }
+            if max_tokens.is_some_and(|most| most <= budget) {
+                return Err(ApiError::invalid(
+                    "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation at \
+                     https://docs.claude.com/en/docs/build-with-claude/extended-thinking#max-tokens-and-context-window-size-differences",
+                ));
+            }
+            Ok((shown, true))
+        }
+        other => Err(wrong_tag("thinking", other, &["adaptive", "between_tools", "disabled", "enabled"])),
+    }
+}
+
+fn check_sampling(fields: &Fields<'_>, asked: &Asked) -> Result<(), ApiError> {
+    let generation = generation(&asked.ask.model);
+    for name in SAMPLING {
+        let Some(value) = fields.get(name) else {
+            continue;
+        };
+        let number = value.as_f64().ok_or_else(|| should_be(name, "a valid number"))?;
+        if generation >= Some((4, 7)) {
+            return Err(ApiError::invalid(format!("`{name}` is deprecated for this model.")));
+        }
+        if name != "top_k" && number > 1.0 {
+            return Err(should_be(name, "less than or equal to 1"));
+        }
+        if number < 0.0 {
+            return Err(should_be(name, "greater than or equal to 0"));
+        }
+        let thinks = asked.thinking != Thinking::Off;
+        if thinks && name == "temperature" && (number - 1.0).abs() > f64::EPSILON {
+            return Err(ApiError::invalid(
+                "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode. Please consult our \
+                 documentation at https://platform.claude.com/docs/en/build-with-claude/extended-thinking",
+            ));
+        }
+        if thinks && name == "top_p" && number < 0.95 {
+            return Err(ApiError::invalid(
+                "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled or in adaptive mode.",
+            ));
+        }
+        if thinks && name == "top_k" {
+            return Err(ApiError::invalid(
+                "`top_k` must be unset when thinking is enabled or in adaptive mode.",
+            ));
+        }
+    }
+    if generation >= Some((4, 5)) && fields.get("temperature").is_some() && fields.get("top_p").is_some() {
+        return Err(ApiError::invalid(
+            "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
+        ));
+    }
+    Ok(())
+}
+
+fn stop(fields: &Fields<'_>) -> Result<Vec<String>, ApiError> {
+    let sequences = fields.array("stop_sequences")?.into_iter().flatten().enumerate();
+    sequences
+        .map(|(at, sequence)| match sequence.as_str() {
+            None => Err(should_be(&format!("stop_sequences.{at}"), "a valid string")),
+            Some(text) if text.trim().is_empty() => {
+                Err(ApiError::invalid("stop_sequences: each stop sequence must contain non-whitespace"))
+            }
+            Some(text) => Ok(text.to_owned()),
+        })
+        .collect()
+}
+
+/// Models since 4.6 want the user to have the last word.
+fn can_prefill(model: &str) -> bool {
+    generation(model) < Some((4, 6))
+}
+
+/// The generation of a model by its name: `claude-opus-4-6` is 4.6, `claude-3-5-sonnet-20241022` 3.5.
+fn generation(model: &str) -> Option<(u32, u32)> {
+    let mut parts = model.strip_prefix("claude-")?.split('-').map(|part| part.parse::<u32>().ok());
+    let small = |number: Option<u32>| number.filter(|n| *n < 100);
+    let major = parts.find_map(small)?;
+    Some((major, parts.next().flatten().filter(|n| *n < 100).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations() {
+        for (model, expected) in [
+            ("claude-opus-4-6", Some((4, 6))),
+            ("claude-3-5-sonnet-20241022", Some((3, 5))),
+            ("claude-sonnet-4-20250514", Some((4, 0))),
+            ("claude-haiku-4-5-20251001", Some((4, 5))),
+            ("claude-fable-5", Some((5, 0))),
+            ("something", None),
+        ] {
+            assert_eq!(generation(model), expected, "{model}");
+        }
+        assert!(can_prefill("other-model") && !can_prefill("claude-opus-4-8"));
+    }
+}

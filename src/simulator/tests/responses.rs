@@ -1,0 +1,144 @@
+//! Responses of the OpenAI API.
+
+use serde_json::{Value, json};
+
+use super::super::Vendor;
+use super::client::{get, joined, post, send};
+use super::start;
+
+const RESPONSES: &str = "/v1/responses";
+
+fn tool() -> Value {
+    json!([{"type": "function", "name": "add", "strict": false,
+            "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}])
+}
+
+#[tokio::test]
+async fn events_are_numbered_and_end_with_the_response() {
+    let simulator = start(Vendor::OpenAi).await;
+    let body = json!({"model": "gpt-5", "input": "hello", "stream": true, "reasoning": {"effort": "low", "summary": "auto"},
+                      "include": ["reasoning.encrypted_content"]});
+    let answer = post(&simulator, RESPONSES, &body).await;
+    let data = answer.data();
+    for (at, ((name, _), event)) in answer.events().iter().zip(&data).enumerate() {
+        assert_eq!((&event["sequence_number"], &event["type"]), (&json!(at), &json!(name)));
+    }
+    let mut kinds: Vec<String> = answer.events().into_iter().map(|(name, _)| name).collect();
+    kinds.dedup();
+    assert_eq!(
+        kinds.iter().map(|kind| kind.strip_prefix("response.").unwrap()).collect::<Vec<_>>(),
+        [
+            "created",
+            "in_progress",
+            "output_item.added",
+            "reasoning_summary_part.added",
+            "reasoning_summary_text.delta",
+            "reasoning_summary_text.done",
+            "reasoning_summary_part.done",
+            "output_item.done",
+            "output_item.added",
+            "content_part.added",
+            "output_text.delta",
+            "output_text.done",
+            "content_part.done",
+            "output_item.done",
+            "completed"
+        ]
+    );
+    let last = &data.last().unwrap()["response"];
+    let deltas: Vec<Value> =
+        data.iter().filter(|e| e["type"] == "response.output_text.delta").cloned().collect();
+    assert_eq!(last["output"][1]["content"][0]["text"], joined(&deltas, "/delta"));
+    assert!(last["output"][0]["encrypted_content"].as_str().unwrap().starts_with("gAAAA"));
+    let stored = get(&simulator, &format!("/v1/responses/{}", last["id"].as_str().unwrap())).await.json();
+    assert_eq!(stored["output"], last["output"]);
+}
+
+#[tokio::test]
+async fn a_conversation_by_previous_response_id() {
+    let simulator = start(Vendor::OpenAi).await;
+    let first =
+        post(&simulator, RESPONSES, &json!({"model": "m", "input": "add", "tools": tool()})).await.json();
+    assert_eq!((&first["output"][0]["name"], &first["status"]), (&json!("add"), &json!("completed")));
+    let output =
+        json!({"type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": "7"});
+    let body = json!({"model": "m", "input": [output], "previous_response_id": first["id"]});
+    let second = post(&simulator, RESPONSES, &body).await.json();
+    assert!(
+        second["output"][0]["content"][0]["text"].as_str().unwrap().ends_with("The tool add answered: 7.")
+    );
+    let path = format!("/v1/responses/{}", first["id"].as_str().unwrap());
+    let items = get(&simulator, &format!("{path}/input_items")).await.json();
+    assert_eq!(items["data"][0]["content"][0]["text"], "add");
+    assert_eq!(send(&simulator, "DELETE", &path, &[], b"").await.json()["deleted"], true);
+    assert_eq!(get(&simulator, &path).await.status, 404);
+    let gone = post(&simulator, RESPONSES, &body).await;
+    assert_eq!((gone.status, &gone.json()["error"]["code"]), (400, &json!("previous_response_not_found")));
+    let body = json!({"model": "m", "input": "x", "store": false});
+    let id = post(&simulator, RESPONSES, &body).await.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(get(&simulator, &format!("/v1/responses/{id}")).await.status, 404);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_is_incomplete() {
+    let simulator = start(Vendor::OpenAi).await;
+    let body = json!({"model": "m", "input": "[[words 99]]", "max_output_tokens": 16, "stream": true});
+    let data = post(&simulator, RESPONSES, &body).await.data();
+    let last = data.last().unwrap();
+    assert_eq!(last["type"], "response.incomplete");
+    assert_eq!(last["response"]["incomplete_details"], json!({"reason": "max_output_tokens"}));
+    assert_eq!(last["response"]["output"][0]["status"], "incomplete");
+    assert_eq!(last["response"]["usage"]["output_tokens"], 16);
+}
+
+#[tokio::test]
+async fn reasoning_comes_back_as_it_was() {
+    let simulator = start(Vendor::OpenAi).await;
+    let asked = json!({"model": "gpt-5", "input": "add", "tools": tool(), "store": false,
+                       "reasoning": {"effort": "low"}, "include": ["reasoning.encrypted_content"]});
+    let first = post(&simulator, RESPONSES, &asked).await.json();
+    let mut items = vec![json!({"role": "user", "content": "add"})];
+    items.extend(first["output"].as_array().unwrap().clone());
+    items.push(json!({"type": "function_call_output", "call_id": items[2]["call_id"], "output": "7"}));
+    let again =
+        async |items: &[Value]| post(&simulator, RESPONSES, &json!({"model": "gpt-5", "input": items})).await;
+    assert_eq!(again(&items).await.status, 200);
+    assert!(again(&items[..2]).await.text().contains("required following item"));
+    items[1]["encrypted_content"] = json!("gAAAAAbroken==");
+    assert_eq!(again(&items).await.json()["error"]["code"], "invalid_encrypted_content");
+    items[1].as_object_mut().unwrap().remove("encrypted_content");
+    assert_eq!(again(&items).await.status, 404);
+}
+
+#[tokio::test]
+async fn requests_that_are_refused() {
+    let simulator = start(Vendor::OpenAi).await;
+    for (body, part) in [
+        (json!({"input": "x"}), "Missing required parameter: 'model'."),
+        (json!({"model": "m"}), "must be provided"),
+        (json!({"model": "m", "input": 5}), "Invalid type for 'input'"),
+        (json!({"model": "m", "input": "x", "max_output_tokens": 5}), "Expected a value >= 16, but got 5"),
+        (json!({"model": "m", "input": "x", "messages": [1]}), "has moved to 'input'"),
+        (json!({"model": "m", "input": "x", "top_k": 1}), "Unknown parameter: 'top_k'."),
+        (
+            json!({"model": "m", "input": [{"type": "function_call_output", "call_id": "c", "output": ""}]}),
+            "No tool call found",
+        ),
+        (
+            json!({"model": "m", "input": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]}),
+            "Invalid value: 'text'",
+        ),
+        (
+            json!({"model": "m", "input": "x", "tools": [{"type": "function", "function": {}}]}),
+            "'tools[0].name'",
+        ),
+        (
+            json!({"model": "m", "input": "x", "text": {"format": {"type": "json_schema", "schema": {}}}}),
+            "'text.format.name'",
+        ),
+    ] {
+        let answer = post(&simulator, RESPONSES, &body).await;
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(answer.status == 400 && message.contains(part), "{body}: {message}");
+    }
+}
