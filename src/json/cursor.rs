@@ -265,25 +265,36 @@ impl<'a> Cursor<'a> {
 
     /// Steps over an object or array by counting brackets outside of strings.
     fn skip_container(&mut self) -> Result<(), JsonError> {
+        let bytes = self.bytes();
         let mut depth = 0u32;
+        let mut at = self.at;
         loop {
-            let Some(&byte) = self.bytes().get(self.at) else {
+            let Some(&byte) = bytes.get(at) else {
+                self.at = at;
                 return self.fail("unterminated object or array");
             };
-            self.at += 1;
-            match byte {
-                b'"' => self.skip_string_body()?,
-                b'{' | b'[' => {
+            at += 1;
+            // Brackets of both kinds differ in one bit, and nothing else shares the other seven.
+            match byte | 0x20 {
+                b'{' => {
                     depth += 1;
                     if depth > MAX_DEPTH {
+                        self.at = at;
                         return self.fail("nested too deeply");
                     }
                 }
-                b'}' | b']' => {
+                b'}' => {
                     depth -= 1;
                     if depth == 0 {
+                        self.at = at;
                         return Ok(());
                     }
+                }
+                // The quote, and the byte that differs from it in that bit, which never stands outside a string.
+                b'"' if byte == b'"' => {
+                    self.at = at;
+                    self.skip_string_body()?;
+                    at = self.at;
                 }
                 _ => {}
             }

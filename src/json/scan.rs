@@ -192,13 +192,23 @@ impl Scanner {
         }
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {
-            if self.state == State::String {
-                at = self.scan_string(piece, at)?;
-                continue;
-            }
-            // A number has no end of its own: the byte that ends it is looked at again as what follows it.
-            if self.step(byte, self.offset + at)? {
-                at += 1;
+            match (self.state, byte) {
+                (State::String, _) => at = self.scan_string(piece, at)?,
+                // The usual steps of a compact document, without a detour.
+                (State::Colon, b':') => {
+                    self.state = State::Value;
+                    at += 1;
+                }
+                (State::After, b',') if self.depth > 0 => {
+                    self.state = if self.in_object() { State::Name } else { State::Value };
+                    at += 1;
+                }
+                (State::Name | State::ObjectStart, b'"') => {
+                    self.begin_name(self.offset + at);
+                    at += 1;
+                }
+                // A number has no end of its own: the byte that ends it is looked at again as what follows it.
+                _ => at += usize::from(self.step(byte, self.offset + at)?),
             }
         }
         self.offset += piece.len();
@@ -515,6 +525,9 @@ struct Utf8 {
 impl Utf8 {
     /// Returns the offset in `piece` at which the text stops being UTF-8.
     fn check(&mut self, piece: &[u8]) -> Result<(), usize> {
+        if self.pending == 0 && piece.is_ascii() {
+            return Ok(());
+        }
         let mut from = 0;
         while self.pending > 0 {
             let Some(&byte) = piece.get(from) else { return Ok(()) };

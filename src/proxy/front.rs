@@ -87,6 +87,8 @@ pub(super) struct Guarded {
     timeout: Duration,
     /// A head is awaited or being read.
     in_head: AtomicBool,
+    /// What is written stays in the buffer until something follows it.
+    corked: AtomicBool,
     /// Runs from the first byte of a head until the head is complete, if that needs more than one read.
     deadline: Option<Pin<Box<Sleep>>>,
     begun: bool,
@@ -94,7 +96,14 @@ pub(super) struct Guarded {
 
 impl Guarded {
     fn new(inner: Stream, timeout: Duration) -> Self {
-        Guarded { inner, timeout, in_head: AtomicBool::new(true), deadline: None, begun: false }
+        Guarded {
+            inner,
+            timeout,
+            in_head: AtomicBool::new(true),
+            corked: AtomicBool::new(false),
+            deadline: None,
+            begun: false,
+        }
     }
 
     /// The guard of a session's connection.
@@ -105,6 +114,17 @@ impl Guarded {
     /// The head has come; what is read now is a body and has limits of its own.
     pub(super) fn head_complete(&self) {
         self.in_head.store(false, Ordering::Relaxed);
+    }
+
+    /// Holds back what is written from now on: more follows at once, and both are to leave in one write. What is
+    /// larger than the connection's buffer leaves all the same.
+    pub(super) fn cork(&self) {
+        self.corked.store(true, Ordering::Relaxed);
+    }
+
+    /// What is held back leaves with whatever is flushed next.
+    pub(super) fn uncork(&self) {
+        self.corked.store(false, Ordering::Relaxed);
     }
 
     /// The next bytes are another head.
@@ -152,6 +172,9 @@ impl AsyncWrite for Guarded {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        if self.corked.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.inner).poll_flush(cx)
     }
 

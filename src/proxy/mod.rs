@@ -9,7 +9,9 @@
 //! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `vendor`), who may ask
 //! (`account`).
 
+mod connection;
 mod context;
+mod cork;
 mod dns;
 mod encoding;
 mod exchange;
@@ -33,7 +35,6 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::connectors::ConnectorOptions;
-use pingora::connectors::http::Connector;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
@@ -48,6 +49,7 @@ use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::snapshot::Snapshot;
+use connection::Connections;
 use dns::Resolver;
 use live::Live;
 
@@ -59,7 +61,7 @@ pub struct Gateway(Arc<Inner>);
 pub struct Inner {
     live: ArcSwap<Live>,
     limits: Limits,
-    connector: Connector,
+    connections: Connections,
     resolver: Resolver,
     metrics: Arc<Metrics>,
     access_log: Arc<AccessLog>,
@@ -101,7 +103,7 @@ impl Gateway {
         let live = Live::new(parts.snapshot, &parts.metrics, &parts.limits);
         Ok(Gateway(Arc::new(Inner {
             live: ArcSwap::from_pointee(live),
-            connector: Connector::new(Some(options)),
+            connections: Connections::new(options, parts.limits.pool_idle),
             resolver: Resolver::new()?,
             limits: parts.limits,
             metrics: parts.metrics,

@@ -139,6 +139,12 @@ impl Reply {
         self
     }
 
+    /// Says when to come back, if the status wants it said and nothing else was asked for.
+    pub(super) fn with_retry_after(self) -> Reply {
+        let said = self.headers.iter().any(|(name, _)| *name == "retry-after");
+        if matches!(self.status, 429 | 503) && !said { self.with("retry-after", "7") } else { self }
+    }
+
     /// Replaces a header.
     pub(super) fn set(mut self, name: &'static str, value: impl Into<String>) -> Reply {
         self.headers.retain(|(key, _)| *key != name);

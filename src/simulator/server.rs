@@ -1,6 +1,5 @@
 //! The socket: accepts connections, reads requests, counts and records them, plays the answers.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,14 +147,15 @@ async fn connection(socket: TcpStream, shared: Arc<Shared>) {
     let _ = builder.serve_connection(TokioIo::new(socket), service).await;
 }
 
-async fn serve(
-    shared: Arc<Shared>,
-    incoming: http::Request<Incoming>,
-) -> Result<Response<Playback>, Infallible> {
+/// The client went away in the middle of its request: nobody would read an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the client went away in the middle of its request")]
+struct Gone;
+
+async fn serve(shared: Arc<Shared>, incoming: http::Request<Incoming>) -> Result<Response<Playback>, Gone> {
     let mut in_flight = InFlight::new(Arc::clone(&shared.counts));
     let Some((request, record)) = read(incoming).await else {
-        // The client went away in the middle of its request: nobody reads this.
-        return Ok(Response::new(Playback::steps(Vec::new(), in_flight)));
+        return Err(Gone);
     };
     *shared.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
     let serial = shared.counts.requests.fetch_add(1, Ordering::SeqCst) + 1;

@@ -46,6 +46,17 @@ impl Meter {
         }
     }
 
+    /// Takes note of a frame that holds nothing but content.
+    pub fn see_plain(&mut self) {
+        self.frames += 1;
+        self.content_frames += 1;
+    }
+
+    /// Takes over usage that was left unread while frames passed.
+    pub fn see_usage(&mut self, usage: &Usage) {
+        self.usage.update(usage);
+    }
+
     /// Tokens, as the vendor reported them last.
     pub fn usage(&self) -> &Usage {
         &self.usage

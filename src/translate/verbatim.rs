@@ -12,10 +12,13 @@ use crate::framing::hold::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
 use crate::framing::{Hold, Splitter};
-use crate::json::{EscapedString, Scanner};
+use crate::json::EscapedString;
 use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, End, Sight};
 use crate::wire::{Api, Format};
+
+/// Frames at the beginning of a stream that are read whole.
+const READ_WHOLE: u64 = 8;
 
 /// Why an answer cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,6 +65,8 @@ pub struct Verbatim {
     changes: Changes,
     hold: Hold,
     meter: Meter,
+    /// The last frame that was not read because nothing but content and usage is in it.
+    unread: Vec<u8>,
     /// Rebuilt frames, when something in them changes.
     rebuilt: BytesMut,
     scratch: Vec<u8>,
@@ -81,13 +86,26 @@ impl Verbatim {
             changes,
             hold: Hold::new(splitter, max_frame),
             meter: Meter::default(),
+            unread: Vec::new(),
             rebuilt: BytesMut::new(),
             scratch: Vec::new(),
             array: ArrayState::Nothing,
         }
     }
 
-    /// What was noted so far.
+    /// Reads what was left unread while frames passed.
+    pub fn settle(&mut self) {
+        let text = std::str::from_utf8(&self.unread).unwrap_or_default();
+        if !text.is_empty()
+            && let Ok(sight) = watch_frame(self.api, text)
+            && let Some(usage) = &sight.usage
+        {
+            self.meter.see_usage(usage);
+        }
+        self.unread.clear();
+    }
+
+    /// What was noted so far; [`settle`](Self::settle) first when nothing more will come.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
@@ -107,7 +125,7 @@ impl Verbatim {
     /// # Errors
     /// A frame is too large; or the first frame of all is an error, and then nothing has left.
     pub fn feed(&mut self, piece: Bytes) -> Result<Bytes, StreamError> {
-        let Verbatim { api, arrival, changes, hold, meter, rebuilt, scratch, array } = self;
+        let Verbatim { api, arrival, changes, hold, meter, unread, rebuilt, scratch, array } = self;
         let mut run = Run { changed: rebuilt, copying: false, from: 0, to: 0 };
         hold.feed(&piece, |source, range| {
             let frame = source.get(range.clone()).unwrap_or_default();
@@ -116,6 +134,20 @@ impl Verbatim {
                 Arrival::Events | Arrival::Whole => Event::parse(frame, scratch).data,
             };
             let joined = !std::ptr::eq(source, &piece);
+            // The first frames are read whole, for the id and for how many answers there are; most of the others hold
+            // nothing to read.
+            if meter.frames() >= READ_WHOLE && changes.model.is_none() {
+                let plain = data.filter(|data| watch::is_plain(api.format().unwrap_or(Format::Chat), data));
+                if let Some(data) = plain {
+                    meter.see_plain();
+                    if *api == Api::Generate {
+                        unread.clear();
+                        unread.extend_from_slice(data);
+                    }
+                    run.pass(source, range, joined);
+                    return Ok(());
+                }
+            }
             // Frames that are no JSON pass: keep-alives of some vendors, and faults that are the client's to see.
             let sight = data
                 .and_then(|data| std::str::from_utf8(data).ok())
@@ -128,6 +160,8 @@ impl Verbatim {
             if sight.end == End::Failed && meter.frames() == 0 {
                 return Err(StreamError::FirstFrame(Bytes::copy_from_slice(data.as_bytes())));
             }
+            // What is read now is newer than what was left.
+            unread.clear();
             meter.see(&sight);
             if *arrival == Arrival::Array {
                 *array = ArrayState::Elements;
@@ -150,6 +184,7 @@ impl Verbatim {
     /// # Errors
     /// The stream was cut: it lacks the end that its format demands.
     pub fn finish(&mut self) -> Result<Bytes, StreamError> {
+        self.settle();
         let rest = self.hold.rest();
         let (tail, closed) = match self.hold.splitter() {
             Splitter::JsonArray(splitter) => (rest, splitter.is_closed()),
@@ -188,15 +223,7 @@ impl Verbatim {
     /// # Errors
     /// The answer is not a JSON object.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
-        let mut scan = Scanner::new(&[]);
-        let valid = scan.push(&body).and_then(|()| scan.finish());
-        if let Err(error) = valid {
-            // A member twice is the vendor's oddity, not a broken answer.
-            if !matches!(error.kind, crate::json::ScanErrorKind::Duplicate(_)) {
-                return Err(StreamError::Invalid(error.to_string()));
-            }
-        }
-        let text = std::str::from_utf8(&body).unwrap_or_default();
+        let text = std::str::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
         let sight = watch_answer(self.api, text).map_err(|error| StreamError::Invalid(error.to_string()))?;
         if sight.end == End::Failed {
             return Err(StreamError::FirstFrame(body));

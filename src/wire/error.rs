@@ -140,7 +140,8 @@ fn truncate(text: &mut String, limit: usize) {
 /// A refused credential is the gateway's, not the client's, whatever status says so (Google and xAI say 400).
 pub fn from_vendor(status: u16, vendor: VendorError, retry_after: Option<RetryAfter>) -> ApiError {
     let code = vendor.code.as_deref().unwrap_or_default();
-    let refused_key = matches!(status, 401..=403) || code == "API_KEY_INVALID" || code == "invalid_api_key";
+    let google_key = code == "API_KEY_INVALID";
+    let refused_key = matches!(status, 401..=403) || google_key || says_invalid_key(&vendor.message);
     let kind = match status {
         _ if refused_key => Kind::UpstreamAuth,
         429 => Kind::UpstreamRateLimit,
@@ -150,8 +151,15 @@ pub fn from_vendor(status: u16, vendor: VendorError, retry_after: Option<RetryAf
     };
     let row = kind.row();
     if kind == Kind::UpstreamAuth {
-        // Nothing of the vendor's text: it may hold a part of the credential or the account's name.
-        return ApiError::new(kind, "The upstream provider refused the gateway's credential or account.");
+        // Nothing of the vendor's text, which may hold a part of the credential or the account's name; Google's is
+        // a fixed sentence.
+        let mut message = "The upstream provider refused the gateway's credential or account.".to_owned();
+        if google_key {
+            message = format!("The upstream provider refused the gateway's credential: {}", vendor.message);
+        }
+        // A 401 would make the client's SDK blame the client's key.
+        let status = if status == 400 { status } else { row.status };
+        return ApiError::new(kind, message).status(status);
     }
     let message = if vendor.message.trim().is_empty() {
         format!("The upstream provider answered with HTTP status {status}.")
@@ -170,6 +178,13 @@ pub fn from_vendor(status: u16, vendor: VendorError, retry_after: Option<RetryAf
             .map(Into::into),
         retry_after: retry_after.or(vendor.retry_after),
     }
+}
+
+/// xAI and others answer 400 to a wrong key.
+fn says_invalid_key(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    message.contains("api key")
+        && ["incorrect", "invalid", "not valid"].iter().any(|word| message.contains(word))
 }
 
 /// The body of an error response in a format. `request_id` is the gateway's own.

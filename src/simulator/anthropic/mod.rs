@@ -46,13 +46,7 @@ impl Site {
         let mut ids = Ids::new(call.serial, &call.request.body);
         let request_id = ids.base62("req_011C", 20);
         let reply = self.route(call, &request_id, ids).unwrap_or_else(|error| error.reply(&request_id));
-        let reply =
-            if matches!(reply.status, 429 | 503) && !reply.headers.iter().any(|(n, _)| *n == "retry-after") {
-                reply.with("retry-after", "7")
-            } else {
-                reply
-            };
-        with_headers(reply, call.request, request_id)
+        with_headers(reply.with_retry_after(), call.request, request_id)
     }
 
     fn route(&self, call: &Call<'_>, request_id: &str, ids: Ids) -> Result<Reply, ApiError> {

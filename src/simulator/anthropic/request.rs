@@ -36,7 +36,7 @@ const CREATE: [&str; 8] = [
 /// What version 2023-06-01 takes in addition.
 const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
 /// What betas add.
-const BETA: [&str; 10] = [
+const BETA: [&str; 8] = [
     "output_format",
     "billing_policy",
     "compaction",
@@ -45,8 +45,6 @@ const BETA: [&str; 10] = [
     "fallbacks",
     "mcp_servers",
     "thread",
-    "betas",
-    "budget",
 ];
 
 /// How the model thinks.

@@ -1,6 +1,6 @@
 //! Errors of the Gemini API: their bodies.
 //!
-//! Source of the wordings: recorded answers of the API, and its messages as quoted in public bug reports.
+//! Source of the wordings: recorded answers of the API, and its messages as its users quote them.
 
 use serde_json::{Value, json};
 

@@ -46,13 +46,7 @@ impl Site {
             (false, _) => Style::Whole,
         };
         let reply = route(call, style).unwrap_or_else(|error| error.reply(style));
-        let reply =
-            if matches!(reply.status, 429 | 503) && !reply.headers.iter().any(|(n, _)| *n == "retry-after") {
-                reply.with("retry-after", "7")
-            } else {
-                reply
-            };
-        with_headers(reply, request)
+        with_headers(reply.with_retry_after(), request)
     }
 }
 

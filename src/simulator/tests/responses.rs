@@ -100,8 +100,9 @@ async fn reasoning_comes_back_as_it_was() {
     let mut items = vec![json!({"role": "user", "content": "add"})];
     items.extend(first["output"].as_array().unwrap().clone());
     items.push(json!({"type": "function_call_output", "call_id": items[2]["call_id"], "output": "7"}));
-    let again =
-        async |items: &[Value]| post(&simulator, RESPONSES, &json!({"model": "gpt-5", "input": items})).await;
+    let again = async |items: &[Value]| {
+        post(&simulator, RESPONSES, &json!({"model": "gpt-5", "input": items, "store": false})).await
+    };
     assert_eq!(again(&items).await.status, 200);
     assert!(again(&items[..2]).await.text().contains("required following item"));
     items[1]["encrypted_content"] = json!("gAAAAAbroken==");

@@ -129,10 +129,9 @@ async fn pauses_of_the_options_and_of_the_directives() {
 #[tokio::test]
 async fn a_connection_serves_several_requests() {
     let simulator = start(Vendor::OpenAi).await;
-    let one = "GET /v1/models/a HTTP/1.1\r\nhost: x\r\n\r\n";
-    let answer =
-        exchange(&simulator, [one.as_bytes(), &request("GET", "/v1/models/b", &[], b"")].concat().as_slice());
-    let text = answer.await.text();
+    let one = b"GET /v1/models/a HTTP/1.1\r\nhost: x\r\n\r\n";
+    let both = [&one[..], &request("GET", "/v1/models/b", &[], b"")].concat();
+    let text = exchange(&simulator, &both).await.text();
     assert!(text.contains("\"id\":\"a\"") && text.contains("\"id\":\"b\""), "{text}");
     assert_eq!(simulator.requests(), 2);
 }
@@ -190,18 +189,24 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// The preface of HTTP/2, and a request on stream 1. `method` is its entry in the static table.
+fn http2_request(method: u8, path: &str, body: &[u8]) -> Vec<u8> {
+    // The method and `:scheme http` from the static table, then `:path` and `:authority` as literals.
+    let mut block = vec![0x80 | method, 0x86, 0x04, path.len() as u8];
+    block.extend(path.bytes());
+    block.extend([0x01, 1, b'x']);
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(4, 0, 0, &[]));
+    bytes.extend(frame(1, 0x4, 1, &block));
+    bytes.extend(frame(0, 0x1, 1, body));
+    bytes
+}
+
 #[tokio::test]
 async fn http2_with_prior_knowledge_is_spoken_on_the_same_port() {
     let simulator = start(Vendor::OpenAi).await;
     let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
-    // :method GET and :scheme http from the static table, then :path and :authority as literals.
-    let mut block = vec![0x82, 0x86, 0x04, 10];
-    block.extend(b"/v1/models");
-    block.extend([0x01, 1, b'x']);
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    bytes.extend(frame(4, 0, 0, &[]));
-    bytes.extend(frame(1, 0x5, 1, &block));
-    socket.write_all(&bytes).await.unwrap();
+    socket.write_all(&http2_request(2, "/v1/models", b"")).await.unwrap();
     let mut status = None;
     let mut body = Vec::new();
     loop {
@@ -222,4 +227,20 @@ async fn http2_with_prior_knowledge_is_spoken_on_the_same_port() {
     assert_eq!(status, Some(0x88));
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["object"], "list");
     assert_eq!(simulator.last_request().unwrap().version, http::Version::HTTP_2);
+    assert_eq!(simulator.aborted(), 0);
+}
+
+#[tokio::test]
+async fn a_stream_of_http2_that_is_reset_is_counted() {
+    let simulator = start(Vendor::OpenAi).await;
+    for (nth, directive) in ["[[hang]]", "[[stall 2]]"].iter().enumerate() {
+        let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
+        let body = chat(directive, true).to_string();
+        socket.write_all(&http2_request(3, "/v1/chat/completions", body.as_bytes())).await.unwrap();
+        eventually(|| simulator.requests(), nth as u64 + 1).await;
+        assert_eq!(simulator.aborted(), nth as u64);
+        // RST_STREAM with CANCEL; the connection stays open.
+        socket.write_all(&frame(3, 0, 1, &[0, 0, 0, 8])).await.unwrap();
+        eventually(|| simulator.aborted(), nth as u64 + 1).await;
+    }
 }

@@ -1,8 +1,12 @@
 //! What a chat chunk or completion tells the meter.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson};
-use crate::wire::watch::{End, Sight, bit, elements, members, placed_string};
+use crate::wire::watch::{End, Sight, bit, elements, is_void, members, placed_string};
 
 /// The data of the frame that ends a stream.
 const DONE: &str = "[DONE]";
@@ -14,6 +18,13 @@ pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
         return Ok(Sight { end: End::Terminated, ..Sight::default() });
     }
     answer(data)
+}
+
+/// Whether a chunk holds nothing but content.
+pub fn is_plain(data: &[u8]) -> bool {
+    static NAMES: LazyLock<[Finder<'static>; 3]> =
+        LazyLock::new(|| ["\"finish_reason\"", "\"usage\"", "\"error\""].map(Finder::new));
+    data.starts_with(b"{") && NAMES.iter().all(|name| is_void(name, data))
 }
 
 /// Reads one chunk, or one whole completion.

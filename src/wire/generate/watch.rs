@@ -1,8 +1,21 @@
 //! What a generateContent frame or answer tells the meter; both have the same shape.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson};
-use crate::wire::watch::{End, Sight, bit, elements, members, placed_string};
+use crate::wire::watch::{End, Sight, bit, elements, is_void, members, placed_string};
+
+/// Whether a frame holds nothing but content and usage, which is in every frame and of which the last one counts.
+pub fn is_plain(data: &[u8]) -> bool {
+    static NAMES: LazyLock<[Finder<'static>; 3]> =
+        LazyLock::new(|| ["\"finishReason\"", "\"promptFeedback\"", "\"error\""].map(Finder::new));
+    static SNAKE: LazyLock<[Finder<'static>; 2]> =
+        LazyLock::new(|| ["\"finish_reason\"", "\"prompt_feedback\""].map(Finder::new));
+    data.starts_with(b"{") && NAMES.iter().chain(SNAKE.iter()).all(|name| is_void(name, data))
+}
 
 /// Reads one frame, or one whole answer.
 pub fn answer(text: &str) -> Result<Sight<'_>, JsonError> {

@@ -1,0 +1,87 @@
+//! Connections to providers: from the pool or new, HTTP/1.1 or HTTP/2.
+//!
+//! This is what Pingora's `connectors::http::Connector` does, put together anew from the same parts for two reasons:
+//! an HTTP/1 connection is wrapped so that a head leaves with its body, and the way of a pooled connection, which is
+//! nearly every request's, does not carry the state of a TLS handshake through every await.
+
+use std::time::Duration;
+
+use pingora::connectors::http::v2;
+use pingora::connectors::{ConnectorOptions, TransportConnector};
+use pingora::protocols::ALPN;
+use pingora::protocols::http::client::HttpSession;
+use pingora::protocols::http::v1::client::HttpSession as Http1Session;
+use pingora::upstreams::peer::Peer as _;
+
+use super::cork::Corked;
+use super::peer::Upstream;
+
+/// All connections to providers.
+pub(super) struct Connections {
+    transport: TransportConnector,
+    http2: v2::Connector,
+    idle: Duration,
+}
+
+impl Connections {
+    /// `idle` is how long an unused connection is kept.
+    pub(super) fn new(options: ConnectorOptions, idle: Duration) -> Self {
+        Connections {
+            transport: TransportConnector::new(Some(options.clone())),
+            http2: v2::Connector::new(Some(options)),
+            idle,
+        }
+    }
+
+    /// A connection from the pool.
+    pub(super) async fn reused(&self, peer: &Upstream) -> pingora::Result<Option<HttpSession>> {
+        if speaks_http2(peer)
+            && let Some(session) = self.http2.reused_http_session(peer).await?
+        {
+            return Ok(Some(HttpSession::H2(session)));
+        }
+        if !only_http2(peer)
+            && let Some(stream) = self.transport.reused_stream(peer).await
+        {
+            return Ok(Some(HttpSession::H1(Http1Session::new_with_options(stream, peer))));
+        }
+        Ok(None)
+    }
+
+    /// A new connection.
+    pub(super) async fn connect(&self, peer: &Upstream) -> pingora::Result<HttpSession> {
+        if speaks_http2(peer) {
+            // ALPN may still choose HTTP/1.1.
+            return self.http2.new_http_session(peer).await;
+        }
+        let stream = Corked::wrap(self.transport.new_stream(peer).await?);
+        Ok(HttpSession::H1(Http1Session::new_with_options(stream, peer)))
+    }
+
+    /// Gives a connection back whose answer has been read to its end. What cannot be used again is closed.
+    pub(super) async fn release(&self, session: HttpSession, peer: &Upstream) {
+        match session {
+            HttpSession::H1(mut session) => {
+                session.respect_keepalive();
+                if let Some(stream) = session.reuse().await {
+                    self.transport.release_stream(Corked::wrap(stream), peer.reuse_hash(), Some(self.idle));
+                }
+            }
+            HttpSession::H2(session) => self.http2.release_http_session(session, peer, Some(self.idle)),
+            HttpSession::Custom(()) => {}
+        }
+    }
+
+    /// Speaks HTTP/1.1 to this peer from now on: it has asked for it.
+    pub(super) fn prefer_http1(&self, peer: &Upstream) {
+        self.http2.prefer_h1(peer);
+    }
+}
+
+fn speaks_http2(peer: &Upstream) -> bool {
+    peer.get_alpn().is_some_and(|alpn| alpn.get_max_http_version() == 2)
+}
+
+fn only_http2(peer: &Upstream) -> bool {
+    matches!(peer.get_alpn(), Some(ALPN::H2))
+}

@@ -1,0 +1,244 @@
+//! A provider's connection that holds a request's head back until its body follows, so that both leave in one write.
+//!
+//! Pingora flushes a head at once. For a small request that is a second system call, a second packet and a second
+//! wake-up of the other side.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use async_trait::async_trait;
+use pingora::protocols::raw_connect::ProxyDigest;
+use pingora::protocols::tls::SslDigest;
+use pingora::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
+    TimingDigest, UniqueID,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What is held back at most. Heads are a few hundred bytes.
+const HELD: usize = 16 * 1024;
+
+/// See the module.
+pub(super) struct Corked {
+    inner: Stream,
+    held: Vec<u8>,
+    corked: AtomicBool,
+    last_read: AtomicUsize,
+}
+
+impl Corked {
+    /// Wraps a connection, unless it is wrapped.
+    pub(super) fn wrap(stream: Stream) -> Stream {
+        if Corked::of(&stream).is_some() {
+            return stream;
+        }
+        let corked = Corked {
+            inner: stream,
+            held: Vec::new(),
+            corked: AtomicBool::new(false),
+            last_read: AtomicUsize::new(0),
+        };
+        Box::new(corked)
+    }
+
+    /// The wrapper of a connection.
+    pub(super) fn of(stream: &Stream) -> Option<&Corked> {
+        (**stream).as_any().downcast_ref::<Corked>()
+    }
+
+    /// From now on nothing leaves.
+    pub(super) fn cork(&self) {
+        self.corked.store(true, Ordering::Relaxed);
+    }
+
+    /// What is held back leaves with whatever is written or flushed next.
+    pub(super) fn uncork(&self) {
+        self.corked.store(false, Ordering::Relaxed);
+    }
+
+    /// Bytes that the last read brought.
+    pub(super) fn last_read(&self) -> usize {
+        self.last_read.load(Ordering::Relaxed)
+    }
+
+    /// Writes what is held back; with `more` behind it, in one call if possible. Returns how much of `more` left.
+    fn poll_release(&mut self, cx: &mut Context<'_>, more: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let held = self.held.len();
+            if held == 0 {
+                return Poll::Ready(Ok(0));
+            }
+            let slices = [IoSlice::new(&self.held), IoSlice::new(more)];
+            let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, &slices))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            if written >= held {
+                self.held.clear();
+                self.held.shrink_to(1024);
+                return Poll::Ready(Ok(written - held));
+            }
+            self.held.drain(..written);
+        }
+    }
+}
+
+impl AsyncRead for Corked {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
+        self.last_read.store(buf.filled().len() - before, Ordering::Relaxed);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Corked {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.corked.load(Ordering::Relaxed) && self.held.len() + buf.len() <= HELD {
+            self.held.extend_from_slice(buf);
+            return Poll::Ready(Ok(buf.len()));
+        }
+        match ready!(self.poll_release(cx, buf))? {
+            0 => Pin::new(&mut self.inner).poll_write(cx, buf),
+            written => Poll::Ready(Ok(written)),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.corked.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_release(cx, &[]))?;
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.corked.load(Ordering::Relaxed) || !self.held.is_empty() {
+            let first = bufs.iter().find(|buf| !buf.is_empty()).map_or(&[][..], |buf| buf);
+            return self.poll_write(cx, first);
+        }
+        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+#[async_trait]
+impl Shutdown for Corked {
+    async fn shutdown(&mut self) {
+        Shutdown::shutdown(&mut *self.inner).await;
+    }
+}
+
+impl UniqueID for Corked {
+    fn id(&self) -> i32 {
+        self.inner.id()
+    }
+}
+
+impl Ssl for Corked {
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.inner.get_ssl_digest()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.inner.selected_alpn_proto()
+    }
+}
+
+impl GetTimingDigest for Corked {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        self.inner.get_timing_digest()
+    }
+}
+
+impl GetProxyDigest for Corked {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.inner.get_proxy_digest()
+    }
+}
+
+impl GetSocketDigest for Corked {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.inner.get_socket_digest()
+    }
+}
+
+#[async_trait]
+impl Peek for Corked {}
+
+impl fmt::Debug for Corked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    /// What the other side has received without waiting.
+    async fn received(other: &mut tokio::io::DuplexStream) -> Vec<u8> {
+        let mut out = vec![0; 1 << 20];
+        let read = tokio::time::timeout(std::time::Duration::from_millis(20), other.read(&mut out)).await;
+        out.truncate(read.map_or(0, |read| read.unwrap()));
+        out
+    }
+
+    #[tokio::test]
+    async fn a_head_leaves_with_its_body() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let mut stream = Corked::wrap(Box::new(near));
+        Corked::of(&stream).unwrap().cork();
+        stream.write_all(b"head").await.unwrap();
+        stream.flush().await.unwrap();
+        assert!(received(&mut far).await.is_empty());
+        Corked::of(&stream).unwrap().uncork();
+        stream.write_all(b"body").await.unwrap();
+        stream.flush().await.unwrap();
+        assert_eq!(received(&mut far).await, b"headbody");
+        stream.write_all(b"more").await.unwrap();
+        assert_eq!(received(&mut far).await, b"more");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_lost_through_a_narrow_connection() {
+        let (near, mut far) = tokio::io::duplex(7);
+        let mut stream = Corked::wrap(Box::new(near));
+        let body: Vec<u8> = (0..100_000u32).map(|n| n.to_le_bytes()[0]).collect();
+        let expected = [&b"a head of some length"[..], &body].concat();
+        let reading = tokio::spawn(async move {
+            let mut all = Vec::new();
+            far.read_to_end(&mut all).await.unwrap();
+            all
+        });
+        Corked::of(&stream).unwrap().cork();
+        stream.write_all(b"a head of some length").await.unwrap();
+        stream.flush().await.unwrap();
+        Corked::of(&stream).unwrap().uncork();
+        stream.write_all(&body).await.unwrap();
+        stream.flush().await.unwrap();
+        AsyncWriteExt::shutdown(&mut stream).await.unwrap();
+        drop(stream);
+        assert_eq!(reading.await.unwrap(), expected);
+    }
+}
