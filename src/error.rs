@@ -18,6 +18,10 @@ pub enum Source {
 /// What went wrong. Each kind has one row in the table of [`Kind::row`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
+    /// The request's head is not HTTP.
+    InvalidHead,
+    /// The request's head did not arrive in time.
+    HeaderTimeout,
     /// The body is not JSON, not an object, or has a member twice.
     InvalidJson,
     /// A field is missing, has the wrong type or an impossible value.
@@ -93,7 +97,9 @@ pub struct Row {
 
 impl Kind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [Kind; 25] = [
+    pub const ALL: [Kind; 27] = [
+        Kind::InvalidHead,
+        Kind::HeaderTimeout,
         Kind::InvalidJson,
         Kind::InvalidField,
         Kind::Unsupported,
@@ -133,6 +139,8 @@ impl Kind {
         }
         const INVALID: &str = "invalid_request_error";
         match self {
+            Kind::InvalidHead          => row("invalid_head",          D, 400, (INVALID, Some("invalid_request")),         "invalid_request",      "INVALID_ARGUMENT",   true),
+            Kind::HeaderTimeout        => row("header_timeout",        D, 408, (INVALID, Some("request_timeout")),         "timeout_error",        "DEADLINE_EXCEEDED",  true),
             Kind::InvalidJson          => row("invalid_json",          D, 400, (INVALID, Some("invalid_json")),            "invalid_request",      "INVALID_ARGUMENT",   false),
             Kind::InvalidField         => row("invalid_field",         D, 400, (INVALID, None),                            "invalid_request",      "INVALID_ARGUMENT",   false),
             Kind::Unsupported          => row("unsupported",           D, 400, (INVALID, Some("unsupported_parameter")),   "invalid_request",      "INVALID_ARGUMENT",   false),

@@ -3,16 +3,19 @@
 //! A request appends its line to a buffer in memory and goes on; a thread takes the buffer over and writes it. A
 //! destination that does not keep up costs lines, never a request's time, and what was lost is counted.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
 
 use crate::canonical::Usage;
-use crate::json::Writer;
+use crate::json::{RawJson, Writer};
 
 /// How long a line waits at most until it is written.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -40,7 +43,7 @@ pub struct Line<'a> {
     /// The gateway's id of the request.
     pub request_id: &'a str,
     /// Address of the client.
-    pub client: Option<std::net::IpAddr>,
+    pub client: Option<IpAddr>,
     /// HTTP method.
     pub method: &'a str,
     /// Path without its query, which may hold a key.
@@ -90,14 +93,18 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    fn write(&self, out: &mut Vec<u8>) {
-        let mut json = Writer::new(out);
-        json.begin_object();
-        json.key("time").string(&rfc3339_millis(self.time));
-        json.key("request_id").string(self.request_id);
+    fn write(&self, day: &mut Clock, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"time\":\"");
+        day.push(self.time, out);
+        out.push(b'"');
         if let Some(client) = self.client {
-            json.key("client").string(&client.to_string());
+            out.extend_from_slice(b",\"client\":\"");
+            push_address(client, out);
+            out.push(b'"');
         }
+        out.extend_from_slice(b",\"request_id\":");
+        let mut json = Writer::new(out);
+        json.string(self.request_id);
         json.key("method").string(self.method).key("path").string(self.path);
         json.key("endpoint").string(self.endpoint);
         json.key("http").string(match self.http {
@@ -147,34 +154,61 @@ fn number(json: &mut Writer<'_, Vec<u8>>, name: &str, value: Option<u64>) {
 /// Microseconds as milliseconds with three decimals, without floating point.
 fn millis(json: &mut Writer<'_, Vec<u8>>, name: &str, micros: Option<u64>) {
     let Some(micros) = micros else { return };
-    let mut digits = [0u8; 24];
-    let mut at = digits.len();
-    let mut rest = micros;
-    let mut count = 0;
-    while rest > 0 || count < 4 {
-        if count == 3 {
-            at -= 1;
-            if let Some(slot) = digits.get_mut(at) {
-                *slot = b'.';
-            }
-        }
-        at -= 1;
-        if let Some(slot) = digits.get_mut(at) {
-            *slot = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-        }
-        rest /= 10;
-        count += 1;
-    }
-    let text = digits.get(at..).and_then(|digits| std::str::from_utf8(digits).ok()).unwrap_or("0");
-    json.key(name).raw(crate::json::RawJson::from_text(text));
+    let mut text = SmallVec::<[u8; 24]>::new();
+    text.extend_from_slice(itoa::Buffer::new().format(micros / 1000).as_bytes());
+    text.push(b'.');
+    push_digits(micros % 1000, 3, &mut |digit| text.push(digit));
+    json.key(name).raw(RawJson::from_text(std::str::from_utf8(&text).unwrap_or("0")));
 }
 
-fn rfc3339_millis(time: u64) -> String {
-    let seconds = i64::try_from(time / 1000).unwrap_or(0);
-    let mut text = crate::wire::models::rfc3339(seconds);
-    text.truncate(text.len().saturating_sub(1));
-    text.push_str(&format!(".{:03}Z", time % 1000));
-    text
+/// The last digits of a number, with zeros in front.
+fn push_digits(number: u64, count: u32, push: &mut impl FnMut(u8)) {
+    for place in (0..count).rev() {
+        let digit = number / 10u64.pow(place) % 10;
+        push(b'0' + u8::try_from(digit).unwrap_or(0));
+    }
+}
+
+fn push_address(address: IpAddr, out: &mut Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => {
+            for (at, part) in address.octets().into_iter().enumerate() {
+                if at > 0 {
+                    out.push(b'.');
+                }
+                out.extend_from_slice(itoa::Buffer::new().format(part).as_bytes());
+            }
+        }
+        IpAddr::V6(address) => out.extend_from_slice(address.to_string().as_bytes()),
+    }
+}
+
+/// Writes times as RFC 3339 does. The calendar is asked once a second.
+#[derive(Debug, Default)]
+struct Clock {
+    second: u64,
+    /// The second without its `Z`.
+    text: String,
+}
+
+impl Clock {
+    fn push(&mut self, millis: u64, out: &mut Vec<u8>) {
+        let second = millis / 1000;
+        if second != self.second || self.text.is_empty() {
+            self.text = crate::wire::models::rfc3339(i64::try_from(second).unwrap_or(0));
+            self.text.truncate(self.text.len().saturating_sub(1));
+            self.second = second;
+        }
+        out.extend_from_slice(self.text.as_bytes());
+        out.push(b'.');
+        push_digits(millis % 1000, 3, &mut |digit| out.push(digit));
+        out.push(b'Z');
+    }
+}
+
+thread_local! {
+    /// Where a thread writes its line before it appends it to everybody's.
+    static SCRATCH: RefCell<(Clock, Vec<u8>)> = RefCell::default();
 }
 
 /// The access log of the process.
@@ -224,18 +258,13 @@ impl AccessLog {
     /// Appends a line.
     pub fn write(&self, line: &Line<'_>) {
         let Some(shared) = &self.shared else { return };
-        let mut state = shared.state.lock();
-        if state.lines.len() > FULL {
-            drop(state);
-            self.dropped.inc();
-            return;
-        }
-        let before = state.lines.len();
-        line.write(&mut state.lines);
-        // The thread wakes by itself in time; it is called only when the buffer has become large.
-        if before < BATCH && state.lines.len() >= BATCH {
-            shared.wake.notify_one();
-        }
+        SCRATCH.with_borrow_mut(|(clock, text)| {
+            text.clear();
+            line.write(clock, text);
+            if !shared.append(text) {
+                self.dropped.inc();
+            }
+        });
     }
 
     /// Opens the file again, which may have been renamed by a log rotation.
@@ -274,6 +303,23 @@ fn open(path: &PathBuf) -> std::io::Result<File> {
 }
 
 impl Shared {
+    /// False when too much is waiting to be written.
+    fn append(&self, line: &[u8]) -> bool {
+        let mut state = self.state.lock();
+        let before = state.lines.len();
+        if before > FULL {
+            return false;
+        }
+        state.lines.extend_from_slice(line);
+        let after = state.lines.len();
+        drop(state);
+        // The thread wakes by itself in time; it is called only when the buffer has become large.
+        if before < BATCH && after >= BATCH {
+            self.wake.notify_one();
+        }
+        true
+    }
+
     fn run(&self, sink: &mut Sink) {
         // Two buffers change places, so that nothing is allocated from line to line.
         let mut lines = Vec::new();
@@ -330,9 +376,10 @@ mod tests {
             ..Line::default()
         };
         let mut out = Vec::new();
-        line.write(&mut out);
+        line.write(&mut Clock::default(), &mut out);
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(value["time"], "2025-07-08T18:40:00.123Z");
+        assert_eq!(value["client"], "::1");
         assert_eq!(value["model"], "m\"x");
         assert_eq!(value["duration_ms"].to_string(), "1234.567");
         assert_eq!(value["first_token_ms"].to_string(), "0.007");

@@ -1,8 +1,8 @@
 //! Connections to providers: from the pool or new, HTTP/1.1 or HTTP/2.
 //!
-//! This is what Pingora's `connectors::http::Connector` does, put together anew from the same parts for two reasons:
-//! an HTTP/1 connection is wrapped so that a head leaves with its body, and the way of a pooled connection, which is
-//! nearly every request's, does not carry the state of a TLS handshake through every await.
+//! This is what Pingora's `connectors::http::Connector` does, put together anew from the same parts for three reasons:
+//! an HTTP/1 connection is wrapped so that a head leaves with its body, the way of a pooled connection, which is nearly
+//! every request's, does not carry the state of a TLS handshake through every await, and the pool is our own.
 
 use std::time::Duration;
 
@@ -15,10 +15,12 @@ use pingora::upstreams::peer::Peer as _;
 
 use super::cork::Corked;
 use super::peer::Upstream;
+use super::pool::Pool;
 
 /// All connections to providers.
 pub(super) struct Connections {
     transport: TransportConnector,
+    http1: Pool,
     http2: v2::Connector,
     idle: Duration,
 }
@@ -26,7 +28,9 @@ pub(super) struct Connections {
 impl Connections {
     /// `idle` is how long an unused connection is kept.
     pub(super) fn new(options: ConnectorOptions, idle: Duration) -> Self {
+        let http1 = Pool::new(options.keepalive_pool_size, idle);
         Connections {
+            http1,
             transport: TransportConnector::new(Some(options.clone())),
             http2: v2::Connector::new(Some(options)),
             idle,
@@ -41,7 +45,7 @@ impl Connections {
             return Ok(Some(HttpSession::H2(session)));
         }
         if !only_http2(peer)
-            && let Some(stream) = self.transport.reused_stream(peer).await
+            && let Some(stream) = self.http1.take(peer.reuse_hash())
         {
             return Ok(Some(HttpSession::H1(Http1Session::new_with_options(stream, peer))));
         }
@@ -64,7 +68,7 @@ impl Connections {
             HttpSession::H1(mut session) => {
                 session.respect_keepalive();
                 if let Some(stream) = session.reuse().await {
-                    self.transport.release_stream(Corked::wrap(stream), peer.reuse_hash(), Some(self.idle));
+                    self.http1.put(peer.reuse_hash(), Corked::wrap(stream));
                 }
             }
             HttpSession::H2(session) => self.http2.release_http_session(session, peer, Some(self.idle)),

@@ -8,11 +8,11 @@ use rand::Rng as _;
 use smallvec::SmallVec;
 
 use super::encoding::Decoder;
+use super::lane::Lane;
 use super::live::Live;
 use super::shutdown::InFlight;
 use crate::account::Key;
 use crate::error::{ApiError, Kind, RetryAfter};
-use crate::metrics::Series;
 use crate::route::{Model, Target};
 use crate::translate::{Verbatim, verbatim::Changes};
 use crate::wire::path::{Action, Endpoint};
@@ -50,7 +50,7 @@ pub(super) struct Plan {
     /// Pieces that have been handed out.
     pub(super) sent: usize,
     pub(super) changes: Changes,
-    pub(super) series: Option<Arc<Series>>,
+    pub(super) lane: Arc<Lane>,
 }
 
 impl Plan {
@@ -142,6 +142,13 @@ impl Context {
     /// Seconds since the epoch, when the request came.
     pub(super) fn now(&self) -> i64 {
         i64::try_from(self.record.unix_millis / 1000).unwrap_or(i64::MAX)
+    }
+
+    /// Lets go of what goes upstream: it is not sent again.
+    pub(super) fn drop_body(&mut self) {
+        if let Some(plan) = &mut self.plan {
+            plan.body = SmallVec::new();
+        }
     }
 
     /// The next piece of what goes upstream; with `all`, everything that is left as one.

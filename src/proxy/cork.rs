@@ -194,7 +194,7 @@ impl fmt::Debug for Corked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
     /// What the other side has received without waiting.
     async fn received(other: &mut tokio::io::DuplexStream) -> Vec<u8> {

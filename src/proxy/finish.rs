@@ -3,20 +3,19 @@
 use std::time::Instant;
 
 use pingora::Error;
-use pingora::proxy::Session;
 
-use super::Gateway;
 use super::context::Context;
-use super::front::Guarded;
+use super::guarded::Guarded;
+use super::{Client, Gateway};
 use crate::canonical::Usage;
-use crate::error::Source;
+use crate::error::{ApiError, Kind, Source};
 use crate::metrics::Finished;
 use crate::metrics::access_log::Line;
 
 impl Gateway {
     /// Counts the request and writes its line.
-    pub(super) fn finish(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
-        if let Some(guarded) = session.downstream_session.stream().and_then(Guarded::of) {
+    pub(super) fn finish(&self, client: &Client, error: Option<&Error>, ctx: &mut Context) {
+        if let Some(guarded) = client.stream().and_then(Guarded::of) {
             guarded.await_head();
         }
         let now = Instant::now();
@@ -31,21 +30,34 @@ impl Gateway {
         }
         self.count(ctx, now);
         if self.access_log.is_on() {
-            self.log(session, ctx, now);
+            self.log(client, ctx, now);
         }
+    }
+
+    /// Counts a request whose head could not be read.
+    pub(super) fn count_broken_head(&self, error: &ApiError) {
+        self.count_error(error.kind);
+        let mut buffer = itoa::Buffer::new();
+        let labels = ["unknown", "", "", buffer.format(error.status)];
+        self.metrics.requests.with_label_values(&labels).inc();
+    }
+
+    fn count_error(&self, kind: Kind) {
+        let row = kind.row();
+        let source = match row.source {
+            Source::Downstream => "downstream",
+            Source::Upstream => "upstream",
+            Source::Internal => "internal",
+        };
+        self.metrics.errors.with_label_values(&[row.label, source]).inc();
     }
 
     fn count(&self, ctx: &Context, now: Instant) {
         let record = &ctx.record;
         let endpoint = ctx.endpoint.as_ref().map_or("unknown", |endpoint| endpoint.label());
         if let Some(kind) = record.error {
+            self.count_error(kind);
             let row = kind.row();
-            let source = match row.source {
-                Source::Downstream => "downstream",
-                Source::Upstream => "upstream",
-                Source::Internal => "internal",
-            };
-            self.metrics.errors.with_label_values(&[row.label, source]).inc();
             if row.source == Source::Upstream
                 && let Some(target) = ctx.plan.as_ref().and_then(|plan| plan.target())
             {
@@ -56,7 +68,7 @@ impl Gateway {
         if let (Some(complete), Some(asked)) = (record.complete, record.asked) {
             self.metrics.overhead.observe(seconds(complete, asked));
         }
-        let series = ctx.plan.as_ref().and_then(|plan| plan.series.as_ref());
+        let series = ctx.plan.as_ref().map(|plan| &plan.lane.series);
         let Some(series) = series else {
             let mut buffer = itoa::Buffer::new();
             let labels = [endpoint, "", "", buffer.format(record.status)];
@@ -76,16 +88,16 @@ impl Gateway {
         series.finish(&self.metrics, &done, &usage);
     }
 
-    fn log(&self, session: &Session, ctx: &Context, now: Instant) {
+    fn log(&self, client: &Client, ctx: &Context, now: Instant) {
         let record = &ctx.record;
-        let head = session.req_header();
+        let head = client.req_header();
         let micros = |from: Instant, to: Instant| {
             u64::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u64::MAX)
         };
         let target = ctx.plan.as_ref().and_then(|plan| plan.target());
         let meter = ctx.passing().map(|passing| passing.verbatim.meter());
         let answer_id = meter.map(|meter| meter.id()).filter(|id| !id.is_empty());
-        let client = session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+        let client = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         self.access_log.write(&Line {
             time: record.unix_millis,
             request_id: ctx.id.as_str(),

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::lane::Lane;
+use super::peer::Link;
 use crate::config::Limits;
-use crate::metrics::{Metrics, Series};
+use crate::metrics::Metrics;
 use crate::route::Model;
 use crate::snapshot::Snapshot;
-use crate::wire::path::Endpoint;
-
-use super::peer::Link;
+use crate::wire::Api;
 
 /// Endpoints that have series of their own, by label.
 const ENDPOINTS: [&str; 7] =
@@ -19,8 +19,8 @@ const ENDPOINTS: [&str; 7] =
 pub(super) struct Live {
     pub(super) snapshot: Snapshot,
     links: Vec<Link>,
-    /// Handles by model, target and endpoint, in this order.
-    series: Vec<Box<[OnceLock<Arc<Series>>]>>,
+    /// By model, target and endpoint, in this order.
+    lanes: Vec<Box<[OnceLock<Arc<Lane>>]>>,
 }
 
 impl Live {
@@ -33,38 +33,45 @@ impl Live {
         metrics.generation.set(i64::try_from(snapshot.generation).unwrap_or(i64::MAX));
         let links =
             snapshot.routes.providers().iter().map(|provider| Link::new(provider.clone(), limits)).collect();
-        let series = snapshot
+        let lanes = snapshot
             .routes
             .models()
             .iter()
             .map(|model| (0..model.targets.len() * ENDPOINTS.len()).map(|_| OnceLock::new()).collect())
             .collect();
-        Live { snapshot, links, series }
+        Live { snapshot, links, lanes }
     }
 
-    /// The way to the provider of a target.
-    pub(super) fn link(&self, model: &Model, target: usize) -> Option<&Link> {
-        let provider = &model.targets.get(target)?.provider;
-        self.links.iter().find(|link| Arc::ptr_eq(link.provider(), provider))
+    /// The way to a provider.
+    pub(super) fn link(&self, lane: &Lane) -> Option<&Link> {
+        self.links.get(lane.link)
     }
 
-    /// The handles for a request.
-    pub(super) fn series(
+    /// What requests of this kind have in common. Nothing where the model has no such target.
+    pub(super) fn lane(
         &self,
         metrics: &Metrics,
-        endpoint: &Endpoint,
+        endpoint: &'static str,
         model: &Model,
         target: usize,
-    ) -> Option<Arc<Series>> {
-        let label = endpoint.label();
-        let column = ENDPOINTS.iter().position(|known| *known == label)?;
-        let slot = self.series.get(model.index)?.get(target * ENDPOINTS.len() + column)?;
-        let made = slot.get_or_init(|| {
-            let provider = model.targets.get(target).map(|target| &target.provider);
-            let name = provider.map_or("", |provider| &provider.name);
-            let vendor = provider.map_or("", |provider| provider.kind.otel_name());
-            Arc::new(Series::new(metrics, label, &model.id, name, vendor))
-        });
-        Some(made.clone())
+        api: Api,
+    ) -> Option<Arc<Lane>> {
+        let make = || {
+            let target = model.targets.get(target)?;
+            let link = self.links.iter().position(|link| Arc::ptr_eq(link.provider(), &target.provider))?;
+            Some(Arc::new(Lane::new(metrics, endpoint, model, target, api, link)))
+        };
+        let column = ENDPOINTS.iter().position(|known| *known == endpoint);
+        let slot = column
+            .and_then(|column| self.lanes.get(model.index)?.get(target * ENDPOINTS.len() + column))
+            .filter(|slot| slot.get().is_none_or(|lane| lane.api == api));
+        match slot {
+            Some(slot) if slot.get().is_some() => slot.get().cloned(),
+            Some(slot) => {
+                let made = make()?;
+                Some(slot.get_or_init(|| made).clone())
+            }
+            None => make(),
+        }
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `request` reads and decides,
 //! `upstream` addresses the provider, `response` passes or translates the answer, `finish` counts and logs. The
-//! exchange itself is driven by `exchange`, on Pingora's connector, through the same filter methods in Pingora's
-//! order (docs/decisions/002). Around it stand `front` (connections and their limits), `server` (listeners, signals,
-//! upgrade) and `shutdown`.
+//! exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms in Pingora's
+//! order (docs/decisions/002). Before it stand `front` (connections and their limits) and `http1` (one connection's
+//! requests), behind it `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and
+//! `shutdown`.
 //!
 //! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `vendor`), who may ask
 //! (`account`).
 
+mod answer;
 mod connection;
 mod context;
 mod cork;
@@ -17,8 +19,14 @@ mod encoding;
 mod exchange;
 mod finish;
 mod front;
+mod guarded;
+mod http1;
+mod lane;
 mod live;
+mod names;
 mod peer;
+mod pool;
+mod reader;
 mod reply;
 mod request;
 mod response;
@@ -112,6 +120,11 @@ impl Gateway {
         })))
     }
 
+    /// What is known of a request that begins.
+    fn new_context(&self) -> Context {
+        Context::new(self.live.load_full(), self.shutdown.enter(&self.metrics.in_flight))
+    }
+
     /// Puts new routes and keys in place; returns the old ones, which requests under way may still hold.
     pub fn install(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
         let live = Live::new(snapshot, &self.metrics, &self.limits);
@@ -119,28 +132,32 @@ impl Gateway {
     }
 }
 
+/// A client's side of a request.
+type Client = pingora::protocols::http::ServerSession;
+
 #[async_trait]
 impl ProxyHttp for Gateway {
     type CTX = Context;
 
     fn new_ctx(&self) -> Context {
-        Context::new(self.live.load_full(), self.shutdown.enter(&self.metrics.in_flight))
+        self.new_context()
     }
 
     // None: Pingora's default adds a compression module, which would run for every frame and is never switched on.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<()> {
-        self.begin(session, ctx);
+        self.begin(&mut session.downstream_session, ctx);
         Ok(())
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<bool> {
-        self.decide(session, ctx).await
+        self.decide(&mut session.downstream_session, ctx).await
     }
 
     async fn proxy_upstream_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<bool> {
-        self.exchange(session, ctx).await?;
+        let ended = std::pin::pin!(self.shutdown.ended());
+        self.exchange(&mut session.downstream_session, ctx, ended).await?;
         Ok(false)
     }
 
@@ -154,7 +171,7 @@ impl ProxyHttp for Gateway {
         upstream_request: &mut RequestHeader,
         ctx: &mut Context,
     ) -> Result<()> {
-        *upstream_request = self.upstream_head(session.req_header(), ctx)?;
+        *upstream_request = self.upstream_head(&session.downstream_session, ctx)?;
         Ok(())
     }
 
@@ -184,7 +201,7 @@ impl ProxyHttp for Gateway {
         upstream_response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> Result<()> {
-        *upstream_response = self.client_head(session.req_header(), upstream_response, ctx)?;
+        *upstream_response = self.client_head(session.req_header(), upstream_response, ctx, None);
         Ok(())
     }
 
@@ -195,16 +212,17 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         ctx: &mut Context,
     ) -> Result<Option<Duration>> {
-        *body = self.pass(body.take(), end_of_stream, ctx)?;
+        let passed = self.pass(body.take().unwrap_or_default(), end_of_stream, ctx)?;
+        *body = (!passed.is_empty()).then_some(passed);
         Ok(None)
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Context) -> FailToProxy {
-        self.fail(session, e, ctx).await
+        self.fail(&mut session.downstream_session, e, ctx).await
     }
 
     async fn logging(&self, session: &mut Session, e: Option<&Error>, ctx: &mut Context) {
-        self.finish(session, e, ctx);
+        self.finish(&session.downstream_session, e, ctx);
     }
 
     // Whatever failed stands in the access log and in the metrics, with the request's id; Pingora's own line would

@@ -129,11 +129,13 @@ impl Link {
         &self.provider
     }
 
-    /// An address to connect to; several take turns.
-    pub(super) async fn upstream(&self, resolver: &Resolver) -> Result<Arc<Upstream>, DnsError> {
-        if let Some(peer) = self.pick(Instant::now()) {
-            return Ok(peer);
-        }
+    /// An address to connect to, if one is known; several take turns.
+    pub(super) fn known(&self) -> Option<Arc<Upstream>> {
+        self.pick(Instant::now())
+    }
+
+    /// An address to connect to, asked for if none is known.
+    pub(super) async fn resolved(&self, resolver: &Resolver) -> Result<Arc<Upstream>, DnsError> {
         // One request resolves, the others wait for it.
         let _turn = self.resolving.lock().await;
         let now = Instant::now();

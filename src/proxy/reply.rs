@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, header};
 use pingora::http::ResponseHeader;
-use pingora::proxy::{FailToProxy, Session};
+use pingora::proxy::FailToProxy;
 use pingora::{Error, ErrorSource, ErrorType};
 
-use super::Gateway;
 use super::context::Context;
+use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::wire::{Format, error as wire_error};
 
@@ -22,53 +22,49 @@ impl Gateway {
     /// Answers 200 with JSON.
     pub(super) async fn reply_json(
         &self,
-        session: &mut Session,
+        client: &mut Client,
         ctx: &mut Context,
         body: Bytes,
     ) -> Result<bool, ApiError> {
-        let head = self.own_head(session, ctx, 200, body.len(), "application/json");
-        self.write_reply(session, ctx, head, body).await.map(|()| true).map_err(|error| gone(&error))
+        let head = self.own_head(client, ctx, 200, body.len(), "application/json");
+        self.write_reply(client, ctx, head, body).await.map(|()| true).map_err(|error| gone(&error))
     }
 
     /// Answers those who look whether anybody is there.
-    pub(super) async fn reply_root(
-        &self,
-        session: &mut Session,
-        ctx: &mut Context,
-    ) -> Result<bool, ApiError> {
-        self.reply_json(session, ctx, Bytes::from_static(br#"{"service":"model-gateway"}"#)).await
+    pub(super) async fn reply_root(&self, client: &mut Client, ctx: &mut Context) -> Result<bool, ApiError> {
+        self.reply_json(client, ctx, Bytes::from_static(br#"{"service":"model-gateway"}"#)).await
     }
 
     /// Answers with an error in the client's format. Nothing is written to a client that has gone.
     pub(super) async fn reply_error(
         &self,
-        session: &mut Session,
+        client: &mut Client,
         ctx: &mut Context,
         error: &ApiError,
     ) -> pingora::Result<()> {
         self.note(ctx, error);
         if error.kind == Kind::ClientGone {
-            session.downstream_session.set_keepalive(None);
+            client.set_keepalive(None);
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
         let body = wire_error::body(ctx.format, error, ctx.id.as_str()).freeze();
-        self.reply_refusal(session, ctx, error, body).await
+        self.reply_refusal(client, ctx, error, body).await
     }
 
     /// Answers with an error whose body is ready.
     pub(super) async fn reply_refusal(
         &self,
-        session: &mut Session,
+        client: &mut Client,
         ctx: &mut Context,
         error: &ApiError,
         body: Bytes,
     ) -> pingora::Result<()> {
-        let mut head = self.own_head(session, ctx, error.status, body.len(), "application/json");
+        let mut head = self.own_head(client, ctx, error.status, body.len(), "application/json");
         add_error_headers(&mut head, error);
         if let (Kind::WrongMethod, Some(endpoint)) = (error.kind, &ctx.endpoint) {
             let _ = head.insert_header(header::ALLOW, endpoint.allow());
         }
-        self.write_reply(session, ctx, head, body).await
+        self.write_reply(client, ctx, head, body).await
     }
 
     /// Remembers what ended a request.
@@ -79,7 +75,7 @@ impl Gateway {
 
     fn own_head(
         &self,
-        session: &Session,
+        client: &Client,
         ctx: &Context,
         status: u16,
         length: usize,
@@ -89,33 +85,32 @@ impl Gateway {
         let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length));
         add_own_headers(&mut head, ctx);
-        set_version(&mut head, session);
+        set_version(&mut head, client);
         head
     }
 
     async fn write_reply(
         &self,
-        session: &mut Session,
+        client: &mut Client,
         ctx: &mut Context,
         head: Box<ResponseHeader>,
         body: Bytes,
     ) -> pingora::Result<()> {
-        let downstream = &mut session.downstream_session;
         let status = head.status.as_u16();
-        let unread = !downstream.is_body_done();
+        let unread = !client.is_body_done();
         if unread {
             // The rest of the body could be anything up to gigabytes: this connection ends here.
-            downstream.set_keepalive(None);
+            client.set_keepalive(None);
         }
-        downstream.write_response_header(head).await.map_err(|error| error.into_down())?;
+        client.write_response_header(head).await.map_err(|error| error.into_down())?;
         ctx.record.status = status;
         ctx.record.response_bytes += body.len() as u64;
-        downstream.write_response_body(body, true).await.map_err(|error| error.into_down())?;
+        client.write_response_body(body, true).await.map_err(|error| error.into_down())?;
         if unread {
             // Closing with unread bytes in the socket makes the kernel send a reset, which can overtake the answer.
             let _ = tokio::time::timeout(LINGER, async {
                 let mut seen = 0;
-                while let Ok(Some(piece)) = downstream.read_request_body().await {
+                while let Ok(Some(piece)) = client.read_request_body().await {
                     seen += piece.len();
                     if seen > LINGER_BYTES {
                         break;
@@ -128,7 +123,7 @@ impl Gateway {
     }
 
     /// Pingora's own loop gave up: says so to the client, if that is still possible.
-    pub(super) async fn fail(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
+    pub(super) async fn fail(&self, client: &mut Client, error: &Error, ctx: &mut Context) -> FailToProxy {
         if ctx.record.error.is_some() {
             // It has been told already, or there is nobody to tell.
             return FailToProxy { error_code: 0, can_reuse_downstream: false };
@@ -137,12 +132,12 @@ impl Gateway {
             Some(failure) => *failure,
             None => from_pingora(error),
         };
-        let written = session.response_written().is_some();
-        session.downstream_session.set_keepalive(None);
+        let written = client.response_written().is_some();
+        client.set_keepalive(None);
         if written {
-            let _ = self.break_off(session, ctx, &api_error).await;
+            let _ = self.break_off(client, ctx, &api_error).await;
         } else {
-            let _ = self.reply_error(session, ctx, &api_error).await;
+            let _ = self.reply_error(client, ctx, &api_error).await;
         }
         FailToProxy { error_code: api_error.status, can_reuse_downstream: false }
     }
@@ -150,29 +145,25 @@ impl Gateway {
     /// Ends a stream that cannot go on, in the format's own way; what is no stream is cut off.
     pub(super) async fn break_off(
         &self,
-        session: &mut Session,
+        client: &mut Client,
         ctx: &mut Context,
         error: &ApiError,
     ) -> pingora::Result<()> {
         let status = ctx.record.status;
         self.note(ctx, error);
         ctx.record.status = status;
-        session.downstream_session.set_keepalive(None);
+        client.set_keepalive(None);
         if error.kind == Kind::ClientGone {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
         let Some(passing) = ctx.passing().filter(|_| ctx.record.stream) else {
-            session.downstream_session.shutdown().await;
+            client.shutdown().await;
             return Err(Error::explain(ErrorType::ConnectionClosed, "the answer broke off").into_up());
         };
         let tail =
             wire_error::stream_tail(ctx.format, error, ctx.id.as_str(), passing.verbatim.array_state());
         ctx.record.response_bytes += tail.len() as u64;
-        session
-            .downstream_session
-            .write_response_body(tail.freeze(), true)
-            .await
-            .map_err(|error| error.into_down())
+        client.write_response_body(tail.freeze(), true).await.map_err(|error| error.into_down())
     }
 }
 
@@ -189,13 +180,22 @@ pub(super) fn new_head(status: u16, headers: usize) -> Box<ResponseHeader> {
     }
 }
 
+/// The head of an error that is told before there is a request.
+pub(super) fn own_error_head(error: &ApiError, length: usize) -> Box<ResponseHeader> {
+    let mut head = new_head(error.status, 8);
+    let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length));
+    add_error_headers(&mut head, error);
+    head
+}
+
 /// Headers that every answer carries: the request's id under the name that the client's SDK reads.
 pub(super) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context) {
     if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
         if ctx.format == Format::Messages {
-            let _ = head.insert_header("request-id", id.clone());
+            let _ = head.insert_header(names::REQUEST_ID, id.clone());
         }
-        let _ = head.insert_header("x-request-id", id);
+        let _ = head.insert_header(names::X_REQUEST_ID, id);
     }
 }
 
@@ -210,13 +210,13 @@ pub(super) fn add_error_headers(head: &mut ResponseHeader, error: &ApiError) {
         let _ = head.insert_header(header::RETRY_AFTER, wait);
     }
     if error.kind.row().final_ {
-        let _ = head.insert_header("x-should-retry", HeaderValue::from_static("false"));
+        let _ = head.insert_header(names::X_SHOULD_RETRY, HeaderValue::from_static("false"));
     }
 }
 
 /// An HTTP/1.0 client gets an HTTP/1.0 answer.
-pub(super) fn set_version(head: &mut ResponseHeader, session: &Session) {
-    if session.req_header().version < http::Version::HTTP_11 {
+pub(super) fn set_version(head: &mut ResponseHeader, client: &Client) {
+    if client.req_header().version < http::Version::HTTP_11 {
         head.set_version(http::Version::HTTP_10);
     }
 }

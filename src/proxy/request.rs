@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::HeaderName;
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 
-use super::Gateway;
 use super::context::{Context, Plan, RequestId};
-use super::front::Guarded;
+use super::guarded::Guarded;
+use super::names;
+use super::{Client, Gateway};
 use crate::account::{Permission, State, is_mistyped};
 use crate::error::{ApiError, Kind};
 use crate::json::Rope;
@@ -22,7 +23,8 @@ use crate::wire::{Api, Format};
 
 /// Headers that a key may stand in, in the order in which they are looked at (specification, section 5; Anthropic's
 /// SDK prefers `x-api-key` when both are there).
-const KEY_HEADERS: [&str; 4] = ["x-api-key", "x-goog-api-key", "x-vendor-api-key", "api-key"];
+const KEY_HEADERS: [HeaderName; 4] =
+    [names::X_API_KEY, names::X_GOOG_API_KEY, names::X_VENDOR_API_KEY, names::API_KEY];
 
 /// Bytes a second below which a body is cut off, once it has taken longer than two of its time-outs.
 const MIN_BODY_RATE: u64 = 8 * 1024;
@@ -32,37 +34,37 @@ const MAX_PAGE: usize = 1000;
 
 impl Gateway {
     /// The request's head has come.
-    pub(super) fn begin(&self, session: &mut Session, ctx: &mut Context) {
-        let downstream = &mut session.downstream_session;
-        if let Some(guarded) = downstream.stream().and_then(Guarded::of) {
+    pub(super) fn begin(&self, client: &mut Client, ctx: &mut Context) {
+        if let Some(guarded) = client.stream().and_then(Guarded::of) {
             guarded.head_complete();
         }
-        let head = downstream.req_header();
-        ctx.id = RequestId::choose(head.headers.get("x-request-id").map(|id| id.as_bytes()));
+        let head = client.req_header();
+        ctx.id = RequestId::choose(head.headers.get(names::X_REQUEST_ID).map(|id| id.as_bytes()));
         // An h1 connection would inherit "keep alive for ever" from the request's head otherwise.
         let http10 = head.version < http::Version::HTTP_11;
-        let keep = !http10 && !self.shutdown.is_draining();
-        downstream.set_keepalive(keep.then(|| self.limits.keepalive.as_secs().max(1)));
-        downstream.set_read_timeout(Some(self.limits.body_timeout));
-        downstream.set_write_timeout(Some(self.limits.write_timeout));
+        // Pingora has found a reason to close, if any: the client's wish, or two lengths in one head.
+        let keep = !http10 && !self.shutdown.is_draining() && client.get_keepalive().is_some();
+        client.set_keepalive(keep.then(|| self.limits.keepalive.as_secs().max(1)));
+        client.set_read_timeout(Some(self.limits.body_timeout));
+        client.set_write_timeout(Some(self.limits.write_timeout));
         // Bytes behind the body are the next request, not a reason to drop this one.
-        downstream.set_pipelining_enabled(true);
+        client.set_pipelining_enabled(true);
     }
 
     /// Decides the request. True when it has been answered here.
-    pub(super) async fn decide(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
-        match self.decide_or_fail(session, ctx).await {
+    pub(super) async fn decide(&self, client: &mut Client, ctx: &mut Context) -> pingora::Result<bool> {
+        match self.decide_or_fail(client, ctx).await {
             Ok(true) => Ok(true),
             Ok(false) => Ok(false),
             Err(error) => {
-                self.reply_error(session, ctx, &error).await?;
+                self.reply_error(client, ctx, &error).await?;
                 Ok(true)
             }
         }
     }
 
-    async fn decide_or_fail(&self, session: &mut Session, ctx: &mut Context) -> Result<bool, ApiError> {
-        let head = session.req_header();
+    async fn decide_or_fail(&self, client: &mut Client, ctx: &mut Context) -> Result<bool, ApiError> {
+        let head = client.req_header();
         let query = head.uri.query();
         let target = path::parse(head.uri.path(), query);
         let hints = hints(head, target.beta, query);
@@ -82,19 +84,19 @@ impl Gateway {
             return Err(ApiError::new(Kind::WrongMethod, message));
         }
         if endpoint == Endpoint::Root {
-            return self.reply_root(session, ctx).await;
+            return self.reply_root(client, ctx).await;
         }
         authenticate(head, ctx)?;
         match &endpoint {
             Endpoint::Models | Endpoint::Model { .. } => {
                 let body = list_models(&endpoint, hints.shape(), query, ctx)?;
-                return self.reply_json(session, ctx, body).await;
+                return self.reply_json(client, ctx, body).await;
             }
             _ => {}
         }
         check_media(head)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
-        let body = self.read_body(session, ctx, api, &endpoint).await?;
+        let body = self.read_body(client, ctx, api, &endpoint).await?;
         ctx.record.complete = Some(Instant::now());
         self.plan(ctx, api, &endpoint, body)?;
         Ok(false)
@@ -103,14 +105,13 @@ impl Gateway {
     /// Reads the whole body while it is checked.
     async fn read_body(
         &self,
-        session: &mut Session,
+        client: &mut Client,
         ctx: &mut Context,
         api: Api,
         endpoint: &Endpoint,
     ) -> Result<Body, ApiError> {
         let limit = self.limits.body;
-        let downstream = &mut session.downstream_session;
-        let head = downstream.req_header();
+        let head = client.req_header();
         let announced = head.headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         if announced.and_then(|length| length.trim().parse::<u64>().ok()).is_some_and(|n| n > limit as u64) {
             return Err(too_large(limit));
@@ -120,13 +121,13 @@ impl Gateway {
         });
         if expects {
             // Pingora leaves it to us; a client such as curl would wait a second for it.
-            downstream.write_continue_response().await.map_err(|_| gone())?;
+            client.write_continue_response().await.map_err(|_| gone())?;
         }
         let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed, .. });
         let mut reader = BodyReader::new(api, batch);
         let begun = Instant::now();
         let read = loop {
-            match downstream.read_request_body().await {
+            match client.read_request_body().await {
                 Ok(None) => break Ok(()),
                 Ok(Some(piece)) if reader.len() + piece.len() > limit => break Err(too_large(limit)),
                 Ok(Some(piece)) => {
@@ -166,6 +167,8 @@ impl Gateway {
         let target =
             crate::route::select::by_weight(model, api, point).ok_or_else(|| not_offered(&model.id, api))?;
         let index = model.targets.iter().position(|candidate| std::ptr::eq(candidate, target)).unwrap_or(0);
+        let lane = live.lane(&self.metrics, endpoint.label(), model, index, api);
+        let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
         let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
         let mut edits = Vec::new();
         if *target.model != *name {
@@ -183,7 +186,7 @@ impl Gateway {
         let text: Rope = body.text.edited(&edits);
         ctx.record.stream = stream;
         ctx.plan = Some(Box::new(Plan {
-            series: live.series(&self.metrics, endpoint, model, index),
+            lane,
             model: model.clone(),
             target: index,
             api,
@@ -201,16 +204,16 @@ impl Gateway {
 fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
     Hints {
         beta,
-        anthropic_version: head.headers.contains_key("anthropic-version"),
-        google_key: head.headers.contains_key("x-goog-api-key")
-            || head.headers.contains_key("x-vendor-api-key")
+        anthropic_version: head.headers.contains_key(names::ANTHROPIC_VERSION),
+        google_key: head.headers.contains_key(names::X_GOOG_API_KEY)
+            || head.headers.contains_key(names::X_VENDOR_API_KEY)
             || path::query_value(query, "key").is_some(),
     }
 }
 
 /// Finds the key and whether it may be used.
 fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {
-    let in_header = KEY_HEADERS.iter().find_map(|name| head.headers.get(*name)).map(|value| value.as_bytes());
+    let in_header = KEY_HEADERS.iter().find_map(|name| head.headers.get(name)).map(|value| value.as_bytes());
     let bearer = || {
         let value = head.headers.get(http::header::AUTHORIZATION)?.as_bytes();
         let (scheme, token) = value.split_at_checked(7)?;

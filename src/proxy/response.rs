@@ -1,18 +1,18 @@
 //! The answer: from the provider's head and body to the client's.
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
-use super::Gateway;
 use super::context::{Answer, Context, Passing, Plan};
 use super::encoding::{DecodeError, Decoder};
-use super::reply::{add_own_headers, new_head};
 use super::upstream::scrubbed;
+use super::{Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::translate::verbatim::Arrival;
 use crate::translate::{StreamError, Verbatim};
+use crate::wire::Format;
 use crate::wire::error::{self as wire_error, VendorError};
 use crate::wire::path::Action;
 
@@ -20,31 +20,31 @@ use crate::wire::path::Action;
 const MAX_ERROR_BODY: usize = 256 * 1024;
 
 /// Headers of the provider's answer that the client gets.
-const PASSED: [&str; 6] = [
-    "retry-after-ms",
-    "x-should-retry",
-    "openai-processing-ms",
-    "openai-version",
-    "anthropic-beta",
-    "x-ms-region",
+const PASSED: [HeaderName; 6] = [
+    names::RETRY_AFTER_MS,
+    names::X_SHOULD_RETRY,
+    names::OPENAI_PROCESSING_MS,
+    names::OPENAI_VERSION,
+    names::ANTHROPIC_BETA,
+    names::X_MS_REGION,
 ];
 
 impl Gateway {
     /// The provider's head has come: what kind of answer is it?
-    pub(super) fn open_answer(&self, head: &mut ResponseHeader, ctx: &mut Context) -> pingora::Result<()> {
+    pub(super) fn open_answer(&self, head: &ResponseHeader, ctx: &mut Context) -> pingora::Result<()> {
         ctx.record.answered = Some(std::time::Instant::now());
         let status = head.status.as_u16();
         ctx.record.upstream_status = Some(status);
-        let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-        ctx.record.upstream_id = text("x-request-id").or_else(|| text("request-id")).map(note_id);
-        let encoding = text("content-encoding").unwrap_or_default();
+        let text = |name: &HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
+        ctx.record.upstream_id = text(&names::X_REQUEST_ID).or_else(|| text(&names::REQUEST_ID)).map(note_id);
+        let encoding = text(&header::CONTENT_ENCODING).unwrap_or_default();
         let decoder = match Decoder::new(encoding) {
             Ok(decoder) => decoder,
             Err(error) => return Err(self.broken(ctx, &error)),
         };
         let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
         if head.status.is_success() {
-            let arrival = arrival(plan, text("content-type").unwrap_or_default());
+            let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
             let verbatim = Verbatim::new(plan.api, arrival, plan.changes.clone(), self.limits.frame);
             ctx.record.stream = arrival != Arrival::Whole;
             let passing = Box::new(Passing { verbatim, decoder });
@@ -53,111 +53,101 @@ impl Gateway {
                 Arrival::Events | Arrival::Array => Answer::Stream(passing),
             };
         } else {
-            let retry_after = text("retry-after").map(|text| RetryAfter::Header(text.to_owned()));
+            let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
             ctx.record.stream = false;
             ctx.answer = Answer::Refused { status, retry_after, decoder, body: BytesMut::new() };
         }
-        // The length may change; whoever writes the head knows the new one.
-        head.remove_header(&header::CONTENT_LENGTH);
         Ok(())
     }
 
-    /// The head that the client gets for an answer that passes.
+    /// The head that the client gets for an answer that passes. `length` is that of the body, where it is known.
     pub(super) fn client_head(
         &self,
         client: &RequestHeader,
         provider: &ResponseHeader,
         ctx: &Context,
-    ) -> pingora::Result<ResponseHeader> {
-        let mut head = *new_head(provider.status.as_u16(), 12);
+        length: Option<usize>,
+    ) -> ResponseHeader {
+        let (mut parts, ()) = http::Response::new(()).into_parts();
+        parts.status = provider.status;
+        let mut ours = HeaderMap::with_capacity(8);
+        let theirs = &provider.headers;
         let kind = match &ctx.answer {
             // Errors are told in JSON, whatever they came as.
-            Answer::Refused { .. } => Some(HeaderValue::from_static("application/json")),
-            _ => provider.headers.get(header::CONTENT_TYPE).cloned(),
+            Answer::Refused { .. } => None,
+            _ => theirs.get(header::CONTENT_TYPE).cloned(),
         };
-        let kind = kind.unwrap_or_else(|| HeaderValue::from_static("application/json"));
-        head.insert_header(header::CONTENT_TYPE, kind)?;
+        ours.insert(
+            header::CONTENT_TYPE,
+            kind.unwrap_or_else(|| HeaderValue::from_static("application/json")),
+        );
+        if let Some(length) = length {
+            ours.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        } else if client.version == http::Version::HTTP_11 {
+            ours.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         for name in PASSED {
-            if let Some(value) = provider.headers.get(name) {
-                head.insert_header(name, value.clone())?;
+            if let Some(value) = theirs.get(&name) {
+                ours.insert(name, value.clone());
             }
         }
-        if let Answer::Refused { retry_after: Some(RetryAfter::Header(wait)), .. } = &ctx.answer {
-            head.insert_header(header::RETRY_AFTER, wait.as_str())?;
+        if let Answer::Refused { retry_after: Some(RetryAfter::Header(wait)), .. } = &ctx.answer
+            && let Ok(wait) = HeaderValue::from_str(wait)
+        {
+            ours.insert(header::RETRY_AFTER, wait);
         }
         if ctx.record.stream {
             // Proxies in between must neither keep nor hold back a stream.
-            head.insert_header(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))?;
-            head.insert_header("x-accel-buffering", HeaderValue::from_static("no"))?;
+            ours.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            ours.insert(names::X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
         }
-        add_own_headers(&mut head, ctx);
-        if client.version == http::Version::HTTP_11 {
-            head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
-        } else if client.version < http::Version::HTTP_11 {
-            // Neither a length nor chunks: the end of the connection is the end of the answer.
-            head.set_version(http::Version::HTTP_10);
+        if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
+            if ctx.format == Format::Messages {
+                ours.insert(names::REQUEST_ID, id.clone());
+            }
+            ours.insert(names::X_REQUEST_ID, id);
         }
-        Ok(head)
+        parts.headers = ours;
+        if client.version < http::Version::HTTP_11 {
+            // Neither chunks nor, for a stream, a length: the end of the connection is the end of the answer.
+            parts.version = http::Version::HTTP_10;
+        }
+        ResponseHeader::from(parts)
     }
 
-    /// Takes a piece of the provider's body; returns what leaves for the client.
+    /// Takes a piece of the provider's body; returns what leaves for the client, which may be nothing.
     ///
     /// What cannot go on is an error whose meaning is left in `ctx.failure`.
-    pub(super) fn pass(
-        &self,
-        piece: Option<Bytes>,
-        end: bool,
-        ctx: &mut Context,
-    ) -> pingora::Result<Option<Bytes>> {
+    pub(super) fn pass(&self, piece: Bytes, end: bool, ctx: &mut Context) -> pingora::Result<Bytes> {
+        if let Answer::Stream(passing) = &mut ctx.answer {
+            return pass_stream(passing, piece, end).map_err(|failure| self.failed(ctx, failure));
+        }
         let mut answer = std::mem::replace(&mut ctx.answer, Answer::Done);
         let result = match &mut answer {
-            Answer::Stream(passing) => self.pass_stream(passing, piece, end),
             Answer::Whole(passing, body) => self.pass_whole(passing, body, piece, end),
             Answer::Refused { status, retry_after, decoder, body } => {
                 collect_error(decoder, body, piece);
-                if end {
-                    let told = self.tell_refusal(*status, retry_after.take(), body.split().freeze(), ctx);
-                    Ok(Some(told))
+                Ok(if end {
+                    self.tell_refusal(*status, retry_after.take(), body.split().freeze(), ctx)
                 } else {
-                    Ok(None)
-                }
+                    Bytes::new()
+                })
             }
-            Answer::Awaited | Answer::Done => Ok(None),
+            Answer::Awaited | Answer::Stream(_) | Answer::Done => Ok(Bytes::new()),
         };
         ctx.answer = answer;
         result.map_err(|failure| self.failed(ctx, failure))
-    }
-
-    fn pass_stream(
-        &self,
-        passing: &mut Passing,
-        piece: Option<Bytes>,
-        end: bool,
-    ) -> Result<Option<Bytes>, Failure> {
-        let mut out = Bytes::new();
-        if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
-            out = passing.verbatim.feed(decode(&mut passing.decoder, piece)?)?;
-        }
-        if !end {
-            return Ok(Some(out).filter(|out| !out.is_empty()));
-        }
-        match passing.verbatim.finish() {
-            Ok(tail) if tail.is_empty() => Ok(Some(out).filter(|out| !out.is_empty())),
-            Ok(tail) if out.is_empty() => Ok(Some(tail)),
-            Ok(tail) => Ok(Some(Bytes::from([out, tail].concat()))),
-            Err(error) => Err(Failure::Stream(error, out)),
-        }
     }
 
     fn pass_whole(
         &self,
         passing: &mut Passing,
         body: &mut BytesMut,
-        piece: Option<Bytes>,
+        piece: Bytes,
         end: bool,
-    ) -> Result<Option<Bytes>, Failure> {
+    ) -> Result<Bytes, Failure> {
         let mut last = Bytes::new();
-        if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
+        if !piece.is_empty() {
             let piece = decode(&mut passing.decoder, piece)?;
             if body.len() + piece.len() > self.limits.answer {
                 return Err(Failure::TooLarge(self.limits.answer));
@@ -170,10 +160,10 @@ impl Gateway {
             }
         }
         if !end {
-            return Ok(None);
+            return Ok(Bytes::new());
         }
         let whole = if last.is_empty() { body.split().freeze() } else { last };
-        Ok(Some(passing.verbatim.whole(whole)?))
+        Ok(passing.verbatim.whole(whole)?)
     }
 
     /// Puts a provider's refusal into the client's words; keeps it as the request's failure.
@@ -281,8 +271,24 @@ fn decode(decoder: &mut Option<Decoder>, piece: Bytes) -> Result<Bytes, DecodeEr
     }
 }
 
-fn collect_error(decoder: &mut Option<Decoder>, body: &mut BytesMut, piece: Option<Bytes>) {
-    let Some(piece) = piece else { return };
+/// Passes a piece of a stream.
+fn pass_stream(passing: &mut Passing, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
+    let mut out = Bytes::new();
+    if !piece.is_empty() {
+        out = passing.verbatim.feed(decode(&mut passing.decoder, piece)?)?;
+    }
+    if !end {
+        return Ok(out);
+    }
+    match passing.verbatim.finish() {
+        Ok(tail) if tail.is_empty() => Ok(out),
+        Ok(tail) if out.is_empty() => Ok(tail),
+        Ok(tail) => Ok(Bytes::from([out, tail].concat())),
+        Err(error) => Err(Failure::Stream(error, out)),
+    }
+}
+
+fn collect_error(decoder: &mut Option<Decoder>, body: &mut BytesMut, piece: Bytes) {
     // An error body that cannot be decoded tells nothing, but its status does.
     let piece = decode(decoder, piece).unwrap_or_default();
     let room = MAX_ERROR_BODY.saturating_sub(body.len());

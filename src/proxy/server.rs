@@ -208,12 +208,8 @@ impl Server {
             .initial_window_size(H2_STREAM_WINDOW)
             .initial_connection_window_size(H2_CONNECTION_WINDOW);
         proxy.h2_options = Some(h2);
-        let front = Front::new(
-            proxy,
-            self.settings.limits.connections,
-            self.settings.limits.header_timeout,
-            self.metrics.clone(),
-        );
+        let limits = self.settings.limits.clone();
+        let front = Front::new(self.gateway.clone(), proxy, limits, self.metrics.clone());
         let mut service = Service::new("gateway".to_owned(), front);
         service.threads = Some(conf.threads);
         for address in &self.settings.listen {

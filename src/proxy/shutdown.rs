@@ -1,7 +1,10 @@
 //! Stopping: who still works, who wants to stop, and when waiting ends.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use prometheus::IntGauge;
 use tokio::sync::Notify;
@@ -13,6 +16,7 @@ pub struct Shutdown {
     over: AtomicBool,
     in_flight: AtomicUsize,
     idle: Notify,
+    begun: Notify,
     deadline: Notify,
 }
 
@@ -25,6 +29,7 @@ impl Shutdown {
     /// Begins draining: no new work should come.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
+        self.begun.notify_waiters();
         if self.in_flight.load(Ordering::Acquire) == 0 {
             self.idle.notify_waiters();
         }
@@ -41,14 +46,14 @@ impl Shutdown {
         self.deadline.notify_waiters();
     }
 
+    /// Resolves when draining has begun.
+    pub fn draining(&self) -> impl Future<Output = ()> + Send {
+        Raised { flag: &self.draining, notified: Box::pin(self.begun.notified()), waker: None }
+    }
+
     /// Resolves when waiting has ended.
-    pub async fn ended(&self) {
-        let notified = self.deadline.notified();
-        tokio::pin!(notified);
-        notified.as_mut().enable();
-        if !self.over.load(Ordering::Acquire) {
-            notified.await;
-        }
+    pub fn ended(&self) -> impl Future<Output = ()> + Send {
+        Raised { flag: &self.over, notified: Box::pin(self.deadline.notified()), waker: None }
     }
 
     /// Requests under way.
@@ -71,24 +76,66 @@ impl Shutdown {
 
     /// Counts a request until the guard is dropped.
     pub(super) fn enter(self: &Arc<Self>, gauge: &IntGauge) -> InFlight {
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
         gauge.inc();
-        InFlight { shutdown: self.clone(), gauge: gauge.clone() }
+        InFlight { held: self.hold(), gauge: gauge.clone() }
+    }
+
+    /// Makes those who wait for the requests under way wait, until it is dropped.
+    pub(super) fn hold(self: &Arc<Self>) -> Held {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        Held(self.clone())
+    }
+}
+
+/// Resolves when a flag is up. It is polled for every piece of a stream, so that it asks the list of those who wait,
+/// which has a lock, only when it is polled by another task than before.
+struct Raised<'s, N> {
+    flag: &'s AtomicBool,
+    notified: Pin<Box<N>>,
+    waker: Option<Waker>,
+}
+
+impl<N: Future<Output = ()>> Future for Raised<'_, N> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.flag.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        if self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            return Poll::Pending;
+        }
+        self.waker = Some(cx.waker().clone());
+        if self.notified.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        // It may have gone up before anybody was listed.
+        if self.flag.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    shutdown: Arc<Shutdown>,
+    #[allow(dead_code, reason = "held until it is dropped")]
+    held: Held,
     gauge: IntGauge,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.gauge.dec();
-        if self.shutdown.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 && self.shutdown.is_draining() {
-            self.shutdown.idle.notify_waiters();
+    }
+}
+
+/// Something that is waited for.
+#[derive(Debug)]
+pub(super) struct Held(Arc<Shutdown>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.0.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.is_draining() {
+            self.0.idle.notify_waiters();
         }
     }
 }

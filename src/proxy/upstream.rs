@@ -2,38 +2,33 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType};
 
-use super::Gateway;
 use super::context::{Context, Plan};
 use super::peer::Upstream;
+use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind};
-use crate::vendor::{ANTHROPIC_VERSION, Provider};
+use crate::vendor::Provider;
 use crate::wire::{Api, Format};
 
 /// Headers of the client that go upstream as they are, whatever the API. Everything else stays here: keys and
 /// cookies because they are secrets, `user-agent` and the SDKs' telemetry because they would describe a client to a
 /// vendor that it has no contract with, hop-by-hop headers because they are about another connection.
-const PASSED: [&str; 4] = ["accept-language", "traceparent", "tracestate", "baggage"];
-
-/// Headers that mean something to one API, and go to it alone.
-const PASSED_TO: [(&str, Api); 4] = [
-    ("anthropic-beta", Api::Messages),
-    ("anthropic-beta", Api::CountTokens),
-    ("openai-beta", Api::Responses),
-    ("openai-beta", Api::Chat),
-];
+const PASSED: [HeaderName; 4] =
+    [header::ACCEPT_LANGUAGE, names::TRACEPARENT, names::TRACESTATE, names::BAGGAGE];
 
 impl Gateway {
     /// The address that the request goes to.
     pub(super) async fn peer(&self, ctx: &mut Context) -> pingora::Result<Arc<Upstream>> {
         let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
-        let live = ctx.live.clone();
-        let link =
-            live.link(&plan.model, plan.target).ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
-        match link.upstream(&self.resolver).await {
+        let link = ctx.live.link(&plan.lane).ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
+        if let Some(peer) = link.known() {
+            return Ok(peer);
+        }
+        // Boxed: asking the resolver takes more state than the rest of an exchange, and hardly any request does.
+        match Box::pin(link.resolved(&self.resolver)).await {
             Ok(peer) => Ok(peer),
             Err(error) => {
                 ctx.record.detail = Some(error.to_string().into_boxed_str());
@@ -46,86 +41,75 @@ impl Gateway {
 
     /// The head that the provider gets. It is made anew; of the client's head only what is known to be wanted goes
     /// along.
-    pub(super) fn upstream_head(
-        &self,
-        client: &RequestHeader,
-        ctx: &Context,
-    ) -> pingora::Result<RequestHeader> {
-        let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
-        let target = plan.target().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
-        let provider = &target.provider;
-        let path = provider.path(plan.api, &target.model, plan.action);
-        let mut head = RequestHeader::build_no_case(Method::POST, path.as_bytes(), Some(16))?;
-        head.insert_header(header::HOST, provider.base.authority())?;
-        if let Some((name, value)) = provider.credential(plan.api) {
-            head.insert_header(name, value.clone())?;
+    pub(super) fn upstream_head(&self, client: &Client, ctx: &Context) -> pingora::Result<RequestHeader> {
+        let internal = || Error::new_in(ErrorType::InternalError);
+        let plan = ctx.plan.as_ref().ok_or_else(internal)?;
+        let target = plan.target().ok_or_else(internal)?;
+        let theirs = &client.req_header().headers;
+        let mut ours = plan.lane.head();
+        ours.insert(header::CONTENT_LENGTH, HeaderValue::from(plan.body_len));
+        if plan.stream {
+            ours.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
         }
-        head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))?;
-        head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(plan.body_len))?;
-        let accept = if plan.stream { "text/event-stream, application/json" } else { "application/json" };
-        head.insert_header(header::ACCEPT, HeaderValue::from_static(accept))?;
-        // A stream must not be held back by a compressor, and frames must be readable.
-        head.insert_header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))?;
-        head.insert_header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT))?;
         if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
-            head.insert_header("x-request-id", id)?;
+            ours.insert(names::X_REQUEST_ID, id);
         }
-        add_version(&mut head, client, plan)?;
-        add_passed(&mut head, client, plan)?;
-        if provider.forward_client {
-            add_forwarded(&mut head, client)?;
+        pass(&mut ours, theirs, plan);
+        if target.provider.forward_client {
+            add_forwarded(&mut ours, client);
         }
-        for (name, value) in &provider.headers {
-            head.insert_header(name.clone(), value.clone())?;
-        }
-        Ok(head)
+        let (mut parts, ()) = http::Request::new(()).into_parts();
+        parts.method = Method::POST;
+        parts.uri = plan.lane.uri(target, plan.action).ok_or_else(internal)?;
+        parts.headers = ours;
+        Ok(RequestHeader::from(parts))
     }
 }
 
-const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
-
-/// Anthropic's version header is required: the client's own for its own format, ours otherwise.
-fn add_version(head: &mut RequestHeader, client: &RequestHeader, plan: &Plan) -> pingora::Result<()> {
-    if plan.api.error_format() != Format::Messages {
-        return Ok(());
-    }
-    let version = client.headers.get("anthropic-version").cloned();
-    head.insert_header(
-        "anthropic-version",
-        version.unwrap_or_else(|| HeaderValue::from_static(ANTHROPIC_VERSION)),
-    )
-}
-
-fn add_passed(head: &mut RequestHeader, client: &RequestHeader, plan: &Plan) -> pingora::Result<()> {
+/// Takes over what the client says and the provider is to hear.
+fn pass(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Plan) {
     for name in PASSED {
-        if let Some(value) = client.headers.get(name) {
-            head.insert_header(name, value.clone())?;
+        if let Some(value) = theirs.get(&name) {
+            ours.insert(name, value.clone());
         }
     }
-    for (name, api) in PASSED_TO {
-        if api == plan.api {
-            for value in client.headers.get_all(name) {
-                head.append_header(name, value.clone())?;
-            }
-        }
+    // Headers that mean something to one API go to it alone.
+    let beta = match plan.api {
+        Api::Messages | Api::CountTokens => names::ANTHROPIC_BETA,
+        Api::Responses | Api::Chat => names::OPENAI_BETA,
+        _ => return,
+    };
+    for value in theirs.get_all(&beta) {
+        ours.append(&beta, value.clone());
     }
-    Ok(())
+    if plan.api.error_format() == Format::Messages
+        && let Some(version) = theirs.get(names::ANTHROPIC_VERSION)
+    {
+        ours.insert(names::ANTHROPIC_VERSION, version.clone());
+    }
 }
 
 /// Says who asked: for upstreams of one's own that keep logs or limits by client.
-fn add_forwarded(head: &mut RequestHeader, client: &RequestHeader) -> pingora::Result<()> {
-    for name in ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"] {
-        let name = HeaderName::from_static(name);
-        if let Some(value) = client.headers.get(&name) {
-            head.insert_header(name, value.clone())?;
-        }
+fn add_forwarded(ours: &mut HeaderMap, client: &Client) {
+    let theirs = &client.req_header().headers;
+    let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+    let before = theirs.get(names::X_FORWARDED_FOR).and_then(|value| value.to_str().ok());
+    let chain = match (before, address) {
+        (Some(before), Some(address)) => format!("{before}, {address}"),
+        (Some(before), None) => before.to_owned(),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => String::new(),
+    };
+    if let Ok(chain) = HeaderValue::try_from(chain) {
+        ours.insert(names::X_FORWARDED_FOR, chain);
     }
-    if let Some(host) = client.headers.get(header::HOST)
-        && !head.headers.contains_key("x-forwarded-host")
-    {
-        head.insert_header("x-forwarded-host", host.clone())?;
+    let encrypted = client.digest().is_some_and(|digest| digest.ssl_digest.is_some());
+    let scheme = HeaderValue::from_static(if encrypted { "https" } else { "http" });
+    ours.insert(names::X_FORWARDED_PROTO, theirs.get(names::X_FORWARDED_PROTO).cloned().unwrap_or(scheme));
+    let host = theirs.get(names::X_FORWARDED_HOST).or_else(|| theirs.get(header::HOST));
+    if let Some(host) = host {
+        ours.insert(names::X_FORWARDED_HOST, host.clone());
     }
-    head.insert_header(header::VIA, HeaderValue::from_static("1.1 model-gateway"))
 }
 
 /// Takes a provider's secrets out of what a client or a log will see.

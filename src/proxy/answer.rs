@@ -1,0 +1,196 @@
+//! Bringing a provider's answer to the client, piece by piece.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use pingora::Error;
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::client::HttpSession;
+
+use super::context::{Answer, Context};
+use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent};
+use super::guarded::Guarded;
+use super::peer::Upstream;
+use super::reader::{Read, Reader};
+use super::response::Unsent;
+use super::{Client, Gateway};
+use crate::error::{ApiError, Kind};
+
+/// How long the head of a stream waits for the first frame, which may be an error. After that the client gets the
+/// head, and an error becomes part of the stream.
+const HOLD: Duration = Duration::from_secs(2);
+
+impl Gateway {
+    /// Brings the answer to the client. The connection is kept for `peer`, if there is one.
+    pub(super) async fn answer(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        mut upstream: HttpSession,
+        peer: Option<&Upstream>,
+        clock: &mut Clock<'_>,
+        ended: &mut Ended<'_>,
+    ) -> End {
+        let end = match upstream.response_header() {
+            Some(head) => self.open_answer(head, ctx),
+            None => return End::Failed(ApiError::new(Kind::UpstreamBroken, BROKEN)),
+        };
+        if let Err(error) = end {
+            return failed(ctx, &error);
+        }
+        // The request is not sent again once the provider has answered: its body may go.
+        ctx.drop_body();
+        let streaming = matches!(ctx.answer, Answer::Stream(_));
+        // The client's head is made from the provider's when the first frame leaves.
+        let mut head = if streaming { self.stream_head(client, &upstream, ctx) } else { None };
+        clock.allow(if streaming { HOLD } else { clock.timeouts.idle });
+        let mut reader = Reader::new(streaming);
+        let mut progress = true;
+        loop {
+            let read = loop {
+                tokio::select! {
+                    biased;
+                    read = reader.read(&mut upstream) => break read,
+                    gone = client_gone(client) => return End::Failed(gone),
+                    () = ended.as_mut() => return End::Failed(restarting()),
+                    () = clock.out() => {
+                        if clock.is_over() || !(progress || head.is_some()) {
+                            return End::Failed(silent());
+                        }
+                        if let Err(error) = send_head(client, ctx, &mut head).await {
+                            return failed(ctx, &error);
+                        }
+                        progress = false;
+                        clock.allow(clock.timeouts.idle);
+                    }
+                }
+            };
+            progress = true;
+            let (piece, end, fault) = match read {
+                Read::Piece(piece) => (piece, false, None),
+                Read::Last(piece) => (piece, true, None),
+                Read::Broken(piece, error) => (piece, false, Some(error)),
+            };
+            let body = match self.pass(piece, end, ctx) {
+                Ok(body) => body,
+                Err(error) => return give_up(client, ctx, &mut head, &error).await,
+            };
+            let sent = if end && !streaming {
+                self.send_whole(client, ctx, &upstream, body).await
+            } else if !body.is_empty() || end {
+                send(client, ctx, &mut head, body, end).await
+            } else {
+                Ok(())
+            };
+            if let Err(error) = sent {
+                return failed(ctx, &error);
+            }
+            if let Some(error) = fault {
+                return failed(ctx, &error);
+            }
+            if end {
+                if let Some(peer) = peer {
+                    self.connections.release(upstream, peer).await;
+                }
+                return End::Complete;
+            }
+        }
+    }
+
+    fn stream_head(
+        &self,
+        client: &Client,
+        upstream: &HttpSession,
+        ctx: &Context,
+    ) -> Option<Box<ResponseHeader>> {
+        let head = upstream.response_header()?;
+        Some(Box::new(self.client_head(client.req_header(), head, ctx, None)))
+    }
+
+    /// Sends a document, or a refusal, with its length.
+    async fn send_whole(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        upstream: &HttpSession,
+        body: Bytes,
+    ) -> pingora::Result<()> {
+        if let Some(failure) = ctx.failure.take() {
+            self.note(ctx, &failure);
+            return self.reply_refusal(client, ctx, &failure, body).await;
+        }
+        ctx.record.first_content = Some(std::time::Instant::now());
+        let mut head = upstream
+            .response_header()
+            .map(|head| Box::new(self.client_head(client.req_header(), head, ctx, Some(body.len()))));
+        send_head(client, ctx, &mut head).await?;
+        ctx.record.response_bytes += body.len() as u64;
+        client.write_response_body(body, true).await.map_err(|error| error.into_down())
+    }
+}
+
+const BROKEN: &str = "The upstream provider's answer broke off.";
+
+/// The answer cannot go on; frames that were complete before the fault still belong to the client.
+async fn give_up(
+    client: &mut Client,
+    ctx: &mut Context,
+    head: &mut Option<Box<ResponseHeader>>,
+    error: &Error,
+) -> End {
+    let unsent = error.cause.as_ref().and_then(|cause| cause.downcast_ref::<Unsent>());
+    if let Some(Unsent(frames)) = unsent
+        && let Err(error) = send(client, ctx, head, frames.clone(), false).await
+    {
+        return failed(ctx, &error);
+    }
+    failed(ctx, error)
+}
+
+/// Sends frames of a stream, after the head if it has not been sent.
+async fn send(
+    client: &mut Client,
+    ctx: &mut Context,
+    head: &mut Option<Box<ResponseHeader>>,
+    body: Bytes,
+    end: bool,
+) -> pingora::Result<()> {
+    // What is written in several steps leaves in one: the head with the first frames, the last frames with the end of
+    // the body.
+    if (head.is_some() || end)
+        && let Some(guarded) = client.stream().and_then(Guarded::of)
+    {
+        guarded.cork();
+    }
+    send_head(client, ctx, head).await?;
+    if ctx.record.first_content.is_none()
+        && ctx.passing().is_some_and(|passing| passing.verbatim.meter().content_frames() > 0)
+    {
+        ctx.record.first_content = Some(std::time::Instant::now());
+    }
+    ctx.record.response_bytes += body.len() as u64;
+    if end && !body.is_empty() {
+        client.write_response_body(body, false).await.map_err(|error| error.into_down())?;
+        uncork(client);
+        return client.write_response_body(Bytes::new(), true).await.map_err(|error| error.into_down());
+    }
+    uncork(client);
+    client.write_response_body(body, end).await.map_err(|error| error.into_down())
+}
+
+/// Sends the head, once.
+async fn send_head(
+    client: &mut Client,
+    ctx: &mut Context,
+    head: &mut Option<Box<ResponseHeader>>,
+) -> pingora::Result<()> {
+    let Some(head) = head.take() else { return Ok(()) };
+    ctx.record.status = head.status.as_u16();
+    client.write_response_header(head).await.map_err(|error| error.into_down())
+}
+
+fn uncork(client: &Client) {
+    if let Some(guarded) = client.stream().and_then(Guarded::of) {
+        guarded.uncork();
+    }
+}

@@ -1,0 +1,101 @@
+//! What all requests for one model at one provider through one endpoint have in common: made once per snapshot, used
+//! for every request.
+
+use http::{HeaderMap, HeaderValue, Uri, header};
+
+use super::names;
+use crate::metrics::{Metrics, Series};
+use crate::route::{Model, Target};
+use crate::vendor::{ANTHROPIC_VERSION, HttpVersion, Scheme};
+use crate::wire::path::Action;
+use crate::wire::{Api, Format};
+
+/// How the gateway names itself to providers.
+const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
+
+/// See the module.
+pub(super) struct Lane {
+    /// The API that the provider is asked through.
+    pub(super) api: Api,
+    /// Where the way to the provider stands among the snapshot's.
+    pub(super) link: usize,
+    /// Handles of the series.
+    pub(super) series: Series,
+    head: HeaderMap,
+    uri: Option<Uri>,
+}
+
+impl Lane {
+    pub(super) fn new(
+        metrics: &Metrics,
+        endpoint: &'static str,
+        model: &Model,
+        target: &Target,
+        api: Api,
+        link: usize,
+    ) -> Self {
+        let provider = &target.provider;
+        let series = Series::new(metrics, endpoint, &model.id, &provider.name, provider.kind.otel_name());
+        // An action stands in the path; it is a part of the request.
+        let fixed = !matches!(api, Api::Generate | Api::EmbedContent);
+        let uri = if fixed { address(target, api, None) } else { None };
+        Lane { api, link, series, head: template(target, api), uri }
+    }
+
+    /// Where the request goes: a path, and over HTTP/2 scheme and authority before it.
+    pub(super) fn uri(&self, target: &Target, action: Option<Action>) -> Option<Uri> {
+        self.uri.clone().or_else(|| address(target, self.api, action))
+    }
+
+    /// The headers that every request carries; those that differ hold a value to be replaced.
+    pub(super) fn head(&self) -> HeaderMap {
+        self.head.clone()
+    }
+}
+
+/// The path of a request; the whole address where HTTP/2 may be spoken, which needs its parts.
+fn address(target: &Target, api: Api, action: Option<Action>) -> Option<Uri> {
+    let provider = &target.provider;
+    let path = provider.path(api, &target.model, action);
+    let scheme = match (provider.http, provider.base.scheme()) {
+        (HttpVersion::Http1, _) | (HttpVersion::Auto, Scheme::Http) => return Uri::try_from(path).ok(),
+        (HttpVersion::Http2, Scheme::Http) => "http",
+        (_, Scheme::Https) => "https",
+    };
+    let uri = Uri::builder().scheme(scheme).authority(provider.base.authority()).path_and_query(path);
+    uri.build().ok()
+}
+
+fn template(target: &Target, api: Api) -> HeaderMap {
+    let provider = &target.provider;
+    let mut head = HeaderMap::with_capacity(16);
+    if let Ok(host) = HeaderValue::from_str(provider.base.authority()) {
+        head.insert(header::HOST, host);
+    }
+    if let Some((name, value)) = provider.credential(api) {
+        head.insert(name, value.clone());
+    }
+    head.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    head.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    head.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    // A stream must not be held back by a compressor, and frames must be readable.
+    head.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    head.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    head.insert(names::X_REQUEST_ID, HeaderValue::from_static("-"));
+    if api.error_format() == Format::Messages {
+        head.insert(names::ANTHROPIC_VERSION, HeaderValue::from_static(ANTHROPIC_VERSION));
+    }
+    if provider.forward_client {
+        head.insert(header::VIA, HeaderValue::from_static("1.1 model-gateway"));
+    }
+    for (name, value) in &provider.headers {
+        head.insert(name.clone(), value.clone());
+    }
+    head
+}
+
+impl std::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lane({:?})", self.series)
+    }
+}

@@ -1,0 +1,25 @@
+//! Names of headers, known to the compiler: a name that is given as text is parsed for every lookup.
+
+use http::HeaderName;
+
+pub(super) const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+pub(super) const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+pub(super) const API_KEY: HeaderName = HeaderName::from_static("api-key");
+pub(super) const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
+pub(super) const OPENAI_BETA: HeaderName = HeaderName::from_static("openai-beta");
+pub(super) const OPENAI_PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
+pub(super) const OPENAI_VERSION: HeaderName = HeaderName::from_static("openai-version");
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+pub(super) const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(super) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+pub(super) const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+pub(super) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(super) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub(super) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(super) const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+pub(super) const X_MS_REGION: HeaderName = HeaderName::from_static("x-ms-region");
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+pub(super) const X_VENDOR_API_KEY: HeaderName = HeaderName::from_static("x-vendor-api-key");

@@ -1,0 +1,143 @@
+//! Reading a provider's body: pieces that are already there are gathered into one, so that a burst of frames costs one
+//! write instead of many.
+
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use pingora::Error;
+use pingora::protocols::http::client::HttpSession;
+
+use super::cork::Corked;
+
+/// What is gathered into one write at most. A fast provider must not keep the first byte from the client.
+const GATHER: usize = 64 * 1024;
+/// What is gathered at most of a document that is collected whole anyway.
+const GATHER_WHOLE: usize = 256 * 1024;
+/// The size line and the line end of an HTTP/1 chunk.
+const CHUNK_FRAMING: usize = 16;
+
+/// What was read of a body.
+pub(super) enum Read {
+    Piece(Bytes),
+    Last(Bytes),
+    /// What was complete before the fault, and the fault.
+    Broken(Bytes, Box<Error>),
+}
+
+/// See the module.
+pub(super) struct Reader {
+    gathered: BytesMut,
+    streaming: bool,
+}
+
+impl Reader {
+    /// `streaming` says that what is read leaves for the client at once.
+    pub(super) fn new(streaming: bool) -> Self {
+        Reader { gathered: BytesMut::new(), streaming }
+    }
+
+    /// Cancel-safe: what was gathered stays.
+    pub(super) async fn read(&mut self, upstream: &mut HttpSession) -> Read {
+        let mut step = next(upstream, &mut self.gathered).await;
+        loop {
+            let grown = match step {
+                Next::Appended(length) => length,
+                // HTTP/2 hands its frames over; most of the time there is only one.
+                Next::Whole(whole) if self.gathered.is_empty() && self.streaming => {
+                    return single(upstream, whole);
+                }
+                Next::Whole(whole) => {
+                    self.gathered.extend_from_slice(&whole);
+                    whole.len()
+                }
+                Next::End => return Read::Last(self.take()),
+                Next::Broken(error) => return Read::Broken(self.take(), error),
+            };
+            match done(upstream) {
+                Ok(false) => {}
+                Ok(true) => return Read::Last(self.take()),
+                Err(error) => return Read::Broken(self.take(), error),
+            }
+            if self.is_enough(upstream, grown) {
+                return Read::Piece(self.take());
+            }
+            let more = tokio::task::unconstrained(next(upstream, &mut self.gathered));
+            match poll_now(more) {
+                None => return Read::Piece(self.take()),
+                Some(next) => step = next,
+            }
+        }
+    }
+
+    /// Whether to stop looking for more: enough is gathered, or the last read brought this piece and nothing else.
+    fn is_enough(&self, upstream: &HttpSession, grown: usize) -> bool {
+        if !self.streaming {
+            return self.gathered.len() >= GATHER_WHOLE;
+        }
+        let last_read = upstream.stream().and_then(Corked::of).map(Corked::last_read);
+        self.gathered.len() >= GATHER || last_read.is_some_and(|read| grown + CHUNK_FRAMING >= read)
+    }
+
+    fn take(&mut self) -> Bytes {
+        self.gathered.split().freeze()
+    }
+}
+
+fn single(upstream: &mut HttpSession, whole: Bytes) -> Read {
+    match done(upstream) {
+        Ok(false) => Read::Piece(whole),
+        Ok(true) => Read::Last(whole),
+        Err(error) => Read::Broken(whole, error),
+    }
+}
+
+/// One step of reading.
+enum Next {
+    /// An HTTP/1 piece of this length was appended to what is gathered.
+    Appended(usize),
+    /// An HTTP/2 frame.
+    Whole(Bytes),
+    End,
+    Broken(Box<Error>),
+}
+
+async fn next(upstream: &mut HttpSession, gathered: &mut BytesMut) -> Next {
+    if let HttpSession::H1(h1) = upstream {
+        loop {
+            match h1.read_body_ref().await {
+                // The head of the last chunk, before its trailers.
+                Ok(Some([])) => {}
+                Ok(Some(piece)) => {
+                    gathered.extend_from_slice(piece);
+                    return Next::Appended(piece.len());
+                }
+                Ok(None) => return Next::End,
+                Err(error) => return Next::Broken(error.into_up()),
+            }
+        }
+    }
+    match upstream.read_response_body().await {
+        Ok(Some(piece)) if piece.is_empty() => Next::Appended(0),
+        Ok(Some(piece)) => Next::Whole(piece),
+        Ok(None) => Next::End,
+        Err(error) => Next::Broken(error.into_up()),
+    }
+}
+
+/// Whether the body is complete. An HTTP/2 stream that was reset looks complete until it is asked.
+fn done(upstream: &mut HttpSession) -> pingora::Result<bool> {
+    match upstream {
+        HttpSession::H2(h2) => h2.check_response_end_or_error().map_err(|error| error.into_up()),
+        other => Ok(other.response_done()),
+    }
+}
+
+/// Polls a future once.
+fn poll_now<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    match future.as_mut().poll(&mut context) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
