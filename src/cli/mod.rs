@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this folder is what talks to people")]
 
 mod check;
+mod demo;
 mod keys;
 mod serve;
 mod style;
@@ -43,6 +44,11 @@ enum Command {
     ///
     /// Exit status 0 if it is sound, 1 if it is not.
     Check(check::Options),
+    /// Try the gateway: it runs with simulated vendors, and lines to paste are printed.
+    ///
+    /// Needs no file, no vendor key and no network. What is kept meanwhile is in a temporary folder, which is removed
+    /// at the end; Ctrl-C ends the demo at once.
+    Demo(demo::Options),
     /// Make, list and switch keys in keys.toml.
     ///
     /// A running gateway takes changes over on SIGHUP (systemctl reload model-gateway).
@@ -62,6 +68,7 @@ pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(options) => serve::run(&options),
         Command::Check(options) => check::run(&options),
+        Command::Demo(options) => demo::run(&options),
         Command::Keys(options) => keys::run(&options),
     }
 }

@@ -308,10 +308,14 @@ impl Signals {
     async fn drain(&self, mut streams: Streams, upgrade: bool) {
         let mut phases = self.phases.resubscribe();
         // During an upgrade the old process accepts for some seconds more; nothing is over before that.
-        while upgrade {
-            match phases.recv().await {
-                Ok(ExecutionPhase::ShutdownGracePeriod) | Err(broadcast::error::RecvError::Closed) => break,
-                _ => {}
+        if upgrade {
+            loop {
+                match phases.recv().await {
+                    Ok(ExecutionPhase::ShutdownGracePeriod) | Err(broadcast::error::RecvError::Closed) => {
+                        break;
+                    }
+                    _ => {}
+                }
             }
         }
         self.shutdown.drain();

@@ -1,0 +1,102 @@
+//! The demo's configuration: three files in a temporary folder, which goes away with this value.
+
+use std::io;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::Vendors;
+use crate::account::NewKey;
+
+/// What the simulated vendors want to see. The clients' key is another: the gateway changes one for the other.
+pub(super) const OPENAI_CREDENTIAL: &str = "sk-demo-openai";
+/// See [`OPENAI_CREDENTIAL`].
+pub(super) const ANTHROPIC_CREDENTIAL: &str = "sk-ant-demo";
+/// See [`OPENAI_CREDENTIAL`].
+pub(super) const GOOGLE_CREDENTIAL: &str = "demo-google";
+
+/// The folder.
+pub(super) struct Files(TempDir);
+
+impl Files {
+    pub(super) fn write(port: u16, admin: u16, key: &NewKey, vendors: &Vendors) -> io::Result<Self> {
+        // Only the user may read it: the credentials are made up, but the habit is not.
+        let folder = tempfile::Builder::new().prefix("model-gateway-demo-").tempdir()?;
+        let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text);
+        write("gateway.toml", gateway(port, admin))?;
+        write("routes.toml", routes(vendors))?;
+        write("keys.toml", format!("[[key]]\nname = \"demo\"\nsha256 = \"{}\"\n", key.hash().to_hex()))?;
+        Ok(Files(folder))
+    }
+
+    /// gateway.toml.
+    pub(super) fn gateway(&self) -> PathBuf {
+        self.0.path().join("gateway.toml")
+    }
+}
+
+/// Nobody waits for answers under way when a demo ends: the drain limit is 0.
+fn gateway(port: u16, admin: u16) -> String {
+    format!(
+        r#"[server]
+listen = ["127.0.0.1:{port}"]
+admin  = "127.0.0.1:{admin}"
+drain  = "0s"
+
+[log]
+level  = "warn"
+format = "text"
+access = "stdout"
+"#
+    )
+}
+
+/// `gpt-4o` has another name at its vendor, so that one sees the gateway rename it in both directions.
+fn routes(vendors: &Vendors) -> String {
+    let (openai, anthropic, google) =
+        (vendors.openai.base_url(), vendors.anthropic.base_url(), vendors.google.base_url());
+    format!(
+        r#"[[provider]]
+name       = "openai"
+kind       = "openai"
+base_url   = "{openai}"
+credential = {{ value = "{OPENAI_CREDENTIAL}" }}
+
+[[provider]]
+name       = "anthropic"
+kind       = "anthropic"
+base_url   = "{anthropic}"
+credential = {{ value = "{ANTHROPIC_CREDENTIAL}" }}
+
+[[provider]]
+name       = "google"
+kind       = "gemini"
+base_url   = "{google}"
+credential = {{ value = "{GOOGLE_CREDENTIAL}" }}
+
+[[model]]
+id       = "gpt-4o"
+owned_by = "openai"
+created  = 1715367049
+targets  = [{{ provider = "openai", model = "gpt-4o-2024-11-20" }}]
+
+[[model]]
+id       = "claude-sonnet-4-5"
+owned_by = "anthropic"
+created  = 1759104000
+targets  = [{{ provider = "anthropic", model = "claude-sonnet-4-5" }}]
+
+[[model]]
+id       = "gemini-2.5-flash"
+owned_by = "google"
+created  = 1750118400
+targets  = [{{ provider = "google", model = "gemini-2.5-flash" }}]
+
+[[model]]
+id       = "text-embedding-3-small"
+owned_by = "openai"
+created  = 1705948997
+targets  = [{{ provider = "openai", model = "text-embedding-3-small" }}]
+"#
+    )
+}

@@ -1,0 +1,139 @@
+//! What the demo prints when it is ready: addresses, the key, and lines that work as they stand.
+
+use std::fmt::{Display, Formatter, Result};
+
+use super::super::style;
+
+/// What the lines are made of.
+pub(super) struct Page<'k> {
+    pub(super) port: u16,
+    pub(super) admin: u16,
+    /// The usual port was taken.
+    pub(super) other_port: bool,
+    /// The usual admin port was taken.
+    pub(super) other_admin: bool,
+    pub(super) key: &'k str,
+}
+
+impl Display for Page<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let name = style::title("model-gateway");
+        writeln!(f, "{name}: one address for every model vendor, in the format that your client speaks.")?;
+        writeln!(f, "OpenAI, Anthropic and Google are simulated here: nothing leaves this machine.\n")?;
+        self.addresses(f)?;
+        writeln!(f, "\nPaste any of these lines into another terminal.")?;
+        self.formats(f)?;
+        self.more(f)?;
+        self.python(f)?;
+        let end = style::title("Ctrl-C");
+        writeln!(f, "\n{}", style::title("Requests, as they happen"))?;
+        writeln!(f, "{end} ends the demo. More to try: docs/demo.md\n")
+    }
+}
+
+impl Page<'_> {
+    fn addresses(&self, f: &mut Formatter<'_>) -> Result {
+        let taken = |other: bool, usual: u16, flag: &str| {
+            let note =
+                if other { format!("  ({usual} is taken; {flag} chooses one)") } else { String::new() };
+            style::faint(note)
+        };
+        let Page { port, admin, .. } = self;
+        let (gateway, metrics) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{admin}"));
+        let (first, second) = (
+            taken(self.other_port, super::PORT, "--port"),
+            taken(self.other_admin, super::ADMIN_PORT, "--admin-port"),
+        );
+        writeln!(f, "  gateway  {}{first}", style::good(gateway))?;
+        writeln!(f, "  admin    {}{second}", style::good(metrics))?;
+        writeln!(f, "  key      {}", style::good(self.key))?;
+        writeln!(f, "  models   gpt-4o, claude-sonnet-4-5, gemini-2.5-flash, text-embedding-3-small")
+    }
+
+    /// Each format twice: the whole answer, then the stream.
+    fn formats(&self, f: &mut Formatter<'_>) -> Result {
+        let Page { port, key, .. } = self;
+        let message = r#""messages":[{"role":"user","content":"Hello"}]"#;
+        let bearer = format!("-H 'authorization: Bearer {key}'");
+        let chat = format!(
+            r#"http://127.0.0.1:{port}/v1/chat/completions {bearer} -d '{{"model":"gpt-4o",{message}"#
+        );
+        let responses = format!(
+            r#"http://127.0.0.1:{port}/v1/responses {bearer} -d '{{"model":"gpt-4o","input":"Hello""#
+        );
+        let messages = format!(
+            r#"http://127.0.0.1:{port}/v1/messages -H 'x-api-key: {key}' -d '{{"model":"claude-sonnet-4-5","max_tokens":100,{message}"#
+        );
+        for (title, request) in [
+            ("OpenAI chat completions", chat),
+            ("OpenAI responses", responses),
+            ("Anthropic messages", messages),
+        ] {
+            heading(f, title)?;
+            line(f, format_args!("curl {request}}}'"))?;
+            line(f, format_args!(r#"curl -N {request},"stream":true}}'"#))?;
+        }
+        heading(f, "Gemini generateContent")?;
+        let model = format!("http://127.0.0.1:{port}/v1beta/models/gemini-2.5-flash");
+        let contents =
+            format!(r#"-H 'x-goog-api-key: {key}' -d '{{"contents":[{{"parts":[{{"text":"Hello"}}]}}]}}'"#);
+        line(f, format_args!("curl {model}:generateContent {contents}"))?;
+        line(f, format_args!("curl -N '{model}:streamGenerateContent?alt=sse' {contents}"))
+    }
+
+    fn more(&self, f: &mut Formatter<'_>) -> Result {
+        let Page { port, admin, key, .. } = self;
+        heading(f, "Models, metrics, health")?;
+        line(f, format_args!("curl http://127.0.0.1:{port}/v1/models -H 'authorization: Bearer {key}'"))?;
+        line(f, format_args!("curl http://127.0.0.1:{admin}/metrics"))?;
+        line(f, format_args!("curl http://127.0.0.1:{admin}/healthz"))?;
+        heading(f, "A vendor's error, and a stream that is cut: the simulated vendors obey words in [[ ]]")?;
+        let ask = format!(
+            r#"http://127.0.0.1:{port}/v1/chat/completions -H 'authorization: Bearer {key}' -d '{{"model":"gpt-4o","messages":[{{"role":"user","content":"Hello"#
+        );
+        line(f, format_args!(r#"curl -i {ask} [[status 429]]"}}]}}'"#))?;
+        line(f, format_args!(r#"curl -N {ask} [[cut 5]]"}}],"stream":true}}'"#))
+    }
+
+    fn python(&self, f: &mut Formatter<'_>) -> Result {
+        let Page { port, key, .. } = self;
+        heading(f, "Python, with the vendors' own SDKs: pip install openai anthropic google-genai")?;
+        let hello = r#"messages=[{"role": "user", "content": "Hello"}]"#;
+        line(f, "from openai import OpenAI")?;
+        line(f, format_args!(r#"client = OpenAI(base_url="http://127.0.0.1:{port}/v1", api_key="{key}")"#))?;
+        line(
+            f,
+            format_args!(
+                r#"print(client.chat.completions.create(model="gpt-4o", {hello}).choices[0].message.content)"#
+            ),
+        )?;
+        line(f, r#"print(client.responses.create(model="gpt-4o", input="Hello").output_text)"#)?;
+        writeln!(f)?;
+        line(f, "from anthropic import Anthropic")?;
+        line(f, format_args!(r#"client = Anthropic(base_url="http://127.0.0.1:{port}", api_key="{key}")"#))?;
+        line(
+            f,
+            format_args!(
+                r#"print(client.messages.create(model="claude-sonnet-4-5", max_tokens=100, {hello}).content[0].text)"#
+            ),
+        )?;
+        writeln!(f)?;
+        line(f, "from google import genai")?;
+        line(
+            f,
+            format_args!(
+                r#"client = genai.Client(api_key="{key}", http_options={{"base_url": "http://127.0.0.1:{port}"}})"#
+            ),
+        )?;
+        line(f, r#"print(client.models.generate_content(model="gemini-2.5-flash", contents="Hello").text)"#)
+    }
+}
+
+fn heading(f: &mut Formatter<'_>, text: &str) -> Result {
+    writeln!(f, "\n{}", style::title(text))
+}
+
+/// A line to paste. It begins at the margin: Python would stumble over spaces.
+fn line(f: &mut Formatter<'_>, text: impl Display) -> Result {
+    writeln!(f, "{}", style::copy(text))
+}
