@@ -14,7 +14,7 @@ pub(super) struct Options {
     /// Show the configuration in effect, with all defaults; secrets are masked.
     #[arg(long)]
     print: bool,
-    /// Do not read credentials: check a configuration on a machine that must not have them.
+    /// Read neither credentials nor certificates: check a configuration on a machine that must not have them.
     #[arg(long)]
     no_secrets: bool,
 }

@@ -46,7 +46,7 @@ pub struct Loaded {
 /// Every fault in any of them. When gateway.toml itself is broken, the other two are looked for under their usual
 /// names beside it, so that their faults are seen too.
 pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
-    match load_settings(file) {
+    match load_settings(file, vault) {
         Ok(settings) => {
             let mut snapshot = load_snapshot(&settings.routes, &settings.keys, vault)?;
             snapshot.generation = 1;
@@ -68,12 +68,12 @@ pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
 /// # Errors
 /// gateway.toml is not sound.
 pub fn keys_path(file: &Path) -> Result<PathBuf, Report> {
-    load_settings(file).map(|settings| settings.keys)
+    load_settings(file, &Sealed).map(|settings| settings.keys)
 }
 
-fn load_settings(file: &Path) -> Result<Settings, Report> {
+fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
     let text = read(file)?;
-    settings::read(file, &text)
+    settings::read(file, &text, vault)
 }
 
 /// Reads routes.toml and keys.toml.

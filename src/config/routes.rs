@@ -102,7 +102,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
             total: table.duration("total").unwrap_or(default.total),
         }
     });
-    let roots = table.get("ca").and_then(|value| read_roots(&value, folder));
+    let roots = table.get("ca").and_then(|value| read_roots(&value, folder, vault));
     let headers = table.table("headers", read_headers).unwrap_or_default();
     let ask_usage = table.boolean("ask_usage");
     let forward_client = table.boolean("forward_client");
@@ -189,8 +189,11 @@ fn read_credential(
     }
 }
 
-fn read_roots(value: &Value<'_>, folder: &Path) -> Option<Vec<Vec<u8>>> {
+fn read_roots(value: &Value<'_>, folder: &Path, vault: &dyn Vault) -> Option<Vec<Vec<u8>>> {
     let path = folder.join(value.as_str()?);
+    if !vault.reads() {
+        return None;
+    }
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) => {

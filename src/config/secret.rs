@@ -37,6 +37,7 @@ pub enum Source {
 }
 
 /// How secrets are looked up: the process environment, or nothing when only the form of a configuration is checked.
+/// TLS certificates and private CAs go with them: where there are no secrets, those files are not there either.
 pub trait Vault {
     /// An environment variable.
     fn env(&self, name: &str) -> Option<String>;
@@ -65,7 +66,7 @@ impl Vault for Environment {
     }
 }
 
-/// No secrets: for checking a configuration on a machine that must not have them.
+/// No secrets, and no file but the configuration: for checking it on a machine that must not have them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sealed;
 
@@ -113,7 +114,8 @@ impl Source {
     }
 }
 
-fn expand(path: &Path, folder: &Path, vault: &dyn Vault) -> Result<PathBuf, String> {
+/// The path of a file: `%d` is systemd's credentials directory, and relative ones begin at `folder`.
+pub(super) fn expand(path: &Path, folder: &Path, vault: &dyn Vault) -> Result<PathBuf, String> {
     match path.strip_prefix("%d") {
         Ok(name) => {
             let directory = vault.env("CREDENTIALS_DIRECTORY").ok_or(

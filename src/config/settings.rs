@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::node::{Document, Table};
 use super::report::Report;
+use super::secret::expand;
 use super::values;
-use super::{Secret, folder};
+use super::{Secret, Vault, folder};
 
 /// What gateway.toml says, with the defaults for what it does not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,15 +144,15 @@ pub enum Store {
 /// Most threads that can be asked for.
 const MAX_THREADS: i64 = 1024;
 
-pub(super) fn read(file: &Path, text: &str) -> Result<Settings, Report> {
+pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Settings, Report> {
     let document = Document::new(file, text);
     let folder = folder(file);
-    let settings = document.read(|root| read_root(root, &folder));
+    let settings = document.read(|root| read_root(root, &folder, vault));
     document.into_report().into_result()?;
     settings.flatten().ok_or_else(|| Report::of_file(file, "cannot be understood"))
 }
 
-fn read_root(root: &Table<'_>, folder: &Path) -> Option<Settings> {
+fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Settings> {
     let limits = root.table("limits", read_limits).unwrap_or_default();
     let log = root.table("log", |table| read_log(table, folder)).unwrap_or_default();
     let store = root
@@ -165,7 +166,7 @@ fn read_root(root: &Table<'_>, folder: &Path) -> Option<Settings> {
             list.elements(|element| listen.extend(element.parsed(values::address)));
         }
         let mut tls = Vec::new();
-        server.tables("tls", |listener| tls.extend(read_tls(listener, folder)));
+        server.tables("tls", |listener| tls.extend(read_tls(listener, folder, vault)));
         if listen.is_empty() && tls.is_empty() && server.get("listen").is_none() {
             server.wrong("nothing to listen on", "for example: listen = [\"127.0.0.1:8080\"]".to_owned());
         }
@@ -196,11 +197,21 @@ fn read_root(root: &Table<'_>, folder: &Path) -> Option<Settings> {
     })
 }
 
-fn read_tls(listener: &Table<'_>, folder: &Path) -> Option<TlsListener> {
+fn read_tls(listener: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<TlsListener> {
     let listen = listener.require("listen", "listen = \"0.0.0.0:8443\"")?.parsed(values::address);
     let file = |key: &'static str, example: &str| {
         let value = listener.require(key, example)?;
-        let path = folder.join(value.as_str()?);
+        let written = Path::new(value.as_str()?);
+        if !vault.reads() {
+            return Some(folder.join(written));
+        }
+        let path = match expand(written, folder, vault) {
+            Ok(path) => path,
+            Err(reason) => {
+                value.wrong(reason, None);
+                return None;
+            }
+        };
         // A listener that cannot start is found here, not by the first client.
         match std::fs::read(&path) {
             Ok(text) if text.windows(11).any(|window| window == b"-----BEGIN ") => {}

@@ -25,9 +25,8 @@ impl Display for Page<'_> {
         self.formats(f)?;
         self.more(f)?;
         self.python(f)?;
-        let end = style::title("Ctrl-C");
-        writeln!(f, "\n{}", style::title("Requests, as they happen"))?;
-        writeln!(f, "{end} ends the demo. More to try: docs/demo.md\n")
+        writeln!(f, "\n{} on http://127.0.0.1:{} as they happen", style::title("Requests"), self.port)?;
+        writeln!(f, "{}\n", style::faint("Ctrl-C ends the demo. More to try: docs/demo.md"))
     }
 }
 

@@ -1,0 +1,68 @@
+# `make` lists the targets. Nothing but Rust is needed: `deps` finds what a build needs beside it.
+
+CARGO   ?= cargo
+PROFILE ?= dev
+PREFIX  ?= /usr/local
+SYSCONF ?= /etc
+UNITS   ?= $(SYSCONF)/systemd/system
+TARGET  := $(or $(CARGO_TARGET_DIR),target)
+BINARY  := $(TARGET)/release/model-gateway
+
+# The Python that has the vendors' SDKs: the one of `make sdks`, or the system's.
+SDKS           := $(TARGET)/sdks
+GATEWAY_PYTHON ?= $(or $(wildcard $(abspath $(SDKS)/bin/python)),python3)
+export GATEWAY_PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help deps demo test check golden fuzz bench sdks release install
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## Install what a build needs beside Rust (a C compiler, cmake), if it is missing
+	@scripts/deps
+
+demo: deps ## Try the gateway with simulated vendors; ARGS="--port 8090" for its options
+	@$(CARGO) run --locked --profile $(PROFILE) --bin model-gateway -- demo $(ARGS)
+
+test: deps ## Run all tests; those that need what is not here say SKIPPED (GATEWAY_REQUIRE_ALL=1: fail)
+	$(CARGO) test --locked
+
+check: deps ## Format and lint
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-targets --no-default-features -- -D warnings
+
+golden: deps ## Write the golden files anew; read the diff before committing it
+	UPDATE_GOLDEN=1 $(CARGO) test --locked
+
+fuzz: deps ## Replay the fuzz corpora and try mutations of them for a bounded time
+	@scripts/fuzz
+
+bench: deps ## Run the micro-benchmarks
+	$(CARGO) bench --locked
+
+sdks: ## Install the vendors' Python SDKs for the tests, in target/
+	python3 -m venv $(SDKS)
+	$(SDKS)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+
+release: deps ## Build what is installed
+	$(CARGO) build --locked --release --bin model-gateway
+
+$(BINARY):
+	$(MAKE) release
+
+install: $(BINARY) ## Install the release build as a systemd service (after `make release`, as root)
+	install -D -m 0755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/model-gateway
+	install -D -m 0644 systemd/model-gateway.service $(DESTDIR)$(UNITS)/model-gateway.service
+	install -D -m 0644 systemd/logrotate $(DESTDIR)$(SYSCONF)/logrotate.d/model-gateway
+	install -D -m 0644 docs/operations.md $(DESTDIR)$(PREFIX)/share/doc/model-gateway/operations.md
+	install -d -m 0700 $(DESTDIR)$(SYSCONF)/model-gateway/secrets
+	@# The service's user must read these; keys.toml holds hashes only. What is there is never replaced.
+	@for file in gateway.toml routes.toml keys.toml; do \
+	  [ -e $(DESTDIR)$(SYSCONF)/model-gateway/$$file ] || \
+	    install -m 0644 conf/production/$$file $(DESTDIR)$(SYSCONF)/model-gateway/$$file; \
+	done
+	@chmod 0755 $(DESTDIR)$(SYSCONF)/model-gateway
+	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+	@echo "Installed. Next: docs/operations.md, \"Install\"."

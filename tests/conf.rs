@@ -1,0 +1,174 @@
+//! The examples in conf/ and the page docs/configuration.md, held against the reader: both load, and both name every
+//! key that there is.
+
+#![cfg(feature = "proxy")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use model_gateway::config::{self, Limits, Loaded, Log, Sealed};
+use model_gateway::vendor::{Kind, Timeouts};
+use toml::Value;
+
+const FILES: [&str; 3] = ["gateway.toml", "routes.toml", "keys.toml"];
+/// A key that nobody has, and that is like none that somebody has.
+const UNKNOWN: &str = "zzzzzzzzzzzzzzzzzzzzzzzz";
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn example(name: &str) -> Loaded {
+    let file = root().join("conf").join(name).join("gateway.toml");
+    config::load(&file, &Sealed).unwrap_or_else(|report| panic!("conf/{name}: {report}"))
+}
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// Keys by the path of their table, without indexes: `model.targets` has `provider`.
+type Keys = BTreeMap<String, BTreeSet<String>>;
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Notes the keys of every table in `value`, and puts one more into each.
+fn spoil(value: &mut Value, path: &str, keys: &mut Keys) {
+    match value {
+        Value::Table(table) => {
+            let noted = keys.entry(path.to_owned()).or_default();
+            noted.extend(table.keys().cloned());
+            for (key, value) in table.iter_mut() {
+                spoil(value, &join(path, key), keys);
+            }
+            table.insert(UNKNOWN.to_owned(), Value::Integer(1));
+        }
+        Value::Array(list) => list.iter_mut().for_each(|value| spoil(value, path, keys)),
+        _ => {}
+    }
+}
+
+/// The keys of the full example, and those that the reader knows: it lists them wherever it meets an unknown one.
+fn given_and_known() -> (Keys, Keys) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut given = Keys::new();
+    for file in FILES {
+        let mut value: Value = text(&format!("conf/full/{file}")).parse::<toml::Table>().unwrap().into();
+        spoil(&mut value, "", &mut given);
+        std::fs::write(folder.path().join(file), toml::to_string(&value).unwrap()).unwrap();
+    }
+    let report = config::load(&folder.path().join("gateway.toml"), &Sealed).unwrap_err();
+    let mut known = Keys::new();
+    for problem in report.problems.iter().filter(|problem| problem.message == "unknown key") {
+        let mut path = problem.key.replace(UNKNOWN, "");
+        while let Some(at) = path.find('[') {
+            let end = path.find(']').unwrap();
+            path.replace_range(at..=end, "");
+        }
+        let names = problem.hint.as_deref().unwrap().strip_prefix("known here: ").unwrap();
+        let names = names.split(", ").map(str::to_owned);
+        known.entry(path.trim_end_matches('.').to_owned()).or_default().extend(names);
+    }
+    (given, known)
+}
+
+#[test]
+fn every_example_loads() {
+    for folder in std::fs::read_dir(root().join("conf")).unwrap() {
+        let name = folder.unwrap().file_name().into_string().unwrap();
+        let loaded = example(&name);
+        assert!(!loaded.snapshot.routes.models().is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn the_full_example_has_every_key_and_every_default() {
+    let (given, known) = given_and_known();
+    for table in
+        ["", "server", "server.tls", "limits", "log", "store", "provider", "provider.timeouts", "model"]
+    {
+        assert!(known.contains_key(table), "the reader was not asked about {table:?}: {known:?}");
+    }
+    for (table, keys) in &known {
+        for key in keys {
+            // The one key that cannot stand beside its sibling is in a comment.
+            let there = given[table].contains(key) || (table == "store" && key == "valkey");
+            assert!(there, "conf/full does not have {}", join(table, key));
+        }
+    }
+    assert!(text("conf/full/gateway.toml").contains("\n# valkey = "));
+
+    let full = example("full");
+    assert_eq!(full.settings.limits, Limits::default());
+    assert_eq!(full.settings.log, Log::default());
+    let minimal = example("minimal").settings;
+    assert_eq!(full.settings.admin, minimal.admin);
+    assert_eq!((full.settings.threads, full.settings.drain), (minimal.threads, minimal.drain));
+    let name = |path: &Path| path.file_name().unwrap().to_owned();
+    assert_eq!(name(&full.settings.upgrade_socket), name(&minimal.upgrade_socket));
+    let providers = full.snapshot.routes.providers();
+    assert_eq!(providers[0].timeouts, Timeouts::default());
+    assert_eq!(providers[0].apis, Kind::OpenAi.default_apis());
+    assert_eq!(providers[0].base.to_string(), Kind::OpenAi.default_base_url().unwrap());
+}
+
+#[test]
+fn the_page_has_every_key_and_no_other() {
+    let (_, known) = given_and_known();
+    let known: BTreeSet<String> =
+        known.iter().flat_map(|(table, keys)| keys.iter().map(|key| join(table, key))).collect();
+    let page = text("docs/configuration.md");
+    // The first cell of a row is a key in backticks; a row may stand for a table as a whole.
+    let named: BTreeSet<String> = page
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
+        .filter(|name| !name.ends_with("()"))
+        .collect();
+    let missing: Vec<_> = known.difference(&named).collect();
+    assert!(missing.is_empty(), "docs/configuration.md lacks {missing:?}");
+    let invented: Vec<_> = named.difference(&known).collect();
+    assert!(invented.is_empty(), "docs/configuration.md names {invented:?}, which the reader does not know");
+}
+
+#[test]
+fn the_page_gives_the_defaults_that_are_in_effect() {
+    let effective = config::effective(&example("minimal"));
+    // What stands behind the headings of the other files is TOML too, but not about gateway.toml.
+    let gateway = effective.split("# routes.toml").next().unwrap().parse::<toml::Table>().unwrap();
+    let page = text("docs/configuration.md");
+    for table in ["limits", "log"] {
+        for (key, value) in gateway[table].as_table().unwrap() {
+            let row = format!("| `{table}.{key}` | `{value}` |");
+            // The page writes minutes where they are minutes.
+            assert!(page.contains(&row), "docs/configuration.md lacks the row: {row}");
+        }
+    }
+    for key in ["admin", "threads", "drain"] {
+        let row = format!("| `server.{key}` | `{}` |", gateway["server"][key]);
+        assert!(page.contains(&row), "docs/configuration.md lacks the row: {row}");
+    }
+}
+
+#[test]
+fn the_page_lists_every_kind_with_its_apis() {
+    let page = text("docs/configuration.md");
+    for kind in Kind::ALL {
+        let apis: Vec<&str> = kind.default_apis().iter().map(|api| api.name()).collect();
+        let base = kind.default_base_url().map_or("none".to_owned(), |base| format!("`{base}`"));
+        let row = format!("| {} | {base} | {} |", kind.name(), apis.join(", "));
+        assert!(page.contains(&row), "docs/configuration.md lacks the row: {row}");
+    }
+}
+
+#[test]
+fn the_readme_shows_the_minimal_example() {
+    let readme = text("README.md");
+    for file in FILES {
+        for line in text(&format!("conf/minimal/{file}")).lines().filter(|line| !line.starts_with('#')) {
+            assert!(readme.contains(line), "README.md lacks this line of conf/minimal/{file}: {line}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! `model-gateway demo`, as a person meets it: what it prints is pasted, line by line.
+
+#![cfg(feature = "proxy")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What stands before the lines of requests.
+const READY: &str = "Ctrl-C ends the demo";
+
+/// A demo with a temporary folder of its own for everything that it writes.
+struct Demo {
+    process: Child,
+    shown: Arc<Mutex<String>>,
+    folder: TempDir,
+    ended: bool,
+}
+
+impl Demo {
+    fn start(arguments: &[&str]) -> Demo {
+        let folder = TempDir::new().unwrap();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_model-gateway"))
+            .arg("demo")
+            .args(arguments)
+            .env("TMPDIR", folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = process.stdout.take().unwrap();
+        let shown = Arc::new(Mutex::new(String::new()));
+        let theirs = shown.clone();
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(read @ 1..) = out.read(&mut piece) {
+                theirs.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..read]));
+            }
+        });
+        Demo { process, shown, folder, ended: false }
+    }
+
+    fn shown(&self) -> String {
+        self.shown.lock().unwrap().clone()
+    }
+
+    /// Waits until what was printed fits; gives up after a minute.
+    fn wait_for(&mut self, what: &str, fits: impl Fn(&str) -> bool) -> String {
+        for _ in 0..3_000 {
+            let shown = self.shown();
+            if fits(&shown) {
+                return shown;
+            }
+            if let Some(status) = self.process.try_wait().unwrap() {
+                panic!("the demo ended ({status}) before {what}: {shown}");
+            }
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        panic!("{what} did not come: {}", self.shown());
+    }
+
+    fn ready(&mut self) -> String {
+        self.wait_for("the page", |shown| shown.contains(READY))
+    }
+
+    /// What Ctrl-C does to the process; returns its exit status.
+    fn interrupt(&mut self) -> Option<i32> {
+        self.ended = true;
+        let kill = format!("kill -INT {}", self.process.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        self.process.wait().unwrap().code()
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.interrupt();
+        }
+    }
+}
+
+/// Runs a line as a shell would, but not for ever.
+fn paste(line: &str, home: &Path) -> Output {
+    std::fs::write(home.join(".curlrc"), "max-time = 60\n").unwrap();
+    Command::new("sh").args(["-c", line]).env("CURL_HOME", home).env("no_proxy", "*").output().unwrap()
+}
+
+/// Whether a tool that a machine may lack is there. Where everything is required, its absence is a failure.
+fn have(what: &str, check: &mut Command) -> bool {
+    let there =
+        check.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
+    assert!(there || !required, "{what} is missing, and GATEWAY_REQUIRE_ALL=1");
+    if !there {
+        // Not through eprintln, which is shown for failed tests alone.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {what} is not on this machine");
+    }
+    there
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// What a person expects to see of a line that was pasted.
+fn check(line: &str, seen: &str) {
+    const SAID: &str = "You said: \"Hello\".";
+    let stream = line.starts_with("curl -N");
+    let is = |part: &str| line.contains(part);
+    if is("[[status 429]]") {
+        assert!(seen.starts_with("HTTP/1.1 429") && seen.contains("retry-after: 7"), "{seen}");
+        assert!(seen.contains("rate_limit_exceeded"), "{seen}");
+    } else if is("[[cut 5]]") {
+        assert!(seen.contains("upstream_error") && !seen.contains("\"finish_reason\":\"stop\""), "{seen}");
+    } else if is("/chat/completions") {
+        if stream {
+            assert!(seen.ends_with("data: [DONE]\n\n") && seen.matches("data: ").count() > 5, "{seen}");
+        } else {
+            assert!(
+                json(seen)["choices"][0]["message"]["content"].as_str().unwrap().contains(SAID),
+                "{seen}"
+            );
+            assert_eq!(json(seen)["model"], "gpt-4o");
+        }
+    } else if is("/responses") {
+        if stream {
+            assert!(seen.contains("event: response.completed"), "{seen}");
+        } else {
+            assert!(json(seen)["output"].to_string().contains("You said: "), "{seen}");
+        }
+    } else if is("/messages") {
+        if stream {
+            assert!(seen.contains("event: message_stop"), "{seen}");
+        } else {
+            assert!(json(seen)["content"][0]["text"].as_str().unwrap().contains(SAID), "{seen}");
+        }
+    } else if is("enerateContent") {
+        if stream {
+            assert!(
+                seen.contains("\"finishReason\": \"STOP\"") && seen.matches("data: ").count() > 5,
+                "{seen}"
+            );
+        } else {
+            let text = &json(seen)["candidates"][0]["content"]["parts"][0]["text"];
+            assert!(text.as_str().unwrap().contains(SAID), "{seen}");
+        }
+    } else if is("/v1/models") {
+        assert_eq!(json(seen)["data"].as_array().unwrap().len(), 4, "{seen}");
+    } else if is("/metrics") {
+        assert!(seen.contains("gateway_build_info"), "{seen}");
+    } else if is("/healthz") {
+        assert_eq!(seen, "ok\n");
+    } else {
+        panic!("nobody knows what this line does: {line}");
+    }
+}
+
+#[test]
+fn every_line_that_is_printed_works_and_every_request_is_shown() {
+    if !have("curl", Command::new("curl").arg("--version")) {
+        return;
+    }
+    let mut demo = Demo::start(&["--port", "0", "--admin-port", "0"]);
+    let page = demo.ready();
+    assert!(!page.contains('\x1b'), "colours only for a terminal: {page}");
+    let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("curl ")).collect();
+    assert_eq!(lines.len(), 13, "{page}");
+    let home = TempDir::new().unwrap();
+    for line in &lines {
+        let output = paste(line, home.path());
+        let seen = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{line}: {} {seen}", String::from_utf8_lossy(&output.stderr));
+        check(line, &seen);
+    }
+    let requests = |shown: &str| -> Vec<String> {
+        let (_, after) = shown.split_once(READY).unwrap_or_default();
+        after.lines().filter(|line| line.contains(" ms")).map(str::to_owned).collect()
+    };
+    // Those to the admin port are none of the gateway's requests.
+    let shown = demo.wait_for("a line for each request", |shown| requests(shown).len() >= lines.len() - 2);
+    let shown = requests(&shown);
+    assert_eq!(shown.len(), lines.len() - 2, "{shown:?}");
+    assert!(shown.iter().filter(|line| line.contains(" 200  ")).count() == 10, "{shown:?}");
+    assert!(
+        shown.iter().any(|line| line.contains(" 429  ") && line.ends_with("upstream_rate_limit")),
+        "{shown:?}"
+    );
+    assert!(shown.iter().any(|line| line.ends_with("stream  upstream_broken")), "{shown:?}");
+    assert_eq!(demo.interrupt(), Some(0));
+    let left: Vec<_> = std::fs::read_dir(demo.folder.path()).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn the_vendors_sdks_work_as_printed() {
+    let python = std::env::var("GATEWAY_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let imports = "import openai, anthropic\nfrom google import genai";
+    let what = format!("{python} with the packages openai, anthropic and google-genai");
+    if !have(&what, Command::new(&python).args(["-c", imports])) {
+        return;
+    }
+    let mut demo = Demo::start(&["--port", "0", "--admin-port", "0"]);
+    let page = demo.ready();
+    let snippets = page.split_once("google-genai\n").unwrap().1.split_once("\nRequests").unwrap().0;
+    let snippets: Vec<&str> = snippets.split("\n\n").collect();
+    assert_eq!(snippets.len(), 3, "{snippets:?}");
+    for snippet in snippets {
+        let output = Command::new(&python).args(["-c", snippet]).env("no_proxy", "*").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{snippet}\n{said}\n{errors}");
+        let answers = snippet.matches("print(").count();
+        assert_eq!(said.matches("You said: \"Hello\".").count(), answers, "{snippet}\n{said}");
+    }
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    let output = Command::new(env!("CARGO_BIN_EXE_model-gateway"))
+        .args(["demo", "--port", &port.to_string()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains(&format!("port {port} cannot be used")) && said.contains("--port PORT"), "{said}");
+}
