@@ -81,10 +81,10 @@ created  = 1715367049
 targets  = [{{ provider = "openai", model = "gpt-4o-2024-11-20" }}]
 
 [[model]]
-id       = "claude-sonnet-4-5"
+id       = "claude-sonnet-4-6"
 owned_by = "anthropic"
-created  = 1759104000
-targets  = [{{ provider = "anthropic", model = "claude-sonnet-4-5" }}]
+created  = 1771286400
+targets  = [{{ provider = "anthropic", model = "claude-sonnet-4-6" }}]
 
 [[model]]
 id       = "gemini-2.5-flash"

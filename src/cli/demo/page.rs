@@ -46,7 +46,7 @@ impl Page<'_> {
         writeln!(f, "  gateway  {}{first}", style::good(gateway))?;
         writeln!(f, "  admin    {}{second}", style::good(metrics))?;
         writeln!(f, "  key      {}", style::good(self.key))?;
-        writeln!(f, "  models   gpt-4o, claude-sonnet-4-5, gemini-2.5-flash, text-embedding-3-small")
+        writeln!(f, "  models   gpt-4o, claude-sonnet-4-6, gemini-2.5-flash, text-embedding-3-small")
     }
 
     /// Each format twice: the whole answer, then the stream.
@@ -61,7 +61,7 @@ impl Page<'_> {
             r#"http://127.0.0.1:{port}/v1/responses {bearer} -d '{{"model":"gpt-4o","input":"Hello""#
         );
         let messages = format!(
-            r#"http://127.0.0.1:{port}/v1/messages -H 'x-api-key: {key}' -d '{{"model":"claude-sonnet-4-5","max_tokens":100,{message}"#
+            r#"http://127.0.0.1:{port}/v1/messages -H 'x-api-key: {key}' -d '{{"model":"claude-sonnet-4-6","max_tokens":100,{message}"#
         );
         for (title, request) in [
             ("OpenAI chat completions", chat),
@@ -113,7 +113,7 @@ impl Page<'_> {
         line(
             f,
             format_args!(
-                r#"print(client.messages.create(model="claude-sonnet-4-5", max_tokens=100, {hello}).content[0].text)"#
+                r#"print(client.messages.create(model="claude-sonnet-4-6", max_tokens=100, {hello}).content[0].text)"#
             ),
         )?;
         writeln!(f)?;
