@@ -1,5 +1,6 @@
 //! `model-gateway serve`
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,8 +10,10 @@ use super::{Conf, fail};
 use crate::config::{self, Environment, Log, LogFormat};
 use crate::proxy::{ServeOptions, Server};
 
-/// Pingora says at error level what every client that goes away does; what matters of it stands in the access log.
-const QUIET: &str = "pingora_proxy=off,pingora_core=warn,hickory_resolver=warn,hickory_net=warn";
+/// Pingora says at error level what every client that goes away does, which stands in the access log, and that a new
+/// process waits for the listeners, which is how every upgrade begins; that it failed is said elsewhere.
+const QUIET: &str = "pingora_proxy=off,pingora_core=warn,pingora_core::server::transfer_fd=off,\
+    hickory_resolver=warn,hickory_net=warn";
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -59,6 +62,6 @@ pub(super) fn init_log(log: &Log) {
     // A second call finds a logger already there, which is as good.
     let _ = match log.format {
         LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).try_init(),
-        LogFormat::Text => builder.try_init(),
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
     };
 }
