@@ -237,7 +237,7 @@ mod tests {
         Corked::of(&stream).unwrap().uncork();
         stream.write_all(&body).await.unwrap();
         stream.flush().await.unwrap();
-        tokio::io::AsyncWriteExt::shutdown(&mut stream).await.unwrap();
+        AsyncWriteExt::shutdown(&mut stream).await.unwrap();
         drop(stream);
         assert_eq!(reading.await.unwrap(), expected);
     }
