@@ -8,17 +8,20 @@
 //! value read.
 
 mod cursor;
+mod members;
 mod rope;
 mod run;
 mod scan;
 mod text;
+mod utf8;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
 pub use cursor::{Cursor, JsonError, Kind};
+pub use members::Member;
 pub use rope::{Edit, Rope};
-pub use scan::{Member, ScanError, ScanErrorKind, Scanner};
+pub use scan::{ScanError, ScanErrorKind, Scanner};
 pub use text::{EscapedString, JsonStr, RawJson};
 pub use write::{Writer, push_escaped};

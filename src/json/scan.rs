@@ -5,38 +5,17 @@
 //! warm, keeps no text, and knows at the end what a router must know: that the document is valid JSON, that it is an
 //! object, that no member of it is doubled, and at which offsets `model` and its like stand.
 
-use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::JsonStr;
 use super::cursor::Kind;
+use super::members::{Member, Name, doubled};
 use super::run::plain_run;
+use super::utf8::Utf8;
 
 /// Nesting that is accepted at most: recursive readers behind the gateway have limits of this order.
 const MAX_DEPTH: usize = 512;
-
-/// A member's name is kept for comparison with the wanted ones up to this length; longer ones are only hashed.
-const MAX_NAME: usize = 256;
-
-/// Above this number of members the check for doubles sorts instead of comparing pairs.
-const FEW_MEMBERS: usize = 32;
-
-/// A member of the outermost object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Which of the wanted names it has, as an index into the list given to [`Scanner::new`].
-    pub wanted: Option<usize>,
-    /// What kind of value it holds.
-    pub kind: Kind,
-    /// Byte offsets of the value in the document; a string's quotes are included.
-    pub value: Range<usize>,
-    /// Byte offsets of the name, without its quotes.
-    pub name: Range<usize>,
-    /// Hash of the name's meaning, to find doubles.
-    hash: u64,
-}
 
 /// Why a document was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -135,9 +114,7 @@ pub struct Scanner {
     utf8: Utf8,
     /// The string that is being read is a name, not a value.
     in_name: bool,
-    name: SmallVec<[u8; 32]>,
-    name_hash: foldhash::fast::FoldHasher<'static>,
-    name_long: bool,
+    name: Name,
     name_at: Range<usize>,
     member_hash: u64,
     member_wanted: Option<usize>,
@@ -158,9 +135,7 @@ impl Scanner {
             offset: 0,
             utf8: Utf8::default(),
             in_name: false,
-            name: SmallVec::new(),
-            name_hash: name_hasher(),
-            name_long: false,
+            name: Name::new(),
             name_at: 0..0,
             member_hash: 0,
             member_wanted: None,
@@ -221,7 +196,7 @@ impl Scanner {
         let run = plain_run(rest);
         let naming = self.in_name && self.depth == 1;
         if naming {
-            self.keep_name(rest.get(..run).unwrap_or_default());
+            self.name.keep(rest.get(..run).unwrap_or_default());
         }
         let end = at + run;
         match rest.get(run) {
@@ -230,7 +205,7 @@ impl Scanner {
                 if self.in_name {
                     if naming {
                         self.name_at.end = self.offset + end;
-                        self.end_name();
+                        (self.member_wanted, self.member_hash) = self.name.end(self.wanted);
                     }
                     self.in_name = false;
                     self.state = State::Colon;
@@ -241,7 +216,7 @@ impl Scanner {
             }
             Some(b'\\') => {
                 if naming {
-                    self.keep_name(b"\\");
+                    self.name.keep(b"\\");
                 }
                 self.state = State::Escape;
                 Ok(end + 1)
@@ -408,45 +383,14 @@ impl Scanner {
         self.state = State::String;
         if self.depth == 1 {
             self.name_at = at + 1..at + 1;
-            self.name.clear();
-            self.name_long = false;
-            self.name_hash = name_hasher();
-        }
-    }
-
-    fn keep_name(&mut self, text: &[u8]) {
-        let (kept, rest) = text.split_at(text.len().min(MAX_NAME - self.name.len()));
-        self.name.extend_from_slice(kept);
-        if rest.is_empty() {
-            return;
-        }
-        if !self.name_long {
-            self.name_long = true;
-            self.name_hash.write(&self.name);
-        }
-        // Byte by byte: the hash of a write depends on how the text is divided, and pieces divide it anyhow.
-        for &byte in rest {
-            self.name_hash.write_u8(byte);
+            self.name.begin();
         }
     }
 
     fn keep_escaped(&mut self, byte: u8) {
         if self.in_name && self.depth == 1 {
-            self.keep_name(&[byte]);
+            self.name.keep(&[byte]);
         }
-    }
-
-    fn end_name(&mut self) {
-        if self.name_long {
-            self.member_wanted = None;
-            self.member_hash = self.name_hash.finish();
-            return;
-        }
-        // The pieces were checked as UTF-8 as they came, and a name ends at a quote.
-        let escaped = std::str::from_utf8(&self.name).unwrap_or_default();
-        let name = JsonStr::from_escaped(escaped).decode();
-        self.member_wanted = self.wanted.iter().position(|&wanted| wanted == name);
-        self.member_hash = hash_of(&name);
     }
 
     /// Ends the document and returns the members of the outermost object in order.
@@ -457,7 +401,7 @@ impl Scanner {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        if self.state != State::After || self.depth > 0 || self.utf8.pending > 0 {
+        if self.state != State::After || self.depth > 0 || !self.utf8.is_complete() {
             let kind = if self.state == State::Value && self.depth == 0 {
                 ScanErrorKind::Empty
             } else {
@@ -479,80 +423,5 @@ impl Scanner {
 
     fn syntax<T>(&self, at: usize, what: &'static str) -> Result<T, ScanError> {
         self.fail(at, ScanErrorKind::Syntax(what))
-    }
-}
-
-fn name_hasher() -> foldhash::fast::FoldHasher<'static> {
-    use std::sync::LazyLock;
-    // Seeded per process, so that nobody can send names that collide.
-    static STATE: LazyLock<foldhash::fast::RandomState> = LazyLock::new(Default::default);
-    STATE.build_hasher()
-}
-
-fn hash_of(name: &str) -> u64 {
-    let mut hasher = name_hasher();
-    hasher.write(name.as_bytes());
-    hasher.finish()
-}
-
-fn doubled(members: &[Member]) -> Option<&Member> {
-    if members.len() <= FEW_MEMBERS {
-        return members
-            .iter()
-            .enumerate()
-            .find(|(index, member)| members.iter().take(*index).any(|earlier| earlier.hash == member.hash))
-            .map(|(_, member)| member);
-    }
-    let mut sorted: Vec<&Member> = members.iter().collect();
-    sorted.sort_unstable_by_key(|member| (member.hash, member.value.start));
-    sorted
-        .windows(2)
-        .filter_map(|pair| match pair {
-            [a, b] if a.hash == b.hash => Some(*b),
-            _ => None,
-        })
-        .min_by_key(|member| member.value.start)
-}
-
-/// Checks that pieces are UTF-8 when put together.
-#[derive(Debug, Default)]
-struct Utf8 {
-    /// The beginning of a character whose rest is in the next piece.
-    tail: [u8; 4],
-    pending: usize,
-}
-
-impl Utf8 {
-    /// Returns the offset in `piece` at which the text stops being UTF-8.
-    fn check(&mut self, piece: &[u8]) -> Result<(), usize> {
-        if self.pending == 0 && piece.is_ascii() {
-            return Ok(());
-        }
-        let mut from = 0;
-        while self.pending > 0 {
-            let Some(&byte) = piece.get(from) else { return Ok(()) };
-            let Some(slot) = self.tail.get_mut(self.pending) else { return Err(from) };
-            *slot = byte;
-            self.pending += 1;
-            from += 1;
-            match std::str::from_utf8(self.tail.get(..self.pending).unwrap_or_default()) {
-                Ok(_) => self.pending = 0,
-                Err(error) if error.error_len().is_some() => return Err(from - 1),
-                Err(_) => {}
-            }
-        }
-        let rest = piece.get(from..).unwrap_or_default();
-        match std::str::from_utf8(rest) {
-            Ok(_) => Ok(()),
-            Err(error) if error.error_len().is_some() => Err(from + error.valid_up_to()),
-            Err(error) => {
-                let tail = rest.get(error.valid_up_to()..).unwrap_or_default();
-                self.pending = tail.len().min(self.tail.len());
-                for (slot, &byte) in self.tail.iter_mut().zip(tail) {
-                    *slot = byte;
-                }
-                Ok(())
-            }
-        }
     }
 }

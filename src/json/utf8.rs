@@ -1,0 +1,49 @@
+//! The UTF-8 check of a text that arrives in pieces.
+
+/// Checks that pieces are UTF-8 when put together.
+#[derive(Debug, Default)]
+pub(super) struct Utf8 {
+    /// The beginning of a character whose rest is in the next piece.
+    tail: [u8; 4],
+    pending: usize,
+}
+
+impl Utf8 {
+    /// Returns the offset in `piece` at which the text stops being UTF-8.
+    #[inline]
+    pub(super) fn check(&mut self, piece: &[u8]) -> Result<(), usize> {
+        if self.pending == 0 && piece.is_ascii() {
+            return Ok(());
+        }
+        let mut from = 0;
+        while self.pending > 0 {
+            let Some(&byte) = piece.get(from) else { return Ok(()) };
+            let Some(slot) = self.tail.get_mut(self.pending) else { return Err(from) };
+            *slot = byte;
+            self.pending += 1;
+            from += 1;
+            match std::str::from_utf8(self.tail.get(..self.pending).unwrap_or_default()) {
+                Ok(_) => self.pending = 0,
+                Err(error) if error.error_len().is_some() => return Err(from - 1),
+                Err(_) => {}
+            }
+        }
+        let rest = piece.get(from..).unwrap_or_default();
+        match std::str::from_utf8(rest) {
+            Ok(_) => Ok(()),
+            Err(error) if error.error_len().is_some() => Err(from + error.valid_up_to()),
+            Err(error) => {
+                let tail = rest.get(error.valid_up_to()..).unwrap_or_default();
+                self.pending = tail.len().min(self.tail.len());
+                for (slot, &byte) in self.tail.iter_mut().zip(tail) {
+                    *slot = byte;
+                }
+                Ok(())
+            }
+        }
+    }
+    /// Whether the text so far ends where a character ends.
+    pub(super) fn is_complete(&self) -> bool {
+        self.pending == 0
+    }
+}
