@@ -1,8 +1,28 @@
 //! What a request, an answer and an event mean, in nobody's format.
 //!
-//! Here lives the hub that every wire format is decoded into and encoded from. Here must not live: the name of a
-//! format or of a vendor, or any input or output.
+//! Here lives the hub that every wire format is decoded into and encoded from: a [`Request`] with its [`content`] and
+//! [`tools`], the [`Event`]s of an answer with their strict grammar ([`Grammar`]), the [`Answer`] that events fold
+//! into, [`Usage`] under one arithmetic, sealed reasoning ([`Seal`]) and what a model can be asked for ([`Dialect`]).
+//! Text is carried still escaped and borrowed from the bytes that it came in.
+//!
+//! Here must not live: the name of a format or of a vendor, or any input or output.
 
+pub mod answer;
+pub mod content;
+pub mod dialect;
+pub mod event;
+pub mod grammar;
+pub mod request;
+pub mod seal;
+pub mod tools;
 pub mod usage;
 
+pub use answer::Answer;
+pub use content::{Block, CacheMark, Role, Source, Turn};
+pub use dialect::Dialect;
+pub use event::{BlockKind, Citation, Delta, Event, Finish, Start, ToolKind};
+pub use grammar::Grammar;
+pub use request::{Effort, OutputFormat, Request, Sampling, Thinking};
+pub use seal::{Seal, Sealed};
+pub use tools::{Input, Tool, ToolChoice};
 pub use usage::Usage;

@@ -10,6 +10,7 @@ use pingora::protocols::http::client::HttpSession;
 use super::context::{Answer, Context};
 use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent};
 use super::guarded::Guarded;
+use super::pace::{self, Pace};
 use super::peer::Upstream;
 use super::reader::{Read, Reader};
 use super::response::Unsent;
@@ -46,7 +47,11 @@ impl Gateway {
         clock.allow(if streaming { HOLD } else { clock.timeouts.idle });
         let mut reader = Reader::new(streaming);
         let mut progress = true;
+        let mut pace = Pace::default();
         loop {
+            if pace.is_bursting() {
+                clock.rest(pace::REST).await;
+            }
             let read = loop {
                 tokio::select! {
                     biased;
@@ -87,6 +92,9 @@ impl Gateway {
             }
             if let Some(error) = fault {
                 return failed(ctx, &error);
+            }
+            if streaming {
+                pace.passed(reader.has_waited());
             }
             if end {
                 if let Some(peer) = peer {

@@ -64,6 +64,12 @@ impl Clock<'_> {
         Instant::now() >= self.total
     }
 
+    /// Resolves after `span`, whatever time is left.
+    pub(super) fn rest(&mut self, span: Duration) -> impl Future<Output = ()> {
+        self.sleep.as_mut().reset(Instant::now() + span);
+        self.sleep.as_mut()
+    }
+
     /// Resolves when the time runs out.
     pub(super) fn out(&mut self) -> impl Future<Output = ()> {
         std::future::poll_fn(|cx| {

@@ -24,6 +24,7 @@ mod http1;
 mod lane;
 mod live;
 mod names;
+mod pace;
 mod peer;
 mod pool;
 mod reader;

@@ -28,17 +28,23 @@ pub(super) enum Read {
 pub(super) struct Reader {
     gathered: BytesMut,
     streaming: bool,
+    waited: bool,
 }
 
 impl Reader {
     /// `streaming` says that what is read leaves for the client at once.
     pub(super) fn new(streaming: bool) -> Self {
-        Reader { gathered: BytesMut::new(), streaming }
+        Reader { gathered: BytesMut::new(), streaming, waited: false }
+    }
+
+    /// Whether nothing had been there when the last read began.
+    pub(super) fn has_waited(&self) -> bool {
+        self.waited
     }
 
     /// Cancel-safe: what was gathered stays.
     pub(super) async fn read(&mut self, upstream: &mut HttpSession) -> Read {
-        let mut step = next(upstream, &mut self.gathered).await;
+        let mut step = self.first(upstream).await;
         loop {
             let grown = match step {
                 Next::Appended(length) => length,
@@ -67,6 +73,19 @@ impl Reader {
                 Some(next) => step = next,
             }
         }
+    }
+
+    /// The first step, which may have to wait.
+    async fn first(&mut self, upstream: &mut HttpSession) -> Next {
+        self.waited = false;
+        let Reader { gathered, waited, .. } = self;
+        let mut first = std::pin::pin!(next(upstream, gathered));
+        std::future::poll_fn(|cx| {
+            let polled = first.as_mut().poll(cx);
+            *waited |= polled.is_pending();
+            polled
+        })
+        .await
     }
 
     /// Whether to stop looking for more: enough is gathered, or the last read brought this piece and nothing else.

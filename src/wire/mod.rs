@@ -3,14 +3,17 @@
 //! Here live the four formats that clients and vendors speak ([`Format`]), the endpoints under which they are
 //! reached ([`path`]), and what may be read from a request, an answer or a frame without translating it
 //! ([`request`], [`watch`]), and how an error looks in each ([`error`]). A folder per format has what only that
-//! format knows; the formats never import each other.
+//! format knows, decode beside encode: its requests, its streams, its whole answers. The formats never import each
+//! other; what their codecs share is [`codec`], and what is done about what they cannot say is [`loss`].
 //!
 //! Here must not live: who speaks a format (that is `vendor`), sockets, or the meeting of two formats (`translate`).
 
 pub mod chat;
+pub mod codec;
 pub mod embeddings;
 pub mod error;
 pub mod generate;
+pub mod loss;
 pub mod messages;
 pub mod models;
 pub mod path;

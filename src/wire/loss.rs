@@ -1,0 +1,151 @@
+//! What is done when an element of a request has no place in the format of its target: one table, from which the
+//! documentation is printed (docs/translation.md).
+
+use super::Format;
+
+/// What is done about an element that is not carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Policy {
+    /// Dropped in silence: a hint for billing, transport or caching, which changes no answer.
+    Silent,
+    /// Dropped, and the client is told: `x-gateway-warning`, and a metric.
+    Warn,
+    /// The request is refused with a 400 that names the element: without it the answer would be another.
+    Refuse,
+}
+
+impl Policy {
+    /// The word in docs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Silent => "silent",
+            Policy::Warn => "warn",
+            Policy::Refuse => "refuse",
+        }
+    }
+}
+
+/// One row: an element, and what is done about it for each target format, in the order of [`Format::ALL`].
+pub struct Row {
+    /// The element: the path of a member in the client's request, or a name for something smaller.
+    pub element: &'static str,
+    /// For chat, messages, responses and generate.
+    pub policies: [Policy; 4],
+}
+
+const S: Policy = Policy::Silent;
+const W: Policy = Policy::Warn;
+const E: Policy = Policy::Refuse;
+
+const fn row(element: &'static str, policies: [Policy; 4]) -> Row {
+    Row { element, policies }
+}
+
+/// The table. What stands in no row is dropped with a warning.
+#[rustfmt::skip] // a table reads as a table
+pub const ROWS: &[Row] = &[
+    //                                        chat msgs resp gen
+    // Conversation
+    row("name",                              [S, S, S, S]),
+    row("phase",                             [S, S, S, S]),
+    row("prefill",                           [W, W, W, W]),
+    row("thinking_block",                    [S, S, S, S]),
+    row("thinking_signature",                [S, S, S, S]),
+    row("citations",                         [S, S, S, S]),
+    row("cache_control",                     [S, S, S, S]),
+    row("cachedContent",                     [E, E, E, E]),
+    row("previous_response_id",              [E, E, E, E]),
+    row("conversation",                      [E, E, E, E]),
+    row("background",                        [E, E, E, E]),
+    row("prompt",                            [E, E, E, E]),
+    row("container",                         [E, E, E, E]),
+    row("context_management",                [W, W, W, W]),
+    row("mcp_servers",                       [E, E, E, E]),
+    // Media
+    row("audio",                             [E, E, E, E]),
+    row("video",                             [E, E, E, E]),
+    row("file_id",                           [E, E, E, E]),
+    row("file_url",                          [E, E, E, E]),
+    row("image_url",                         [E, E, E, E]),
+    row("image_detail",                      [S, S, S, S]),
+    row("modalities",                        [E, E, E, E]),
+    row("generationConfig.imageConfig",      [W, W, W, W]),
+    row("generationConfig.speechConfig",     [S, S, S, S]),
+    row("generationConfig.mediaResolution",  [S, S, S, S]),
+    // Tools
+    row("parallel_tool_calls",               [W, W, W, W]),
+    row("custom_tool_grammar",               [W, W, W, W]),
+    row("tool_strict",                       [S, S, S, S]),
+    row("server_tool",                       [E, E, E, E]),
+    row("server_tool_block",                 [W, W, W, W]),
+    row("input_examples",                    [S, S, S, S]),
+    row("eager_input_streaming",             [S, S, S, S]),
+    row("defer_loading",                     [S, S, S, S]),
+    row("allowed_callers",                   [S, S, S, S]),
+    row("max_tool_calls",                    [S, S, S, S]),
+    row("web_search",                        [W, E, E, E]),
+    row("web_search_filters",                [W, W, W, W]),
+    row("web_search_location",               [S, S, S, S]),
+    row("web_search_context",                [S, S, S, S]),
+    // Answers
+    row("n",                                 [E, E, E, E]),
+    row("logprobs",                          [W, W, W, W]),
+    row("response_format",                   [E, W, E, E]),
+    row("output_schema",                     [W, W, W, W]),
+    row("stop",                              [E, E, W, E]),
+    row("verbosity",                         [S, S, S, S]),
+    row("reasoning_effort",                  [W, W, W, W]),
+    // Sampling
+    row("temperature",                       [W, W, W, W]),
+    row("top_p",                             [W, W, W, W]),
+    row("top_k",                             [S, S, S, S]),
+    row("presence_penalty",                  [W, S, W, S]),
+    row("frequency_penalty",                 [W, S, W, S]),
+    row("seed",                              [S, S, S, S]),
+    row("logit_bias",                        [S, S, W, S]),
+    row("min_p",                             [S, S, S, S]),
+    row("repetition_penalty",                [S, S, S, S]),
+    row("prediction",                        [S, S, W, S]),
+    // Accounts, caching, transport
+    row("user",                              [S, S, S, S]),
+    row("safety_identifier",                 [S, S, S, S]),
+    row("metadata",                          [S, W, S, W]),
+    row("service_tier",                      [S, S, S, S]),
+    row("store",                             [S, S, S, S]),
+    row("prompt_cache_key",                  [S, S, S, S]),
+    row("prompt_cache_options",              [S, S, S, S]),
+    row("prompt_cache_retention",            [S, S, S, S]),
+    row("moderation",                        [S, S, S, S]),
+    row("stream_options",                    [S, S, S, S]),
+    row("include",                           [S, S, S, S]),
+    row("truncation",                        [S, S, S, S]),
+    row("client_metadata",                   [S, S, S, S]),
+    row("inference_geo",                     [S, S, S, S]),
+    row("speed",                             [S, S, S, S]),
+    row("diagnostics",                       [S, S, S, S]),
+    row("safetySettings",                    [S, S, S, S]),
+    row("labels",                            [S, S, S, S]),
+];
+
+/// What is done about an element that is not carried to a target of this format.
+pub fn policy(element: &str, to: Format) -> Policy {
+    let column = Format::ALL.iter().position(|format| *format == to).unwrap_or_default();
+    ROWS.iter()
+        .find(|row| row.element == element)
+        .and_then(|row| row.policies.get(column).copied())
+        .unwrap_or(Policy::Warn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_element_has_one_row() {
+        let mut seen = HashSet::new();
+        for row in ROWS {
+            assert!(seen.insert(row.element), "{} twice", row.element);
+        }
+    }
+}
