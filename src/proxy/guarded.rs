@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 /// How much of a client's first bytes is read at once: most heads, and often the body.
-const FIRST_READ: usize = 4096;
+const FIRST_READ: usize = 3 * 1024;
 
 /// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
