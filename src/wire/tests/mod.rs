@@ -3,4 +3,11 @@
 //!
 //! One file a subject. Here must not live: streams as a whole, which `translate` puts together.
 
+mod error;
+mod models;
 mod path;
+mod request;
+mod request_edits;
+mod vendor_error;
+mod watch;
+mod watch_usage;
