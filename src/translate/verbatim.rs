@@ -13,7 +13,7 @@ use crate::framing::hold::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
 use crate::framing::{Hold, Splitter};
-use crate::json::EscapedString;
+use crate::json::{Cursor, EscapedString};
 use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, End, Glance, Sight};
 use crate::wire::{Api, Format};
@@ -227,7 +227,7 @@ impl Verbatim {
         let whole = Event::parse(rest, &mut scratch)
             .data
             .and_then(|data| std::str::from_utf8(data).ok())
-            .is_some_and(|data| watch_frame(self.api, data).is_ok());
+            .is_some_and(is_whole);
         if !whole {
             return Ok(Bytes::new());
         }
@@ -257,6 +257,12 @@ impl Verbatim {
         out.extend_from_slice(body.get(at.end..).unwrap_or_default());
         Ok(out.freeze())
     }
+}
+
+/// Whether data was not cut off: reading a frame may stop before its end.
+fn is_whole(data: &str) -> bool {
+    let mut json = Cursor::new(data);
+    data.starts_with("[DONE]") || json.skip().and_then(|()| json.end()).is_ok()
 }
 
 /// Reads the usage of a frame that was left unread.
