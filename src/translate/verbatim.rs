@@ -129,7 +129,10 @@ impl Verbatim {
             let frame = source.get(range.clone()).unwrap_or_default();
             let data = match arrival {
                 Arrival::Array => element(frame),
-                Arrival::Events | Arrival::Whole => Event::parse(frame, scratch).data,
+                Arrival::Events | Arrival::Whole => {
+                    let bare = *api == Api::Generate || meter.frames() == 0;
+                    Event::parse(frame, scratch).data.or_else(|| bare_json(frame).filter(|_| bare))
+                }
             };
             let joined = !std::ptr::eq(source, &piece);
             if *arrival == Arrival::Array {
@@ -226,6 +229,7 @@ impl Verbatim {
         let mut scratch = Vec::new();
         let whole = Event::parse(rest, &mut scratch)
             .data
+            .or_else(|| bare_json(rest))
             .and_then(|data| std::str::from_utf8(data).ok())
             .is_some_and(is_whole);
         if !whole {
@@ -257,6 +261,13 @@ impl Verbatim {
         out.extend_from_slice(body.get(at.end..).unwrap_or_default());
         Ok(out.freeze())
     }
+}
+
+/// JSON that stands in a stream of events without a field: in this way Gemini reports an error in the middle, and some
+/// servers answer altogether that were asked for a stream.
+fn bare_json(frame: &[u8]) -> Option<&[u8]> {
+    let text = frame.trim_ascii();
+    text.starts_with(b"{").then_some(text)
 }
 
 /// Whether data was not cut off: reading a frame may stop before its end.

@@ -172,6 +172,23 @@ fn bug_48_an_error_in_the_middle_passes_and_ends_the_stream() {
     }
 }
 
+/// Google's servers write an error in the middle of a stream without `data:`; its SDKs look for it.
+#[test]
+fn a_gemini_error_without_a_field_passes_and_ends_the_stream() {
+    let chunk = "data: {\"candidates\":[{\"content\":{}}]}\r\n\r\n";
+    for end in ["", "\n", "\n\n"] {
+        let stream =
+            format!("{chunk}{{\n  \"error\": {{\n    \"code\": 499,\n    \"message\": \"m\"\n  }}\n}}{end}");
+        let passed = pass_events(Api::Generate, &stream);
+        assert_eq!(passed.result, Ok(()), "{stream}");
+        assert_eq!(passed.text().trim_end(), stream.trim_end());
+        assert_eq!(passed.notes.end, End::Failed);
+    }
+    // SDKs of the other formats do not see it: the stream is cut.
+    let stream = "data: {\"choices\":[{\"finish_reason\":null}]}\n\n{\"error\":{\"message\":\"m\"}}\n\n";
+    assert_eq!(pass_events(Api::Chat, stream).result, Err(StreamError::Cut));
+}
+
 #[test]
 fn an_array_is_closed_only_when_the_answer_is_complete() {
     let finished = "{\"candidates\":[{\"finishReason\":\"STOP\"}]}";

@@ -38,6 +38,13 @@ fn the_first_frame_of_each_format_can_be_an_error() {
             "[{\"error\":{\"code\":503,\"message\":\"m\"}}\n]\n",
             "{\"error\":{\"code\":503,\"message\":\"m\"}}",
         ),
+        (Api::Chat, Arrival::Events, "{\"error\":{\"message\":\"m\"}}", "{\"error\":{\"message\":\"m\"}}"),
+        (
+            Api::Messages,
+            Arrival::Events,
+            "{\"error\":\n{\"message\":\"m\"}}\n\n",
+            "{\"error\":\n{\"message\":\"m\"}}",
+        ),
         (Api::Generate, Arrival::Array, "{\"error\":{\"message\":\"m\"}}", "{\"error\":{\"message\":\"m\"}}"),
     ] {
         let mut left = stream.len();

@@ -94,8 +94,9 @@ fn set_usage<'a>(sight: &mut Sight<'a>, json: &mut Cursor<'a>) -> Result<(), Jso
 
 /// Reads a usage object of the chat format, with the vendors' deviations.
 ///
-/// `completion_tokens` includes reasoning, except at xAI: there `total_tokens` is the sum of all three, which is how
-/// it is recognised. Cached tokens have a second home at DeepSeek and Together.
+/// `completion_tokens` includes reasoning, except at xAI, where `total_tokens` is the sum of all three, and at gateways
+/// before Gemini, where reasoning is more than the whole: that is how both are recognised. Cached tokens have a second
+/// home at DeepSeek and Together.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     let mut usage = Usage::default();
     let (mut total, mut cached_elsewhere) = (None, None);
@@ -131,12 +132,11 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
         Ok(())
     })?;
     usage.cached = usage.cached.or(cached_elsewhere);
-    if let (Some(input), Some(output), Some(reasoning), Some(total)) =
-        (usage.input, usage.output, usage.reasoning, total)
-        && reasoning > 0
-        && input.checked_add(output).and_then(|sum| sum.checked_add(reasoning)) == Some(total)
-    {
-        usage.output = Some(output + reasoning);
+    if let (Some(output), Some(reasoning)) = (usage.output, usage.reasoning) {
+        let apart = usage.input.unwrap_or(0).checked_add(output).and_then(|sum| sum.checked_add(reasoning));
+        if reasoning > output || (reasoning > 0 && total.is_some() && total == apart) {
+            usage.output = Some(output.saturating_add(reasoning));
+        }
     }
     // Embeddings and some rerankers say only the total.
     if usage.input.is_none() && usage.output.is_none() {

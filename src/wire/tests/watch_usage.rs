@@ -79,6 +79,8 @@ fn fact_15_vendors_deviations_are_recognised() {
     assert_eq!(read(xai), Usage { reasoning: Some(100), ..usage(10, 105) });
     let others = r#"{"prompt_tokens":10,"completion_tokens":105,"total_tokens":115,"completion_tokens_details":{"reasoning_tokens":100}}"#;
     assert_eq!(read(others), Usage { reasoning: Some(100), ..usage(10, 105) });
+    let more_than_all = r#"{"prompt_tokens":219,"completion_tokens":19,"total_tokens":238,"completion_tokens_details":{"reasoning_tokens":280}}"#;
+    assert_eq!(read(more_than_all), Usage { reasoning: Some(280), ..usage(219, 299) });
     let deepseek = r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_cache_hit_tokens":8,"prompt_cache_miss_tokens":2}"#;
     assert_eq!(read(deepseek), Usage { cached: Some(8), ..usage(10, 5) });
     let together = r#"{"prompt_tokens":10,"completion_tokens":5,"cached_tokens":4}"#;
