@@ -97,6 +97,17 @@ fn array_elements_are_cut_out() {
 }
 
 #[test]
+fn an_object_in_the_place_of_an_array_is_one_frame() {
+    let stream = b" {\"a\":{\"b\":[1,{}]}}\n";
+    for size in 1..stream.len() {
+        let pieces: Vec<&[u8]> = stream.chunks(size).collect();
+        let (frames, rest) = cut(Splitter::JsonArray(ArraySplitter::default()), &pieces);
+        let elements: Vec<&[u8]> = frames.iter().filter_map(|frame| element(frame)).collect();
+        assert_eq!((elements, &rest[..]), (vec![&b"{\"a\":{\"b\":[1,{}]}}"[..]], &b"\n"[..]));
+    }
+}
+
+#[test]
 fn a_frame_without_end_is_bounded() {
     let mut hold = Hold::new(sse(), 100);
     let piece = Bytes::from(vec![b'x'; 60]);

@@ -82,6 +82,11 @@ impl Meter {
         self.content_frames
     }
 
+    /// Whether any choice or candidate has its finish reason.
+    pub fn any_finished(&self) -> bool {
+        self.finished != 0
+    }
+
     /// Whether every choice or candidate that was begun has its finish reason.
     pub fn all_finished(&self) -> bool {
         self.seen != 0 && self.seen & !self.finished == 0
