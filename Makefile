@@ -40,7 +40,7 @@ fuzz: deps ## Replay the fuzz corpora and try mutations of them for a bounded ti
 	@scripts/fuzz
 
 bench: deps ## Run the micro-benchmarks
-	$(CARGO) bench --locked
+	$(CARGO) bench --locked --no-default-features --bench frames -- $(ARGS)
 
 sdks: ## Install the vendors' Python SDKs for the tests, in target/
 	python3 -m venv $(SDKS)

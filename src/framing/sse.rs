@@ -9,11 +9,13 @@ pub struct SseSplitter {
     /// The last byte was a carriage return that has been counted as a line end: a line feed right behind it belongs
     /// to it.
     swallow_line_feed: bool,
+    /// That line end also ended an event.
+    event_ended: bool,
 }
 
 impl Default for SseSplitter {
     fn default() -> Self {
-        SseSplitter { line_empty: true, swallow_line_feed: false }
+        SseSplitter { line_empty: true, swallow_line_feed: false, event_ended: false }
     }
 }
 
@@ -26,6 +28,10 @@ impl SseSplitter {
             self.swallow_line_feed = false;
             if piece.get(at) == Some(&b'\n') {
                 at += 1;
+                // The event has left already. Its last byte follows at once: clients exist that wait for it.
+                if self.event_ended {
+                    return Some(at);
+                }
             }
         }
         loop {
@@ -44,7 +50,10 @@ impl SseSplitter {
                 match piece.get(at) {
                     Some(b'\n') => at += 1,
                     Some(_) => {}
-                    None => self.swallow_line_feed = true,
+                    None => {
+                        self.swallow_line_feed = true;
+                        self.event_ended = blank;
+                    }
                 }
             }
             if blank {

@@ -76,6 +76,13 @@ fn an_unfinished_event_is_kept_back() {
 }
 
 #[test]
+fn the_line_feed_behind_an_event_that_has_left_follows_at_once() {
+    let (frames, rest) = cut(sse(), &[b"data: 1\r\n\r", b"\n", b"data: 2\r", b"\n\r\n"]);
+    assert_eq!(frames, [&b"data: 1\r\n\r"[..], b"\n", b"data: 2\r\n\r\n"]);
+    assert!(rest.is_empty());
+}
+
+#[test]
 fn array_elements_are_cut_out() {
     let stream = b"[{\"a\":\"]}\\\"[\"}\n,\r\n{\"b\":[{}]}\n]\n";
     let splitter = || Splitter::JsonArray(ArraySplitter::default());

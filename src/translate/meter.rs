@@ -5,15 +5,18 @@ use smallvec::SmallVec;
 use crate::canonical::Usage;
 use crate::wire::watch::{End, Sight};
 
-/// An id or a reason is kept up to this length (bytes): both are for logs and metrics.
+/// An id is kept up to this length (bytes): it is for logs.
 const MAX_NOTE: usize = 80;
+
+/// A reason, likewise: the longest that a vendor documents is `model_context_window_exceeded`.
+const MAX_REASON: usize = 40;
 
 /// The notes of one answer. Nothing is allocated after it was made.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     usage: Usage,
     id: SmallVec<[u8; MAX_NOTE]>,
-    finish: SmallVec<[u8; 24]>,
+    finish: SmallVec<[u8; MAX_REASON]>,
     frames: u64,
     content_frames: u64,
     seen: u64,
