@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep};
 use super::context::Context;
 use super::cork::Corked;
 use super::peer::Upstream;
-use super::reply::from_pingora;
+use super::reply::{from_pingora, has_begun};
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::vendor::Timeouts;
@@ -103,9 +103,7 @@ impl Gateway {
         ctx.drop_body();
         match end {
             End::Complete => Ok(()),
-            End::Failed(error) if client.response_written().is_some() => {
-                self.break_off(client, ctx, &error).await
-            }
+            End::Failed(error) if has_begun(client) => self.break_off(client, ctx, &error).await,
             End::Failed(error) => self.reply_error(client, ctx, &error).await,
         }
     }

@@ -121,7 +121,10 @@ impl Gateway {
         });
         if expects {
             // Pingora leaves it to us; a client such as curl would wait a second for it.
+            let keep = client.get_keepalive();
             client.write_continue_response().await.map_err(|_| gone())?;
+            // Pingora takes whatever is written before the end of the body for a refusal of the rest.
+            client.set_keepalive(keep);
         }
         let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed, .. });
         let mut reader = BodyReader::new(api, batch);
