@@ -130,7 +130,7 @@ impl Gateway {
         let mut reader = BodyReader::new(api, batch);
         let begun = Instant::now();
         let read = loop {
-            match client.read_request_body().await {
+            match read_piece(client, self.limits.body_timeout).await {
                 Ok(None) => break Ok(()),
                 Ok(Some(piece)) if reader.len() + piece.len() > limit => break Err(too_large(limit)),
                 Ok(Some(piece)) => {
@@ -201,6 +201,18 @@ impl Gateway {
             changes,
         }));
         Ok(())
+    }
+}
+
+/// The next piece of the body.
+async fn read_piece(client: &mut Client, wait: Duration) -> pingora::Result<Option<Bytes>> {
+    if !client.is_http2() {
+        return client.read_request_body().await;
+    }
+    // Pingora's own time-out is for HTTP/1 alone.
+    match tokio::time::timeout(wait, client.read_request_body()).await {
+        Ok(read) => read,
+        Err(_) => Err(pingora::Error::new_down(ErrorType::ReadTimedout)),
     }
 }
 
