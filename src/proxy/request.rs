@@ -143,7 +143,11 @@ impl Gateway {
                         break Err(slow_body());
                     }
                 }
-                Err(error) => break Err(body_error(&error)),
+                Err(error) => {
+                    // Where the next request would begin is not known.
+                    client.set_keepalive(None);
+                    break Err(body_error(&error));
+                }
             }
         };
         ctx.record.request_bytes = reader.len() as u64;
@@ -376,9 +380,10 @@ fn gone() -> ApiError {
 }
 
 fn body_error(error: &pingora::Error) -> ApiError {
-    match error.etype() {
-        ErrorType::ReadTimedout => slow_body(),
-        ErrorType::InvalidHTTPHeader => {
+    match error.etype().as_str() {
+        "ReadTimedout" => slow_body(),
+        // The last two are names that Pingora gives where it reads chunks.
+        "InvalidHTTPHeader" | "InvalidChunk" | "InvalidTrailerEnd" => {
             ApiError::new(Kind::InvalidField, "The request body is framed wrongly.")
         }
         _ => gone(),
