@@ -19,3 +19,4 @@ mod support;
 mod bodies;
 mod connections;
 mod limits;
+mod routing;

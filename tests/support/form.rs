@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::client::{Answer, post, post_with};
+use super::setup::CREDENTIAL;
 use super::sse::{Event, events};
 
 /// A format, as a client sees it.
@@ -33,6 +34,25 @@ impl Form {
             Form::Chat | Form::Responses => ("fast-gpt", "gpt-2026-01-01"),
             Form::Messages => ("fast-claude", "claude-2026-01-01"),
             Form::Generate => ("fast-gemini", "gemini-2026-01-01"),
+        }
+    }
+
+    /// What a vendor's address of this format holds and no other does.
+    pub(crate) fn mark(self) -> &'static str {
+        match self {
+            Form::Chat => "/chat/completions",
+            Form::Messages => "/messages",
+            Form::Responses => "/responses",
+            Form::Generate => "enerateContent",
+        }
+    }
+
+    /// The header that carries the gateway's credential to a vendor of this format, and its value.
+    pub(crate) fn credential(self) -> (&'static str, String) {
+        match self {
+            Form::Chat | Form::Responses => ("authorization", format!("Bearer {CREDENTIAL}")),
+            Form::Messages => ("x-api-key", CREDENTIAL.to_owned()),
+            Form::Generate => ("x-goog-api-key", CREDENTIAL.to_owned()),
         }
     }
 
