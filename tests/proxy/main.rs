@@ -20,3 +20,4 @@ mod bodies;
 mod connections;
 mod limits;
 mod routing;
+mod verbatim;
