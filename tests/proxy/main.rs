@@ -19,5 +19,6 @@ mod support;
 mod bodies;
 mod connections;
 mod limits;
+mod refusals;
 mod routing;
 mod verbatim;

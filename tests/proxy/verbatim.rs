@@ -148,8 +148,8 @@ async fn the_log_and_the_metrics_say_what_was_used() {
             }
         }
     }
+    gateway.wait_for_metric("gateway_requests_total", &[("status", "200")], 8.0).await;
     let metrics = gateway.metrics().await;
-    assert_eq!(metrics.sum("gateway_requests_total", &[("status", "200")]), 8.0);
     assert_eq!(metrics.sum("gateway_requests_total", &[("endpoint", "messages"), ("model", "claude")]), 2.0);
     assert_eq!(metrics.sum("gateway_errors_total", &[]), 0.0);
     assert_eq!(metrics.sum("gateway_requests_in_flight", &[]), 0.0);
