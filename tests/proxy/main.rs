@@ -21,4 +21,5 @@ mod connections;
 mod limits;
 mod refusals;
 mod routing;
+mod streams;
 mod verbatim;

@@ -328,6 +328,16 @@ impl Form {
     }
 }
 
+/// Runs a test for all formats side by side: most of them wait for most of their time.
+pub(crate) async fn every_form<F: Future<Output = ()> + Send + 'static>(test: impl Fn(Form) -> F) {
+    let mut running: tokio::task::JoinSet<()> = Form::ALL.into_iter().map(test).collect();
+    while let Some(ended) = running.join_next().await {
+        if let Err(error) = ended {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+}
+
 /// The body that a vendor of this format gives with an error status.
 pub(crate) fn vendor_error(form: Form, status: u16, message: &str) -> String {
     match form {
