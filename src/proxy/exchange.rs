@@ -145,7 +145,8 @@ impl Gateway {
                 Err(Asked::Failed(mut error)) => {
                     // A connection from the pool may have been closed by the other side in this very moment.
                     error.retry.decide_reuse(reused);
-                    if reused && error.retry() {
+                    let answered = upstream.stream().and_then(Corked::of).is_some_and(Corked::is_answered);
+                    if reused && error.retry() && !answered {
                         self.count_retry(ctx, "stale_connection");
                         continue;
                     }
