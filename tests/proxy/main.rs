@@ -22,4 +22,5 @@ mod limits;
 mod refusals;
 mod routing;
 mod streams;
+mod upstreams;
 mod verbatim;
