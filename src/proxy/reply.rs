@@ -132,7 +132,7 @@ impl Gateway {
             Some(failure) => *failure,
             None => from_pingora(error),
         };
-        let written = client.response_written().is_some();
+        let written = has_begun(client);
         client.set_keepalive(None);
         if written {
             let _ = self.break_off(client, ctx, &api_error).await;
@@ -165,6 +165,11 @@ impl Gateway {
         ctx.record.response_bytes += tail.len() as u64;
         client.write_response_body(tail.freeze(), true).await.map_err(|error| error.into_down())
     }
+}
+
+/// Whether the client has been given the head of an answer; a "100 Continue" is none.
+pub(super) fn has_begun(client: &Client) -> bool {
+    client.response_written().is_some_and(|head| !head.status.is_informational())
 }
 
 /// A response head; the status codes that reach this are valid ones.

@@ -101,7 +101,12 @@ pub(super) struct ProcessStatus {
 
 impl Status for ProcessStatus {
     fn ready(&self) -> Result<(), &'static str> {
-        if self.shutdown.is_draining() { Err("draining") } else { Ok(()) }
+        match () {
+            () if self.shutdown.is_draining() => Err("draining"),
+            // The admin port is up before the listeners are.
+            () if !self.shutdown.is_serving() => Err("starting"),
+            () => Ok(()),
+        }
     }
 
     fn json(&self) -> String {
@@ -222,6 +227,7 @@ impl Signals {
                 return false;
             }
         }
+        self.shutdown.serve();
         if let Some(started) = self.started.lock().take() {
             started();
         }
