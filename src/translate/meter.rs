@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::canonical::Usage;
+use crate::canonical::{Delta, Event, Finish, Usage};
 use crate::wire::watch::{End, Sight};
 
 /// An id is kept up to this length (bytes): it is for logs.
@@ -46,6 +46,30 @@ impl Meter {
         // A stream that has ended or failed stays so, whatever trails behind.
         if self.end == End::Open {
             self.end = sight.end;
+        }
+    }
+
+    /// Takes note of a frame whose events follow.
+    pub fn see_frame(&mut self) {
+        self.frames += 1;
+    }
+
+    /// Takes note of an event of a translated answer.
+    pub fn see_event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start(start) => note(&mut self.id, start.id.escaped()),
+            Event::Delta { delta, .. } => {
+                let content = !matches!(delta, Delta::Seal(_) | Delta::Citation(_) | Delta::Logprobs(_));
+                self.content_frames += u64::from(content);
+            }
+            Event::Usage(usage) => self.usage.update(usage),
+            Event::Finish { finish, .. } => {
+                self.finish.clear();
+                note(&mut self.finish, finish_word(*finish));
+            }
+            Event::Error(_) => self.end = End::Failed,
+            Event::End => self.end = End::Terminated,
+            Event::BlockStart { .. } | Event::BlockStop { .. } | Event::Ping => {}
         }
     }
 
@@ -98,6 +122,20 @@ impl Meter {
     /// How far the answer has come.
     pub fn end(&self) -> End {
         self.end
+    }
+}
+
+/// The gateway's own word for why an answer ended.
+fn finish_word(finish: Finish<'_>) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::StopSequence(_) => "stop_sequence",
+        Finish::Length => "length",
+        Finish::ContextFull => "context_full",
+        Finish::ToolUse => "tool_use",
+        Finish::ContentFilter => "content_filter",
+        Finish::Pause => "pause",
+        Finish::Other(_) => "other",
     }
 }
 

@@ -36,6 +36,9 @@ pub enum StreamError {
     /// The first frame is an error.
     #[error("the upstream provider's stream began with an error")]
     FirstFrame(Bytes),
+    /// A later frame is an error, and the client must be told in its own format.
+    #[error("the upstream provider's stream turned into an error")]
+    Failed(Bytes),
 }
 
 /// How an answer arrives.
