@@ -52,6 +52,8 @@ pub struct Metrics {
     pub upstream_connections: IntCounterVec,
     /// Exchanges that were tried again.
     pub upstream_retries: IntCounterVec,
+    /// Elements that were lost in translation.
+    pub losses: IntCounterVec,
     /// Failed exchanges.
     pub upstream_errors: IntCounterVec,
     /// Reloads.
@@ -100,6 +102,7 @@ impl Metrics {
             connections_refused: make.counter(&table::CONNECTIONS_REFUSED)?,
             upstream_connections: make.counters(&table::UPSTREAM_CONNECTIONS)?,
             upstream_retries: make.counters(&table::UPSTREAM_RETRIES)?,
+            losses: make.counters(&table::LOSSES)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,
             reloads: make.counters(&table::RELOADS)?,
             reload_time: make.gauge(&table::RELOAD_TIME)?,

@@ -104,6 +104,9 @@ table! {
     /// Retries.
     UPSTREAM_RETRIES = "gateway_upstream_retries_total" Shape::Counter, &["provider", "reason"],
         "Exchanges that were tried again before a byte had gone to the client.";
+    /// Losses in translation.
+    LOSSES = "gateway_translation_losses_total" Shape::Counter, &["from", "to", "element", "policy"],
+        "Elements of requests that their target's format could not carry, by what was done (silent, warn, refuse).";
     /// Upstream errors.
     UPSTREAM_ERRORS = "gateway_upstream_errors_total" Shape::Counter, &["provider", "kind"],
         "Exchanges that a provider failed, by kind.";

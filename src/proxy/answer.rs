@@ -172,7 +172,7 @@ async fn send(
     }
     send_head(client, ctx, head).await?;
     if ctx.record.first_content.is_none()
-        && ctx.passing().is_some_and(|passing| passing.verbatim.meter().content_frames() > 0)
+        && ctx.passing().is_some_and(|passing| passing.exchange.meter().content_frames() > 0)
     {
         ctx.record.first_content = Some(std::time::Instant::now());
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderValue;
 use rand::Rng as _;
 use smallvec::SmallVec;
 
@@ -14,7 +15,8 @@ use super::shutdown::InFlight;
 use crate::account::Key;
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::route::{Model, Target};
-use crate::translate::{Verbatim, verbatim::Changes};
+use crate::translate::{Exchange, Restore, verbatim::Changes};
+use crate::wire::codec::Reply;
 use crate::wire::path::{Action, Endpoint};
 use crate::wire::{Api, Format};
 
@@ -50,6 +52,10 @@ pub(super) struct Plan {
     /// Pieces that have been handed out.
     pub(super) sent: usize,
     pub(super) changes: Changes,
+    /// The provider speaks another format than the client.
+    pub(super) translation: Option<Box<Translation>>,
+    /// What was lost on the way, in the words of the `x-gateway-warning` header.
+    pub(super) warning: Option<HeaderValue>,
     pub(super) lane: Arc<Lane>,
 }
 
@@ -57,6 +63,16 @@ impl Plan {
     pub(super) fn target(&self) -> Option<&Target> {
         self.model.targets.get(self.target)
     }
+}
+
+/// What is needed to translate the answer.
+pub(super) struct Translation {
+    pub(super) client: Format,
+    pub(super) vendor: Format,
+    pub(super) reply: Arc<Reply>,
+    pub(super) restore: Restore,
+    /// The client's stream is one JSON array.
+    pub(super) array: bool,
 }
 
 /// The provider's answer, as far as it has come.
@@ -75,7 +91,7 @@ pub(super) enum Answer {
 
 /// An answer with what reads along.
 pub(super) struct Passing {
-    pub(super) verbatim: Verbatim,
+    pub(super) exchange: Exchange,
     pub(super) decoder: Option<Decoder>,
 }
 
@@ -173,6 +189,14 @@ impl Context {
     /// Whether the client's format is what the chosen API speaks, and the notes of an answer that passes.
     pub(super) fn passing(&self) -> Option<&Passing> {
         match &self.answer {
+            Answer::Stream(passing) | Answer::Whole(passing, _) => Some(passing),
+            _ => None,
+        }
+    }
+
+    /// The same, to be ended.
+    pub(super) fn passing_mut(&mut self) -> Option<&mut Passing> {
+        match &mut self.answer {
             Answer::Stream(passing) | Answer::Whole(passing, _) => Some(passing),
             _ => None,
         }

@@ -84,7 +84,7 @@ impl Gateway {
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
         };
-        let usage = ctx.passing().map_or(Usage::default(), |passing| *passing.verbatim.meter().usage());
+        let usage = ctx.passing().map_or(Usage::default(), |passing| *passing.exchange.meter().usage());
         series.finish(&self.metrics, &done, &usage);
     }
 
@@ -95,7 +95,7 @@ impl Gateway {
             u64::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u64::MAX)
         };
         let target = ctx.plan.as_ref().and_then(|plan| plan.target());
-        let meter = ctx.passing().map(|passing| passing.verbatim.meter());
+        let meter = ctx.passing().map(|passing| passing.exchange.meter());
         let answer_id = meter.map(|meter| meter.id()).filter(|id| !id.is_empty());
         let client = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         self.access_log.write(&Line {

@@ -27,6 +27,7 @@ mod memory;
 mod names;
 mod pace;
 mod peer;
+mod plan;
 mod pool;
 mod reader;
 mod reply;

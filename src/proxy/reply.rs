@@ -156,14 +156,15 @@ impl Gateway {
         if error.kind == Kind::ClientGone {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
-        let Some(passing) = ctx.passing().filter(|_| ctx.record.stream) else {
+        let (format, id) = (ctx.format, ctx.id.clone());
+        let streaming = ctx.record.stream;
+        let Some(passing) = ctx.passing_mut().filter(|_| streaming) else {
             client.shutdown().await;
             return Err(Error::explain(ErrorType::ConnectionClosed, "the answer broke off").into_up());
         };
-        let tail =
-            wire_error::stream_tail(ctx.format, error, ctx.id.as_str(), passing.verbatim.array_state());
+        let tail = passing.exchange.fail(format, error, id.as_str());
         ctx.record.response_bytes += tail.len() as u64;
-        client.write_response_body(tail.freeze(), true).await.map_err(|error| error.into_down())
+        client.write_response_body(tail, true).await.map_err(|error| error.into_down())
     }
 }
 

@@ -7,15 +7,15 @@ use http::HeaderName;
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
-use super::context::{Context, Plan, RequestId};
+use super::context::{Context, RequestId};
 use super::guarded::Guarded;
 use super::names;
+use super::plan::Chosen;
 use super::{Client, Gateway};
 use crate::account::{Permission, State, is_mistyped};
+use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
-use crate::json::Rope;
-use crate::route::Model;
-use crate::translate::verbatim::Changes;
+use crate::route::{Model, Target, select};
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
@@ -156,13 +156,15 @@ impl Gateway {
     }
 
     /// Finds the model and a target, and prepares what goes there.
-    fn plan(&self, ctx: &mut Context, api: Api, endpoint: &Endpoint, body: Body) -> Result<(), ApiError> {
+    fn plan(&self, ctx: &mut Context, api: Api, endpoint: &Endpoint, mut body: Body) -> Result<(), ApiError> {
+        let body_model = body.model.take();
         let (name, action) = match endpoint {
             Endpoint::Native { model, action } => (model.as_str(), Some(*action)),
-            _ => (body.model.as_deref().unwrap_or_default(), None),
+            _ => (body_model.as_deref().unwrap_or_default(), None),
         };
         let live = ctx.live.clone();
-        let model = live.snapshot.routes.model(name).ok_or_else(|| unknown_model(name))?;
+        let named = live.snapshot.routes.resolve(name).ok_or_else(|| unknown_model(name))?;
+        let model = named.model;
         ctx.record.model = Some(model.id.clone());
         if let Some(key) = &ctx.key
             && !key.models.permits(&model.id)
@@ -171,39 +173,26 @@ impl Gateway {
             return Err(ApiError::new(Kind::ModelNotPermitted, message).param("model"));
         }
         let point = rand::Rng::next_u64(&mut rand::rng());
-        let target =
-            crate::route::select::by_weight(model, api, point).ok_or_else(|| not_offered(&model.id, api))?;
+        // Counting is done by the vendor's own count, not by another's.
+        let counts = action == Some(Action::CountTokens);
+        let fits = |target: &Target| {
+            named.provider.is_none_or(|name| *name == *target.provider.name)
+                && select::upstream_api(target, api).is_some_and(|upstream| upstream == api || !counts)
+        };
+        let target = select::by_weight(model, point, fits).ok_or_else(|| not_offered(&model.id, api))?;
+        let upstream = select::upstream_api(target, api).unwrap_or(api);
         let index = model.targets.iter().position(|candidate| std::ptr::eq(candidate, target)).unwrap_or(0);
-        let lane = live.lane(&self.metrics, endpoint.label(), model, index, api);
+        let lane = live.lane(&self.metrics, endpoint.label(), model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
         let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
-        let mut edits = Vec::new();
-        if *target.model != *name {
-            edits.extend(body.set_model(&target.model));
-        }
-        let mut changes = Changes::default();
-        if *target.model != *model.id {
-            changes.model = Some(model.escaped_id.clone());
-        }
-        if api == Api::Chat && body.stream && !body.asks_usage() && target.provider.ask_usage {
-            edits.extend(body.ask_usage());
-            changes.drop_usage = true;
-        }
-        edits.sort_by_key(|edit| edit.range.start);
-        let text: Rope = body.text.edited(&edits);
+        let chosen = Chosen { model: model.clone(), index, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
-        ctx.plan = Some(Box::new(Plan {
-            lane,
-            model: model.clone(),
-            target: index,
-            api,
-            action,
-            stream,
-            body_len: text.len(),
-            body: text.into_pieces(),
-            sent: 0,
-            changes,
-        }));
+        let plan = if upstream == api && named.thinking == Thinking::Unsaid {
+            chosen.pass_on(name, body)?
+        } else {
+            self.translate(ctx, chosen, named.thinking, body)?
+        };
+        ctx.plan = Some(Box::new(plan));
         Ok(())
     }
 }

@@ -5,13 +5,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
-use super::context::{Answer, Context, Passing, Plan};
+use super::context::{Answer, Context, Passing, Plan, Translation};
 use super::encoding::{DecodeError, Decoder};
 use super::upstream::scrubbed;
 use super::{Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
+use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
-use crate::translate::{StreamError, Verbatim};
+use crate::translate::{Exchange, StreamError, Translated, Verbatim};
 use crate::wire::Format;
 use crate::wire::error::{self as wire_error, VendorError};
 use crate::wire::path::Action;
@@ -45,19 +46,31 @@ impl Gateway {
         let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
         if head.status.is_success() {
             let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
-            let verbatim = Verbatim::new(plan.api, arrival, plan.changes.clone(), self.limits.frame);
-            ctx.record.stream = arrival != Arrival::Whole;
-            let passing = Box::new(Passing { verbatim, decoder });
-            ctx.answer = match arrival {
-                Arrival::Whole => Answer::Whole(passing, BytesMut::new()),
-                Arrival::Events | Arrival::Array => Answer::Stream(passing),
-            };
+            let (exchange, stream) = self.exchange_of(plan, arrival);
+            ctx.record.stream = stream;
+            let passing = Box::new(Passing { exchange, decoder });
+            ctx.answer =
+                if stream { Answer::Stream(passing) } else { Answer::Whole(passing, BytesMut::new()) };
         } else {
             let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
             ctx.record.stream = false;
             ctx.answer = Answer::Refused { status, retry_after, decoder, body: BytesMut::new() };
         }
         Ok(())
+    }
+
+    /// How the answer is brought to the client, and whether as a stream.
+    fn exchange_of(&self, plan: &Plan, arrival: Arrival) -> (Exchange, bool) {
+        let Some(translation) = &plan.translation else {
+            let verbatim = Verbatim::new(plan.api, arrival, plan.changes.clone(), self.limits.frame);
+            return (Exchange::Verbatim(verbatim), arrival != Arrival::Whole);
+        };
+        // A client that asked for a stream gets one, whichever way the answer comes, and the same for a document.
+        let Translation { client, vendor, reply, restore, .. } = &**translation;
+        let route = Route { client: *client, vendor: *vendor, stream: plan.stream };
+        let limit = if arrival == Arrival::Whole { self.limits.answer } else { self.limits.frame };
+        let translated = Translated::new(&route, arrival, reply.clone(), restore.clone(), limit);
+        (Exchange::Translated(Box::new(translated)), plan.stream)
     }
 
     /// The head that the client gets for an answer that passes. `length` is that of the body, where it is known.
@@ -75,7 +88,13 @@ impl Gateway {
         let kind = match &ctx.answer {
             // Errors are told in JSON, whatever they came as.
             Answer::Refused { .. } => None,
-            _ => theirs.get(header::CONTENT_TYPE).cloned(),
+            _ => match ctx.plan.as_ref().and_then(|plan| plan.translation.as_deref()) {
+                None => theirs.get(header::CONTENT_TYPE).cloned(),
+                Some(translation) if ctx.record.stream && !translation.array => {
+                    Some(HeaderValue::from_static("text/event-stream; charset=utf-8"))
+                }
+                Some(_) => None,
+            },
         };
         ours.insert(
             header::CONTENT_TYPE,
@@ -100,6 +119,9 @@ impl Gateway {
             // Proxies in between must neither keep nor hold back a stream.
             ours.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             ours.insert(names::X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+        }
+        if let Some(warning) = ctx.plan.as_ref().and_then(|plan| plan.warning.as_ref()) {
+            ours.insert(names::X_GATEWAY_WARNING, warning.clone());
         }
         if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
             if ctx.format == Format::Messages {
@@ -163,7 +185,7 @@ impl Gateway {
             return Ok(Bytes::new());
         }
         let whole = if last.is_empty() { body.split().freeze() } else { last };
-        Ok(passing.verbatim.whole(whole)?)
+        Ok(passing.exchange.whole(whole)?)
     }
 
     /// Puts a provider's refusal into the client's words; keeps it as the request's failure.
@@ -199,6 +221,7 @@ impl Gateway {
                 (ApiError::new(Kind::UpstreamBroken, message), None)
             }
             Failure::Stream(StreamError::FirstFrame(frame), _) => (self.first_frame(ctx, &frame), None),
+            Failure::Stream(StreamError::Failed(frame), rest) => (self.first_frame(ctx, &frame), Some(rest)),
             Failure::Stream(error, rest) => {
                 // What was complete before the fault still belongs to the client; the driver sends it first.
                 ctx.record.detail = Some(error.to_string().into_boxed_str());
@@ -224,7 +247,7 @@ impl Gateway {
         Error::explain(ErrorType::Custom("BrokenAnswer"), "broken answer").into_up()
     }
 
-    /// A 200 whose first word is an error: the error, with the status that it would have had.
+    /// An error inside a 200: the error, with the status that it would have had.
     fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
         let vendor = VendorError::decode(frame);
         let status = status_of(&vendor);
@@ -275,16 +298,26 @@ fn decode(decoder: &mut Option<Decoder>, piece: Bytes) -> Result<Bytes, DecodeEr
 fn pass_stream(passing: &mut Passing, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
     let mut out = Bytes::new();
     if !piece.is_empty() {
-        out = passing.verbatim.feed(decode(&mut passing.decoder, piece)?)?;
+        let piece = decode(&mut passing.decoder, piece)?;
+        out = match passing.exchange.feed(piece) {
+            Ok(out) => out,
+            Err(error) => return Err(Failure::Stream(error, passing.exchange.take_ready())),
+        };
     }
     if !end {
         return Ok(out);
     }
-    match passing.verbatim.finish() {
+    match passing.exchange.finish() {
         Ok(tail) if tail.is_empty() => Ok(out),
         Ok(tail) if out.is_empty() => Ok(tail),
         Ok(tail) => Ok(Bytes::from([out, tail].concat())),
-        Err(error) => Err(Failure::Stream(error, out)),
+        Err(error) => {
+            let ready = passing.exchange.take_ready();
+            Err(Failure::Stream(
+                error,
+                if out.is_empty() { ready } else { Bytes::from([out, ready].concat()) },
+            ))
+        }
     }
 }
 

@@ -3,9 +3,19 @@
 use super::{Model, Target};
 use crate::wire::Api;
 
-/// Picks a target of `model` that offers `api`, by weight. `point` is uniform over all of `u64`.
-pub fn by_weight(model: &Model, api: Api, point: u64) -> Option<&Target> {
-    let fitting = || model.targets.iter().filter(|target| target.weight > 0 && target.provider.offers(api));
+/// Whether a target can answer a request that came through `api`, as it is or translated.
+pub fn upstream_api(target: &Target, api: Api) -> Option<Api> {
+    if target.provider.offers(api) {
+        return Some(api);
+    }
+    // Any of the four formats can be had from any other.
+    api.format()?;
+    target.provider.apis.iter().copied().find(|offered| offered.format().is_some())
+}
+
+/// Picks a target of `model` that fits, by weight. `point` is uniform over all of `u64`.
+pub fn by_weight(model: &Model, point: u64, fits: impl Fn(&Target) -> bool) -> Option<&Target> {
+    let fitting = || model.targets.iter().filter(|target| target.weight > 0 && fits(target));
     let total: u64 = fitting().map(|target| u64::from(target.weight)).sum();
     // The high half of the product maps the point onto [0, total) without a division.
     let mut left = u64::try_from((u128::from(point) * u128::from(total)) >> 64).unwrap_or(0);
@@ -58,11 +68,23 @@ mod tests {
         let mut counts = [0u32; 2];
         let steps = 40_000u64;
         for step in 0..steps {
-            let target = by_weight(&model, Api::Chat, u64::MAX / steps * step).unwrap();
+            let chats = |target: &Target| target.provider.offers(Api::Chat);
+            let target = by_weight(&model, u64::MAX / steps * step, chats).unwrap();
             counts[usize::from(target.weight == 3)] += 1;
         }
         assert!((9_900..=10_100).contains(&counts[0]), "{counts:?}");
-        assert_eq!(by_weight(&model, Api::Messages, u64::MAX).unwrap().weight, 5);
-        assert!(by_weight(&model, Api::Generate, 7).is_none());
+        let offers = |api| move |target: &Target| target.provider.offers(api);
+        assert_eq!(by_weight(&model, u64::MAX, offers(Api::Messages)).unwrap().weight, 5);
+        assert!(by_weight(&model, 7, offers(Api::Generate)).is_none());
+    }
+
+    #[test]
+    fn the_same_format_comes_first_and_any_chat_format_serves() {
+        let model = model(&[(1, &[Api::Embeddings, Api::Responses, Api::Chat]), (1, &[Api::Embeddings])]);
+        let api = |target: usize, api| upstream_api(&model.targets[target], api);
+        assert_eq!(api(0, Api::Chat), Some(Api::Chat));
+        assert_eq!(api(0, Api::Messages), Some(Api::Responses));
+        assert_eq!(api(0, Api::EmbedContent), None);
+        assert_eq!(api(1, Api::Chat), None);
     }
 }

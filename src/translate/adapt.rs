@@ -60,9 +60,7 @@ fn is_legal(name: &str, to: Format) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let fits = |byte: u8| plain(byte) || (to == Format::Generate && matches!(byte, b'.' | b':'));
     let begins = |byte: u8| to != Format::Generate || byte.is_ascii_alphabetic() || byte == b'_';
-    (1..=limit).contains(&name.len())
-        && name.bytes().all(fits)
-        && name.bytes().next().is_some_and(begins)
+    (1..=limit).contains(&name.len()) && name.bytes().all(fits) && name.bytes().next().is_some_and(begins)
 }
 
 /// A legal name for an illegal one: what can be kept of it, and a number that keeps it apart from others.
@@ -87,7 +85,8 @@ fn renamed<'a>(
     if !flat && is_legal(name.escaped(), to) {
         return name;
     }
-    let wanted = if flat { format!("{}__{}", namespace.decode(), name.decode()) } else { name.decode().into_owned() };
+    let wanted =
+        if flat { format!("{}__{}", namespace.decode(), name.decode()) } else { name.decode().into_owned() };
     let here = restore.name_at_target(name, namespace).map(str::to_owned).unwrap_or_else(|| {
         let legal = if is_legal(&wanted, to) { wanted.clone() } else { legal_name(&wanted, restore.names()) };
         restore.rename(&legal, name, namespace);
@@ -171,7 +170,8 @@ fn settle_history<'a>(
                         // The result of a call that is not in this request: where a name is needed and not said,
                         // the vendor could not tell whose it is.
                         None if name.is_empty() && to == Format::Generate => {
-                            let message = format!("No tool call has the id '{}' of this result.", id.escaped());
+                            let message =
+                                format!("No tool call has the id '{}' of this result.", id.escaped());
                             notes.refuse("tool_call_id", message);
                         }
                         None => *name = renamed(*name, JsonStr::default(), to, &mut restore, bump),

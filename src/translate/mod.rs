@@ -1,14 +1,110 @@
 //! Where two formats meet, or the same format meets itself.
 //!
-//! Here lives the decision of an exchange, taken once: pass everything as it is ([`verbatim`]), and the meter that
-//! reads along ([`Meter`]). Here must not live: sockets, vendors, routes; an exchange sees bytes and formats.
+//! Here lives the decision of an exchange, taken once ([`Exchange`]): pass everything as it is ([`verbatim`]), or
+//! translate it ([`translated`]), with the meter that reads along ([`Meter`]). A request that is translated is decoded,
+//! adapted on the hub to what its target can be asked, and encoded ([`outgoing`](outgoing())); what was adapted is
+//! undone in the answer.
+//!
+//! Here must not live: sockets, vendors, routes; an exchange sees bytes and formats.
 
+mod adapt;
+mod codecs;
 mod meter;
+mod outgoing;
+mod restore;
 mod run;
+pub mod translated;
 pub mod verbatim;
 
 #[cfg(test)]
 mod tests;
 
+use bytes::Bytes;
+
 pub use meter::Meter;
+pub use outgoing::{Ask, Outgoing, Refused, outgoing};
+pub use restore::Restore;
+pub use translated::Translated;
 pub use verbatim::{StreamError, Verbatim};
+
+use crate::error::ApiError;
+use crate::wire::Format;
+use crate::wire::error::{self as wire_error};
+
+/// How an answer is brought to its client: decided once, never frame by frame.
+#[derive(Debug)]
+pub enum Exchange {
+    /// As it is.
+    Verbatim(Verbatim),
+    /// In another format.
+    Translated(Box<Translated>),
+}
+
+impl Exchange {
+    /// What was noted so far.
+    pub fn meter(&self) -> &Meter {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.meter(),
+            Exchange::Translated(translated) => translated.meter(),
+        }
+    }
+
+    /// Reads what was left unread while frames passed: when nothing more will come.
+    pub fn settle(&mut self) {
+        if let Exchange::Verbatim(verbatim) = self {
+            verbatim.settle();
+        }
+    }
+
+    /// Takes a piece of a stream and returns what may leave.
+    ///
+    /// # Errors
+    /// The answer cannot go on; see [`take_ready`](Self::take_ready).
+    #[inline]
+    pub fn feed(&mut self, piece: Bytes) -> Result<Bytes, StreamError> {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.feed(piece),
+            Exchange::Translated(translated) => translated.feed(piece),
+        }
+    }
+
+    /// The stream has ended: what is still to leave.
+    ///
+    /// # Errors
+    /// The answer is not complete.
+    pub fn finish(&mut self) -> Result<Bytes, StreamError> {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.finish(),
+            Exchange::Translated(translated) => translated.finish(),
+        }
+    }
+
+    /// Takes a whole answer and returns what leaves for a client that wants a document.
+    ///
+    /// # Errors
+    /// It is not what its format promises.
+    pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.whole(body),
+            Exchange::Translated(translated) => translated.whole(body),
+        }
+    }
+
+    /// What was complete before a fault and still belongs to the client.
+    pub fn take_ready(&mut self) -> Bytes {
+        match self {
+            Exchange::Verbatim(_) => Bytes::new(),
+            Exchange::Translated(translated) => translated.take_ready(),
+        }
+    }
+
+    /// What is appended to a stream that cannot go on: the error in the client's own way.
+    pub fn fail(&mut self, format: Format, error: &ApiError, request_id: &str) -> Bytes {
+        match self {
+            Exchange::Verbatim(verbatim) => {
+                wire_error::stream_tail(format, error, request_id, verbatim.array_state()).freeze()
+            }
+            Exchange::Translated(translated) => translated.fail(error),
+        }
+    }
+}

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use super::adapt::adapt;
 use super::codecs::{decode_request, encode_request};
 use super::restore::Restore;
+use crate::canonical::request::Extra;
 use crate::canonical::{Dialect, Thinking};
 use crate::error::ApiError;
 use crate::json::{Cursor, EscapedString};
@@ -70,13 +71,24 @@ pub struct Outgoing {
     pub losses: Vec<Loss>,
 }
 
+/// Why a request is not translated.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refused {
+    /// What the client is told.
+    pub error: ApiError,
+    /// What would have been lost, the reason included.
+    pub losses: Vec<Loss>,
+}
+
 /// Translates a request.
 ///
 /// # Errors
 /// The request is malformed, or asks for something that cannot be carried.
-pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
+pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
     let bump = Bump::new();
-    let mut request = decode_request(ask.client, body)?;
+    let decoded = decode_request(ask.client, body);
+    let mut request = decoded.map_err(|error| Refused { error, losses: Vec::new() })?;
     request.stream = ask.stream;
     if request.thinking == Thinking::Unsaid {
         request.thinking = ask.thinking;
@@ -97,11 +109,26 @@ pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
     let mut notes = Notes::new(ask.client, ask.vendor);
     let restore = adapt(&mut request, ask.dialect, &mut notes, &bump);
     let mut out = BytesMut::with_capacity(body.len() + 256);
+    // The same format said anew: what only this format has is no loss.
+    let own = if ask.client == ask.vendor { std::mem::take(&mut request.extra) } else { Vec::new() };
     encode_request(ask.vendor, &request, ask.dialect, &mut notes, &mut out);
     if let Some(refusal) = notes.take_refusal() {
-        return Err(*refusal);
+        return Err(Refused { error: *refusal, losses: notes.losses().to_vec() });
     }
+    append(&own, &mut out);
     Ok(Outgoing { body: out.freeze(), restore, reply, losses: notes.losses().to_vec() })
+}
+
+/// Puts members behind the last one of an object.
+fn append(members: &[Extra<'_>], out: &mut BytesMut) {
+    for member in members.iter().filter(|member| !member.name.contains('.')) {
+        if out.last() == Some(&b'}') {
+            out.truncate(out.len() - 1);
+            let comma = if out.last() == Some(&b'{') { "" } else { "," };
+            let text = format!("{comma}\"{}\":{}}}", member.name, member.value.text());
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
 }
 
 /// Whether a client sees reasoning, if there is any.

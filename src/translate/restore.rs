@@ -105,7 +105,11 @@ impl Restorer {
                 });
                 let custom = self.restore.custom.iter().any(|custom| custom == name.escaped());
                 let kind = if custom { ToolKind::Custom } else { kind };
-                sink(&Event::BlockStart { index, choice, kind: BlockKind::ToolUse { id, name, kind, namespace } });
+                sink(&Event::BlockStart {
+                    index,
+                    choice,
+                    kind: BlockKind::ToolUse { id, name, kind, namespace },
+                });
                 if custom {
                     self.open.push(Open { index, what: What::Custom, arguments: String::new() });
                 }

@@ -172,7 +172,10 @@ impl Translated {
             }
         } else {
             let ready = self.feed(body)?;
-            debug_assert!(ready.is_empty() || matches!(self.through.to, To::Stream(_)), "a document in pieces");
+            debug_assert!(
+                ready.is_empty() || matches!(self.through.to, To::Stream(_)),
+                "a document in pieces"
+            );
             self.end_stream()?;
         }
         self.close();

@@ -1,0 +1,176 @@
+//! What goes to the provider: the body as it came, edited in place, or translated.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use smallvec::smallvec;
+
+use super::Gateway;
+use super::context::{Context, Plan, Translation};
+use super::lane::Lane;
+use crate::canonical::Thinking;
+use crate::error::{ApiError, Kind};
+use crate::json::Rope;
+use crate::route::{Model, Target};
+use crate::translate::verbatim::Changes;
+use crate::translate::{Ask, Outgoing, outgoing};
+use crate::wire::codec::Loss;
+use crate::wire::loss::{self, Policy};
+use crate::wire::path::Action;
+use crate::wire::request::Body;
+use crate::wire::{Api, Format};
+
+/// Warnings that are named in the header at most, and how much of each name.
+const WARNINGS: usize = 12;
+const WARNING_NAME: usize = 64;
+
+/// What was chosen for a request.
+pub(super) struct Chosen {
+    pub(super) model: Arc<Model>,
+    pub(super) index: usize,
+    pub(super) lane: Arc<Lane>,
+    /// The API that the client speaks.
+    pub(super) api: Api,
+    /// The API that the provider is asked through.
+    pub(super) upstream: Api,
+    pub(super) action: Option<Action>,
+    pub(super) stream: bool,
+}
+
+impl Chosen {
+    fn target(&self) -> Result<&Target, ApiError> {
+        self.model.targets.get(self.index).ok_or_else(|| ApiError::new(Kind::Internal, "The gateway failed."))
+    }
+
+    /// The body goes on as it is, but for the model's name and the wish for usage.
+    pub(super) fn pass_on(self, name: &str, body: Body) -> Result<Plan, ApiError> {
+        let target = self.target()?;
+        let mut edits = Vec::new();
+        if *target.model != *name {
+            edits.extend(body.set_model(&target.model));
+        }
+        let mut changes = Changes::default();
+        if *target.model != *self.model.id {
+            changes.model = Some(self.model.escaped_id.clone());
+        }
+        if self.api == Api::Chat && body.stream && !body.asks_usage() && target.provider.ask_usage {
+            edits.extend(body.ask_usage());
+            changes.drop_usage = true;
+        }
+        edits.sort_by_key(|edit| edit.range.start);
+        let text: Rope = body.text.edited(&edits);
+        Ok(Plan { body_len: text.len(), body: text.into_pieces(), changes, ..self.plan() })
+    }
+
+    /// Everything but the body.
+    fn plan(self) -> Plan {
+        Plan {
+            lane: self.lane,
+            model: self.model,
+            target: self.index,
+            api: self.upstream,
+            action: self.action,
+            stream: self.stream,
+            body: smallvec![],
+            body_len: 0,
+            sent: 0,
+            changes: Changes::default(),
+            translation: None,
+            warning: None,
+        }
+    }
+}
+
+impl Gateway {
+    /// The body is translated; or, where only the model's name asks for reasoning, said anew in the same format.
+    pub(super) fn translate(
+        &self,
+        ctx: &Context,
+        mut chosen: Chosen,
+        thinking: Thinking,
+        mut body: Body,
+    ) -> Result<Plan, ApiError> {
+        let target = chosen.target()?;
+        let (Some(client), Some(vendor)) = (chosen.api.format(), chosen.upstream.format()) else {
+            let message =
+                format!("The model `{}` cannot be asked to reason through this API.", chosen.model.id);
+            return Err(ApiError::new(Kind::Unsupported, message).param("model"));
+        };
+        let array = matches!(chosen.action, Some(Action::Stream { sse: false }));
+        let dialect = target.provider.dialect(chosen.upstream, &target.model);
+        let length = body.text.len();
+        let text = body.text.slice(0..length);
+        let text = std::str::from_utf8(&text)
+            .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
+        let asked = outgoing(
+            text,
+            &Ask {
+                client,
+                vendor,
+                stream: chosen.stream,
+                array,
+                thinking,
+                dialect: &dialect,
+                model: &chosen.model.escaped_id,
+                id: ctx.id.as_str(),
+                now: ctx.record.unix_millis / 1000,
+            },
+        );
+        let Outgoing { body, restore, reply, losses } = asked.map_err(|refused| {
+            self.count_losses(client, vendor, &refused.losses);
+            refused.error
+        })?;
+        self.count_losses(client, vendor, &losses);
+        let changes = Changes {
+            model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
+            drop_usage: client == Format::Chat && vendor == Format::Chat && !reply.usage_wanted,
+        };
+        if client != vendor && vendor == Format::Generate {
+            chosen.action = Some(if chosen.stream { Action::Stream { sse: true } } else { Action::Generate });
+        }
+        let translation = (client != vendor)
+            .then(|| Box::new(Translation { client, vendor, reply: Arc::new(reply), restore, array }));
+        Ok(Plan {
+            body_len: body.len(),
+            body: smallvec![body],
+            changes,
+            translation,
+            warning: warning(&losses),
+            ..chosen.plan()
+        })
+    }
+
+    fn count_losses(&self, from: Format, to: Format, losses: &[Loss]) {
+        for Loss { element, policy } in losses {
+            // Names that clients make up must not become series.
+            let known = loss::ROWS.iter().find(|row| row.element == element);
+            let labels = [from.name(), to.name(), known.map_or("other", |row| row.element), policy.name()];
+            self.metrics.losses.with_label_values(&labels).inc();
+        }
+    }
+}
+
+/// The header that tells what was lost.
+fn warning(losses: &[Loss]) -> Option<HeaderValue> {
+    let names = losses.iter().filter(|loss| loss.policy == Policy::Warn).take(WARNINGS).map(|loss| {
+        let plain = loss.element.chars().filter(|c| c.is_ascii_graphic() && *c != ',').take(WARNING_NAME);
+        plain.collect::<String>() + " dropped"
+    });
+    let text = names.collect::<Vec<_>>().join(", ");
+    HeaderValue::try_from(text).ok().filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lost_fits_into_a_header() {
+        let loss = |element: &'static str, policy| Loss { element: element.into(), policy };
+        assert_eq!(warning(&[loss("seed", Policy::Silent)]), None);
+        let losses = [loss("temperature", Policy::Warn), loss("x\r\ny, ü", Policy::Warn)];
+        assert_eq!(warning(&losses).unwrap(), "temperature dropped, xy dropped");
+        let many: Vec<Loss> = (0..99).map(|_| loss("logprobs", Policy::Warn)).collect();
+        assert!(warning(&many).unwrap().len() < 300);
+    }
+}
