@@ -126,8 +126,9 @@ HEAD = "POST /v1/chat/completions HTTP/1.1\r\nhost: g\r\nauthorization: Bearer {
 
 
 def request(stream, model):
+    head = HEAD.replace("host: g", "host: g\r\nconnection: close") if stream else HEAD
     body = json.dumps({"model": model, "stream": stream, "messages": [{"role": "user", "content": "Hi"}]})
-    return (HEAD.format(key=KEY, n=len(body)) + body).encode()
+    return (head.format(key=KEY, n=len(body)) + body).encode()
 
 
 async def talk(port, tally, until, number):
