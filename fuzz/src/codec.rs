@@ -65,9 +65,7 @@ fn naive(stream: &[u8]) -> Vec<Vec<u8>> {
 /// the standard.
 pub fn framing(mut data: &[u8]) {
     let seed = choose(&mut data, 256);
-    for splitter in
-        [Splitter::Sse(SseSplitter::default()), Splitter::JsonArray(ArraySplitter::default())]
-    {
+    for splitter in [Splitter::Sse(SseSplitter::default()), Splitter::JsonArray(ArraySplitter::default())] {
         let is_sse = matches!(splitter, Splitter::Sse(_));
         let (frames, rest, closed) = cut(splitter.clone(), &[data]);
         let (split, split_rest, split_closed) = cut(splitter, &pieces(data, seed));
@@ -93,7 +91,8 @@ pub fn framing(mut data: &[u8]) {
         assert!(closed);
         if elements.iter().all(serde_json::Value::is_object) {
             let read = frames.iter().filter_map(|frame| element(frame));
-            let read: Vec<serde_json::Value> = read.map(|text| serde_json::from_slice(text).unwrap()).collect();
+            let read: Vec<serde_json::Value> =
+                read.map(|text| serde_json::from_slice(text).unwrap()).collect();
             assert_eq!(read, elements);
         }
     }

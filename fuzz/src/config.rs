@@ -21,7 +21,8 @@ pub fn config(data: &[u8]) {
             assert!(!report.problems.is_empty());
             for problem in &report.problems {
                 let name = problem.file.file_name().and_then(|name| name.to_str()).unwrap();
-                let index = ["gateway.toml", "routes.toml", "keys.toml"].iter().position(|file| *file == name);
+                let index =
+                    ["gateway.toml", "routes.toml", "keys.toml"].iter().position(|file| *file == name);
                 let lines = texts[index.unwrap()].split('\n').count();
                 assert!(problem.line <= lines, "{problem}");
             }
@@ -39,7 +40,8 @@ pub fn keys_file(data: &[u8]) {
     if file.set_enabled(&first, false).is_err() {
         return;
     }
-    let mut again = KeysFile::parse(path, &file.text()).unwrap_or_else(|error| panic!("{error}: {}", file.text()));
+    let mut again =
+        KeysFile::parse(path, &file.text()).unwrap_or_else(|error| panic!("{error}: {}", file.text()));
     let after = again.list().unwrap();
     assert_eq!(after.len(), before.len());
     for (index, (before, after)) in before.iter().zip(&after).enumerate() {
