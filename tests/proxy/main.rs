@@ -24,5 +24,6 @@ mod reload;
 mod routing;
 mod stop;
 mod streams;
+mod upgrade;
 mod upstreams;
 mod verbatim;
