@@ -72,10 +72,19 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
     ) -> (ResponseFuture, SendStream<Bytes>) {
+        let bearer = format!("Bearer {KEY}");
+        self.begin_with(path, &[&[("authorization", &*bearer)], headers].concat()).await
+    }
+
+    /// The same without the tests' key.
+    pub(crate) async fn begin_with(
+        &mut self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> (ResponseFuture, SendStream<Bytes>) {
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(format!("{}://gateway.test{path}", self.scheme))
-            .header("authorization", format!("Bearer {KEY}"))
             .header("content-type", "application/json");
         for (name, value) in headers {
             request = request.header(*name, *value);
