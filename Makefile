@@ -30,6 +30,7 @@ test: deps ## Run all tests; those that need what is not here say SKIPPED (GATEW
 
 check: deps ## Format and lint
 	$(CARGO) fmt --check
+	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --no-default-features -- -D warnings
 

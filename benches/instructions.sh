@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Instructions per frame, per answer and per request, counted by valgrind: exact, and the same on every run. Compares with
+# Instructions per frame, per answer and per request, counted by valgrind: exact, and the same on every run (in an empty
+# environment: where the stack begins decides how copies are aligned). Compares with
 # benches/instructions.txt and fails when a case needs more than 5 % above it. `--record` writes that file anew: read its
 # diff before committing it. Counts depend on the compiler and on what the processor can (memchr chooses by it), so that
 # the record names both.
@@ -22,7 +23,7 @@ trap 'rm -r "$counts"' EXIT
   echo "# $(rustc --version | cut -d' ' -f1-2), $(uname -m)$(grep -qw avx2 /proc/cpuinfo && echo ' with AVX2')"
 } > "$counts/now"
 for case in $("$binary"); do
-  valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*instructions::measured*' \
+  env -i "$(command -v valgrind)" --tool=callgrind --collect-atstart=no --toggle-collect='*instructions::measured*' \
     --callgrind-out-file="$counts/out" --log-file="$counts/log" "$binary" "$case" 2> "$counts/turns"
   awk -v case="$case" -v turns="$(cat "$counts/turns")" '
     /^(summary|totals):/ { all = $2 }

@@ -77,7 +77,7 @@ impl<'a> Event<'a> {
     #[inline]
     pub fn parse(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> Event<'a> {
         let mut event = Event::default();
-        let mut lines = Lines { rest: frame.strip_prefix(b"\xef\xbb\xbf").unwrap_or(frame) };
+        let mut lines = Lines { rest: frame.get(text_start(frame)..).unwrap_or_default() };
         while let Some(line) = lines.next() {
             if let Some(value) = field(line, b"data") {
                 if event.data.is_some() {
@@ -96,7 +96,7 @@ impl<'a> Event<'a> {
     fn parse_joined(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> Event<'a> {
         scratch.clear();
         let mut name = None;
-        let mut lines = Lines { rest: frame.strip_prefix(b"\xef\xbb\xbf").unwrap_or(frame) };
+        let mut lines = Lines { rest: frame.get(text_start(frame)..).unwrap_or_default() };
         while let Some(line) = lines.next() {
             if let Some(value) = field(line, b"data") {
                 scratch.extend_from_slice(value);
@@ -108,6 +108,14 @@ impl<'a> Event<'a> {
         scratch.pop();
         Event { name, data: Some(scratch) }
     }
+}
+
+/// Where the first line of a frame begins: behind a byte order mark, and behind the line feed of the blank line before,
+/// if that came in another piece.
+pub fn text_start(frame: &[u8]) -> usize {
+    let ends = frame.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let marked = frame.get(ends..).is_some_and(|text| text.starts_with(b"\xef\xbb\xbf"));
+    if marked { ends + 3 } else { ends }
 }
 
 /// The value of a line if its field has this name: what stands behind the colon and at most one space.

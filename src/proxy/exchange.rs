@@ -144,6 +144,7 @@ impl Gateway {
             upstream.set_write_timeout(Some(WRITE));
             match self.ask(client, ctx, &mut upstream, clock, ended).await {
                 Ok(heard) => {
+                    self.close_if_stopping(client);
                     let keep = (heard == Heard::All).then_some(&*peer);
                     return self.answer(client, ctx, upstream, keep, clock, ended).await;
                 }

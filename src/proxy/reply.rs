@@ -67,6 +67,13 @@ impl Gateway {
         self.write_reply(client, ctx, head, body).await
     }
 
+    /// A stopping process reads no further request: the answer says so, before a client sends one in vain.
+    pub(super) fn close_if_stopping(&self, client: &mut Client) {
+        if self.shutdown.is_draining() {
+            client.set_keepalive(None);
+        }
+    }
+
     /// Remembers what ended a request.
     pub(super) fn note(&self, ctx: &mut Context, error: &ApiError) {
         ctx.record.error = Some(error.kind);
@@ -97,6 +104,7 @@ impl Gateway {
         body: Bytes,
     ) -> pingora::Result<()> {
         let status = head.status.as_u16();
+        self.close_if_stopping(client);
         let unread = !client.is_body_done();
         if unread {
             // The rest of the body could be anything up to gigabytes: this connection ends here.

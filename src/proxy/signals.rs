@@ -115,6 +115,7 @@ impl Status for ProcessStatus {
         let mut json = Writer::new(&mut out);
         json.begin_object();
         json.key("version").string(env!("CARGO_PKG_VERSION"));
+        json.key("pid").number(std::process::id());
         json.key("draining").boolean(self.shutdown.is_draining());
         json.key("requests_in_flight").number(self.shutdown.in_flight());
         json.key("generation").number(last.generation);

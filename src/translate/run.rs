@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::framing::sse::text_start;
 use crate::json::EscapedString;
 
 /// The frames of one piece that leave: a range of the piece as long as nothing changes, a copy from then on.
@@ -81,11 +82,8 @@ impl<'b> Run<'b> {
         push_quoted(&mut renamed, model);
         renamed.extend_from_slice(data.as_bytes().get(at.end..).unwrap_or_default());
         let mut written = false;
-        let mut rest = frame;
-        if let Some(behind) = frame.strip_prefix(b"\xef\xbb\xbf") {
-            self.changed.extend_from_slice(b"\xef\xbb\xbf");
-            rest = behind;
-        }
+        let (before, mut rest) = frame.split_at(text_start(frame));
+        self.changed.extend_from_slice(before);
         while !rest.is_empty() {
             let length = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
             let end = if rest.get(length..length + 2) == Some(b"\r\n") { length + 2 } else { length + 1 };

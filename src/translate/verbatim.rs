@@ -225,10 +225,6 @@ impl Verbatim {
 
     /// An event without the blank line that ends it: some vendors' last one. It passes if its data is whole.
     fn last_event(&mut self, rest: &Bytes) -> Result<Bytes, StreamError> {
-        // The line feed of a blank line whose carriage return came in the piece before.
-        if rest.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
-            return Ok(rest.clone());
-        }
         let mut scratch = Vec::new();
         let whole = Event::parse(rest, &mut scratch)
             .data
@@ -236,7 +232,9 @@ impl Verbatim {
             .and_then(|data| std::str::from_utf8(data).ok())
             .is_some_and(is_whole);
         if !whole {
-            return Ok(Bytes::new());
+            // The line feed of the blank line before, whose carriage return came in another piece, has its place.
+            let ends = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+            return Ok(rest.slice(..ends));
         }
         let mut event = BytesMut::with_capacity(rest.len() + 4);
         event.extend_from_slice(rest);

@@ -116,7 +116,7 @@ enum StreamOptions {
     Asked,
     /// Usage is asked for by this edit.
     AskBy(Edit),
-    /// Something that the vendor is to judge.
+    /// Something that the vendor is to judge; or another format, which has no such member.
     Strange,
 }
 
@@ -184,8 +184,9 @@ impl BodyReader {
             check_max_tokens(&self.body.slice(max_tokens.value.clone()))?;
         }
         let stream_options = match find(EXTRA) {
-            Some(member) if self.api == Api::Chat => read_stream_options(&mut self.body, member),
-            _ => StreamOptions::Absent,
+            _ if self.api != Api::Chat => StreamOptions::Strange,
+            Some(member) => read_stream_options(&mut self.body, member),
+            None => StreamOptions::Absent,
         };
         let inner = match self.api {
             Api::Generate => find(EXTRA).or_else(|| find(EXTRA_SNAKE)),

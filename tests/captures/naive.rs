@@ -21,8 +21,10 @@ impl Notes {
     /// What the meter noted otherwise.
     pub(crate) fn differ(&self, meter: &Meter) -> Option<String> {
         let id = self.id.get(..MAX_ID).unwrap_or(&self.id);
-        let noted = (meter.id(), meter.finish(), meter.usage());
-        let expected = (id, self.finish.as_str(), &self.usage);
+        // What is kept for folding reports is no figure.
+        let noted_usage = Usage { uncached: None, written: None, ..*meter.usage() };
+        let noted = (meter.id(), meter.finish(), noted_usage);
+        let expected = (id, self.finish.as_str(), self.usage);
         (noted != expected).then(|| format!("noted {noted:?}, expected {expected:?}"))
     }
 
@@ -117,8 +119,10 @@ fn usage(api: Api, report: &Value) -> Usage {
             usage.audio_output = n(&details["audio_tokens"]);
             usage.image_output = n(&details["image_tokens"]);
             let (reasoning, total) = (usage.reasoning.unwrap_or(0), n(&report["total_tokens"]));
-            let sum = usage.input.zip(usage.output).map(|(input, output)| input + output + reasoning);
-            if reasoning > 0 && sum.is_some() && sum == total {
+            let sum = usage.output.map(|output| usage.input.unwrap_or(0) + output + reasoning);
+            // Counted beside the output, where the total says so, or where it is more than all of it.
+            let beside = reasoning > 0 && sum.is_some() && sum == total;
+            if beside || usage.output.is_some_and(|output| reasoning > output) {
                 usage.output = usage.output.map(|output| output + reasoning);
             }
             if usage.input.is_none() && usage.output.is_none() {
@@ -304,7 +308,9 @@ pub(crate) fn frames(arrival: Arrival, text: &[u8]) -> Vec<String> {
     let events = text.split("\n\n").map(|event| {
         let lines = event.lines().filter_map(|line| line.strip_prefix("data:"));
         let lines: Vec<&str> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-        lines.join("\n")
+        // JSON without a field: an error of Gemini in the middle of a stream.
+        let bare = lines.is_empty() && event.trim().starts_with('{');
+        if bare { event.trim().to_owned() } else { lines.join("\n") }
     });
     events.filter(|data| !data.is_empty()).collect()
 }
@@ -330,6 +336,24 @@ pub(crate) fn rename_answer(api: Api, value: &mut Value, model: &str) {
         if let Some(value) = value.get_mut(name).filter(|value| value.is_string()) {
             *value = Value::from(model);
         }
+    }
+}
+
+/// Puts another model into a request. Gemini names it as a resource, also in requests inside the request.
+pub(crate) fn rename_request(api: Api, request: &mut Value, model: &str) {
+    let resource = matches!(api, Api::Generate | Api::EmbedContent);
+    let name = if resource { format!("models/{model}") } else { model.to_owned() };
+    let mut set = |request: &mut Value| {
+        if let Some(value) = request.get_mut("model").filter(|value| value.is_string()) {
+            *value = Value::from(name.as_str());
+        }
+    };
+    set(request);
+    if let Some(Value::Array(inner)) = request.get_mut("requests") {
+        inner.iter_mut().for_each(&mut set);
+    }
+    if let Some(inner) = request.get_mut("generateContentRequest") {
+        set(inner);
     }
 }
 

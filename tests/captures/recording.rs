@@ -30,9 +30,7 @@ pub(crate) fn all() -> Option<Vec<Recording>> {
     let folder = std::env::var_os("GATEWAY_CAPTURES")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/captures"), PathBuf::from);
     if !folder.is_dir() {
-        // Not through eprintln, which is shown for failed tests alone.
-        writeln!(std::io::stderr(), "SKIPPED: no recorded traffic here (GATEWAY_CAPTURES names its folder)")
-            .unwrap();
+        skipped("no recorded traffic here (GATEWAY_CAPTURES names its folder)");
         return None;
     }
     let mut files = Vec::new();
@@ -42,10 +40,15 @@ pub(crate) fn all() -> Option<Vec<Recording>> {
     if recordings.is_empty() {
         let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
         assert!(!required, "{} holds no recordings, and GATEWAY_REQUIRE_ALL=1", folder.display());
-        writeln!(std::io::stderr(), "SKIPPED: {} holds no recordings", folder.display()).unwrap();
+        skipped(&format!("{} holds no recordings", folder.display()));
         return None;
     }
     Some(recordings)
+}
+
+/// Not through eprintln, which is shown for failed tests alone.
+fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
 fn find(folder: &Path, files: &mut Vec<PathBuf>) {

@@ -63,6 +63,11 @@ impl File {
         !self.path.ends_with(".rs") && (self.path.starts_with("tests/") || self.path.starts_with("fuzz/"))
     }
 
+    /// A module of tests within src/.
+    pub(crate) fn is_test(&self) -> bool {
+        self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
+    }
+
     /// The room of src/ that it belongs to; nothing for the two roots.
     pub(crate) fn room(&self) -> Option<&str> {
         let path = self.path.strip_prefix("src/")?.trim_end_matches(".rs");

@@ -57,9 +57,13 @@ async fn a_slow_head_ends_the_connection() {
     let (upstream, gateway) = chat_with("header_timeout = \"1s\"\nkeepalive = \"30s\"").await;
     let whole = String::from_utf8(post("/v1/chat/completions", body_of(100))).unwrap();
     let in_head = whole.find("content-length").unwrap();
+    let mut clients = Vec::new();
     for stop in [1, 10, 23, 24, 25, in_head] {
         let mut client = gateway.connect().await;
         client.send(&whole[..stop]).await;
+        clients.push(client);
+    }
+    for mut client in clients {
         client.closed().await;
     }
     // Dripping does not help.
@@ -85,18 +89,18 @@ async fn a_slow_head_ends_the_connection() {
 async fn a_connection_on_which_nothing_comes_is_closed() {
     let (_upstream, gateway) = chat_with("keepalive = \"1s\"\nheader_timeout = \"2s\"").await;
     // One that never said anything.
-    gateway.connect().await.closed().await;
+    let mut silent = gateway.connect().await;
     // One that was used.
-    let mut client = gateway.connect().await;
-    assert_eq!(client.ask(Form::Chat.request(false)).await.status(), 200);
-    assert_eq!(client.closed().await, b"");
-    // One over HTTP/2, used and unused.
-    let mut client = http2::Client::connect(gateway.addr).await;
-    let _ = client.closed().await;
-    let mut client = http2::Client::connect(gateway.addr).await;
-    let (head, _) = http2::answer(client.request(Form::Chat, false).await).await;
+    let mut used = gateway.connect().await;
+    assert_eq!(used.ask(Form::Chat.request(false)).await.status(), 200);
+    // The same over HTTP/2.
+    let mut silent_h2 = http2::Client::connect(gateway.addr).await;
+    let mut used_h2 = http2::Client::connect(gateway.addr).await;
+    let (head, _) = http2::answer(used_h2.request(Form::Chat, false).await).await;
     assert_eq!(head.status(), 200);
-    let _ = client.closed().await;
+    assert_eq!((silent.closed().await, used.closed().await), (vec![], vec![]));
+    let _ = silent_h2.closed().await;
+    let _ = used_h2.closed().await;
     gateway.wait_for_metric("gateway_connections", &[], 0.0).await;
 }
 
@@ -110,11 +114,15 @@ async fn a_tls_connection_on_which_nothing_comes_is_closed() {
         .tls(&identity.chain, &identity.key)
         .limits("header_timeout = \"1s\"\nkeepalive = \"1s\"");
     let gateway = Gateway::start(&setup).await;
+    let mut clients = Vec::new();
     for (alpn, stop) in [("http/1.1", 0), ("http/1.1", 10), ("h2", 0), ("h2", 10)] {
         let config = authority.client(&[alpn]);
         let (mut client, agreed) = gateway.connect_tls(config, "gateway.test").await.unwrap();
         assert_eq!(agreed.as_deref(), Some(alpn.as_bytes()));
         client.send(&b"PRI * HTTP/2.0\r\n"[..stop]).await;
+        clients.push(client);
+    }
+    for mut client in clients {
         client.closed().await;
     }
     gateway.wait_for_metric("gateway_connections", &[], 0.0).await;
@@ -123,10 +131,14 @@ async fn a_tls_connection_on_which_nothing_comes_is_closed() {
 #[tokio::test]
 async fn a_body_that_stops_is_answered_408() {
     let (upstream, gateway) = chat_with("body_timeout = \"1s\"").await;
+    let mut clients = Vec::new();
     for form in Form::ALL {
         let whole = form.request(false);
         let mut client = gateway.connect().await;
         client.send(&whole[..whole.len() - 5]).await;
+        clients.push((form, client));
+    }
+    for (form, mut client) in clients {
         let answer = client.answer().await;
         assert_eq!(answer.status(), 408, "{form:?}");
         form.error(&answer);

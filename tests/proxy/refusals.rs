@@ -1,37 +1,66 @@
 //! Providers that refuse, fail, or answer with what is no answer, and providers that compress.
 
 use std::io::Write as _;
+use std::sync::{Arc, Mutex};
 
 use crate::routing::vendors;
 use crate::support::client::Answer;
 use crate::support::form::{Form, vendor_error};
 use crate::support::gateway::Gateway;
+use crate::support::reply;
 use crate::support::setup::{CREDENTIAL, KEY, Setup};
 use crate::support::upstream::Upstream;
-use crate::support::{http2, reply};
 
-/// Asks a gateway whose provider gives this answer, whole and as a stream.
-async fn ask_both(form: Form, answer: &[u8]) -> Vec<Answer> {
-    let upstream = Upstream::answering(answer).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
-    let mut client = gateway.connect().await;
-    let mut answers = Vec::new();
-    for stream in [false, true] {
-        answers.push(client.ask(form.request(stream)).await);
+/// A gateway in front of a provider that gives every request the same answer, until it is given another one.
+struct Stand {
+    upstream: Upstream,
+    gateway: Gateway,
+    answer: Arc<Mutex<Vec<u8>>>,
+    asked: usize,
+}
+
+impl Stand {
+    async fn new() -> Stand {
+        let answer = Arc::new(Mutex::new(Vec::new()));
+        let current = answer.clone();
+        let upstream = Upstream::start(move |mut conn| {
+            let current = current.clone();
+            async move {
+                while conn.request().await.is_some() {
+                    let answer = current.lock().unwrap().clone();
+                    conn.send(answer).await;
+                }
+            }
+        })
+        .await;
+        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        Stand { upstream, gateway, answer, asked: 0 }
     }
-    assert_eq!(upstream.count(), 2, "an answer is never asked for twice");
-    let secrets = [upstream.addr.to_string(), CREDENTIAL.to_owned(), KEY.to_owned()];
-    for answer in &answers {
-        for secret in &secrets {
-            assert!(!answer.everything().contains(secret), "{secret}: {}", answer.everything());
+
+    /// Asks, once for a document and once for a stream, while the provider gives this answer.
+    async fn ask_both(&mut self, form: Form, answer: &[u8]) -> Vec<Answer> {
+        *self.answer.lock().unwrap() = answer.to_vec();
+        let mut answers = Vec::new();
+        for stream in [false, true] {
+            answers.push(self.gateway.ask(form.request(stream)).await);
+            self.asked += 1;
         }
+        assert_eq!(self.upstream.count(), self.asked, "an answer is never asked for twice");
+        let secrets = [self.upstream.addr.to_string(), CREDENTIAL.to_owned(), KEY.to_owned()];
+        for answer in &answers {
+            for secret in &secrets {
+                assert!(!answer.everything().contains(secret), "{secret}: {}", answer.everything());
+            }
+        }
+        let upstream = [("source", "upstream")];
+        self.gateway.wait_for_metric("gateway_errors_total", &upstream, self.asked as f64).await;
+        answers
     }
-    gateway.wait_for_metric("gateway_errors_total", &[("source", "upstream")], 2.0).await;
-    answers
 }
 
 #[tokio::test]
 async fn a_refusal_in_the_clients_format_passes_as_it_is() {
+    let mut stand = Stand::new().await;
     for form in Form::ALL {
         for status in [400, 404, 409, 413, 422, 429, 500, 503, 529] {
             let body = vendor_error(form, status, "the vendor's own words, Grüße");
@@ -40,7 +69,7 @@ async fn a_refusal_in_the_clients_format_passes_as_it_is() {
                 &[("content-type", "application/json"), ("retry-after", "17"), ("x-should-retry", "true")],
                 &body,
             );
-            for answer in ask_both(form, &sent).await {
+            for answer in stand.ask_both(form, &sent).await {
                 assert_eq!((answer.status(), answer.text()), (status, &*body), "{form:?}");
                 form.error(&answer);
                 assert_eq!(answer.get("retry-after"), Some("17"), "{form:?} {status}");
@@ -51,10 +80,11 @@ async fn a_refusal_in_the_clients_format_passes_as_it_is() {
 
 #[tokio::test]
 async fn a_refusal_of_the_gateways_credential_is_not_the_clients_fault() {
+    let mut stand = Stand::new().await;
     for form in Form::ALL {
         for status in [401, 403] {
             let body = vendor_error(form, status, &format!("Incorrect API key provided: {CREDENTIAL}"));
-            for answer in ask_both(form, &reply::json(status, body)).await {
+            for answer in stand.ask_both(form, &reply::json(status, body)).await {
                 assert_eq!(answer.status(), 500, "{form:?}");
                 let (_, message) = form.error(&answer);
                 assert!(message.contains("credential"), "{message}");
@@ -67,6 +97,7 @@ async fn a_refusal_of_the_gateways_credential_is_not_the_clients_fault() {
 /// Whatever a provider says in whatever shape, the client reads an error of its own format.
 #[tokio::test]
 async fn a_refusal_in_another_shape_takes_the_clients() {
+    let mut stand = Stand::new().await;
     let html = "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>";
     for form in Form::ALL {
         let other = if form == Form::Generate { Form::Chat } else { Form::Generate };
@@ -85,7 +116,7 @@ async fn a_refusal_in_another_shape_takes_the_clients() {
             (500, "application/json", "{\"error\":{\"mess".to_owned(), "500"),
             (404, "application/json", vendor_error(other, 404, "no such thing"), "no such thing"),
         ] {
-            let answers = ask_both(form, &reply::whole(status, &[("content-type", kind)], &body)).await;
+            let answers = stand.ask_both(form, &reply::whole(status, &[("content-type", kind)], &body)).await;
             for answer in answers {
                 assert_eq!(answer.status(), status, "{form:?} {body}");
                 let (_, told) = form.error(&answer);
@@ -98,6 +129,7 @@ async fn a_refusal_in_another_shape_takes_the_clients() {
 
 #[tokio::test]
 async fn an_answer_that_is_none_is_an_error() {
+    let mut stand = Stand::new().await;
     let json = [("content-type", "application/json")];
     let to = [("location", "http://127.0.0.1:1/"), ("content-type", "text/html")];
     for form in Form::ALL {
@@ -113,7 +145,7 @@ async fn an_answer_that_is_none_is_an_error() {
             ("an unknown encoding", reply::whole(200, &[json[0], ("content-encoding", "x-odd")], "{}")),
             ("a broken encoding", reply::whole(200, &[json[0], ("content-encoding", "gzip")], "{}")),
         ] {
-            for answer in ask_both(form, &sent).await {
+            for answer in stand.ask_both(form, &sent).await {
                 assert_eq!(answer.status(), 500, "{form:?} {what}: {}", answer.text());
                 form.error(&answer);
             }
@@ -124,9 +156,10 @@ async fn an_answer_that_is_none_is_an_error() {
 /// An error inside a 200 is an error: as a document, and as the first frame of a stream.
 #[tokio::test]
 async fn an_error_inside_a_200_gets_its_status() {
+    let mut stand = Stand::new().await;
     for form in Form::ALL {
         let body = vendor_error(form, 429, "slow down");
-        for answer in ask_both(form, &reply::json(200, &body)).await {
+        for answer in stand.ask_both(form, &reply::json(200, &body)).await {
             assert!(answer.status() >= 400, "{form:?}: {}", answer.everything());
             let (_, message) = form.error(&answer);
             assert_eq!(message, "slow down");
@@ -138,7 +171,7 @@ async fn an_error_inside_a_200_gets_its_status() {
             }
             _ => format!("data: {body}\n\n"),
         };
-        for answer in ask_both(form, &reply::stream(&[first])).await {
+        for answer in stand.ask_both(form, &reply::stream(&[first])).await {
             assert!(answer.status() >= 400, "{form:?}: {}", answer.everything());
             let (_, message) = form.error(&answer);
             assert_eq!(message, "slow down", "{form:?}");
@@ -284,7 +317,7 @@ async fn a_compressed_stream_is_not_held_back() {
         let frames = Form::Chat.frames("gpt");
         let pieces = compressed(encoding, &frames);
         let (seen, wait) = tokio::sync::mpsc::unbounded_channel::<()>();
-        let wait = std::sync::Arc::new(tokio::sync::Mutex::new(wait));
+        let wait = Arc::new(tokio::sync::Mutex::new(wait));
         let upstream = Upstream::start(move |mut conn| {
             let (pieces, wait) = (pieces.clone(), wait.clone());
             async move {
@@ -320,103 +353,6 @@ async fn a_compressed_stream_is_not_held_back() {
         }
         assert_eq!(String::from_utf8(all).unwrap(), frames.concat(), "{encoding}");
     }
-}
-
-/// Pingora's own loop (HTTP/2) and ours (HTTP/1) go through the same rooms: they give the same answers.
-#[tokio::test]
-async fn both_versions_of_http_give_the_same_answers() {
-    let refused = |form| reply::json(429, vendor_error(form, 429, "slow down"));
-    for form in Form::ALL {
-        let frames = form.frames(form.model());
-        let cut = [reply::stream_head().into_bytes(), reply::chunk(&frames[0])].concat();
-        let answers = vec![
-            reply::json(200, form.whole(form.model())),
-            reply::stream(&frames),
-            refused(form),
-            reply::whole(502, &[("content-type", "text/html")], "<html>"),
-            reply::json(200, "[]"),
-            cut,
-        ];
-        let stream = [false, true, true, false, false, true];
-        let last = answers.len() - 1;
-        let turn = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let upstream = Upstream::start(move |mut conn| {
-            let (answers, turn) = (answers.clone(), turn.clone());
-            async move {
-                while conn.request().await.is_some() {
-                    let turn = turn.fetch_add(1, std::sync::atomic::Ordering::SeqCst) / 2;
-                    conn.send(&answers[turn]).await;
-                    if turn == last {
-                        return;
-                    }
-                }
-            }
-        })
-        .await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
-        let mut h2 = http2::Client::connect(gateway.addr).await;
-        for stream in stream {
-            let one = gateway.ask(form.request_with(stream, &headers())).await;
-            let path = form.path(form.model(), stream);
-            let (answer, mut send) = h2.begin(&path, &[("x-request-id", "id-of-both")]).await;
-            let body = bytes::Bytes::from(form.body(form.model(), stream));
-            http2::send_all(&mut send, body, true).await.unwrap();
-            let (two, body) = http2::answer(answer).await;
-            compare(&one, &two, &body);
-        }
-        // And what the gateway answers itself.
-        for (path, body) in [
-            ("/v1/nowhere", "{}"),
-            ("/v1/models", "{}"),
-            (&*form.path("nope", false), &*form.body("nope", false)),
-            (&*form.path(form.model(), false), "{"),
-            ("/v1/embeddings", "{\"model\":\"claude\",\"input\":\"x\"}"),
-        ] {
-            let one = gateway.ask(crate::support::client::post_with(path, &headers(), body)).await;
-            let (answer, mut send) = h2.begin(path, &[("x-request-id", "id-of-both")]).await;
-            let _ = http2::send_all(&mut send, bytes::Bytes::from(body.to_owned()), true).await;
-            let (two, body) = http2::answer(answer).await;
-            compare(&one, &two, &body);
-        }
-        let lines = gateway.wait_for_log(22).await;
-        for pair in lines.chunks(2) {
-            let same = |line: &serde_json::Value| {
-                let mut line = line.as_object().unwrap().clone();
-                for field in ["time", "http", "duration_ms", "first_token_ms", "upstream_ms"] {
-                    line.remove(field);
-                }
-                line
-            };
-            assert_eq!((&pair[0]["http"], &pair[1]["http"]), (&"1.1".into(), &"2".into()));
-            assert_eq!(same(&pair[0]), same(&pair[1]));
-        }
-    }
-}
-
-fn headers() -> [(&'static str, &'static str); 2] {
-    [("authorization", "Bearer client-key-of-alice-0001"), ("x-request-id", "id-of-both")]
-}
-
-fn compare(one: &Answer, two: &http::Response<()>, body: &[u8]) {
-    let text = String::from_utf8_lossy(body);
-    assert_eq!((one.status(), one.text()), (two.status().as_u16(), &*text));
-    let hop = |name: &str| matches!(name, "connection" | "transfer-encoding" | "keep-alive" | "date");
-    let mut first: Vec<(String, String)> = one
-        .head
-        .fields
-        .iter()
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
-        .filter(|(name, _)| !hop(name))
-        .collect();
-    let mut second: Vec<(String, String)> = two
-        .headers()
-        .iter()
-        .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
-        .filter(|(name, _)| !hop(name))
-        .collect();
-    first.sort();
-    second.sort();
-    assert_eq!(first, second);
 }
 
 #[tokio::test]

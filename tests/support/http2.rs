@@ -72,10 +72,19 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
     ) -> (ResponseFuture, SendStream<Bytes>) {
+        let bearer = format!("Bearer {KEY}");
+        self.begin_with(path, &[&[("authorization", &*bearer)], headers].concat()).await
+    }
+
+    /// The same without the tests' key.
+    pub(crate) async fn begin_with(
+        &mut self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> (ResponseFuture, SendStream<Bytes>) {
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(format!("{}://gateway.test{path}", self.scheme))
-            .header("authorization", format!("Bearer {KEY}"))
             .header("content-type", "application/json");
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -95,6 +104,31 @@ impl Client {
     pub(crate) async fn request(&mut self, form: Form, stream: bool) -> ResponseFuture {
         let path = form.path(form.model(), stream);
         self.post(&path, form.body(form.model(), stream)).await
+    }
+
+    /// Sends a request of a format and reads its answer. Nothing when the gateway says that it ends this connection and
+    /// has not taken the request, which every client then sends over another one.
+    pub(crate) async fn exchange(&mut self, form: Form, stream: bool) -> Option<(Response<()>, Vec<u8>)> {
+        let refused = |error: &h2::Error| error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
+        let path = format!("{}://gateway.test{}", self.scheme, form.path(form.model(), stream));
+        let head = Request::post(path).header("authorization", format!("Bearer {KEY}")).body(()).unwrap();
+        let ready = soon(self.requests.clone().ready()).await;
+        let (head, mut send) = match ready.and_then(|mut ready| ready.send_request(head, false)) {
+            Ok(sent) => sent,
+            Err(error) if refused(&error) => return None,
+            Err(error) => panic!("{error:?}"),
+        };
+        let sent = send_all(&mut send, form.body(form.model(), stream).into(), true).await;
+        match soon(head).await {
+            Err(error) if refused(&error) => None,
+            head => {
+                sent.unwrap();
+                let (head, body) = head.unwrap().into_parts();
+                let (body, error) = read_body(body).await;
+                assert!(error.is_none(), "{error:?}");
+                Some((Response::from_parts(head, ()), body))
+            }
+        }
     }
 
     /// Waits until the gateway ends the connection.

@@ -109,7 +109,7 @@ fn what_is_not_a_json_object_is_refused() {
         }
     }
     let error = read_pieces(Api::Chat, [&b"{\"model\":\"\xc3"[..], b"\x28\"}"]).unwrap_err();
-    assert_eq!(error.message, "The request body is not valid JSON: not UTF-8 at byte 11.");
+    assert_eq!(error.message, "The request body is not valid JSON: not UTF-8 at byte 10.");
 }
 
 #[test]
