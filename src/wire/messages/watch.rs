@@ -1,5 +1,6 @@
 //! What a messages event or answer tells the meter.
 
+use super::usage::Counts;
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::watch::{End, Sight, members, placed_string};
@@ -88,50 +89,5 @@ fn message_member<'a>(
 /// Reads a usage object of the messages format. `input_tokens` excludes what was read from and written to the cache;
 /// the canonical input includes both.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
-    let mut usage = Usage::default();
-    let (mut created, mut created_5m, mut created_1h) = (None, None, None);
-    let mut json = Cursor::new(value.text());
-    members(&mut json, |key, json| {
-        match key.escaped() {
-            "input_tokens" => usage.input = json.u64_or_skip()?,
-            "output_tokens" => usage.output = json.u64_or_skip()?,
-            "cache_read_input_tokens" => usage.cached = json.u64_or_skip()?,
-            "cache_creation_input_tokens" => created = json.u64_or_skip()?,
-            "cache_creation" => members(json, |key, json| {
-                match key.escaped() {
-                    "ephemeral_5m_input_tokens" => created_5m = json.u64_or_skip()?,
-                    "ephemeral_1h_input_tokens" => created_1h = json.u64_or_skip()?,
-                    _ => json.skip()?,
-                }
-                Ok(())
-            })?,
-            "output_tokens_details" => members(json, |key, json| {
-                match key.escaped() {
-                    "thinking_tokens" => usage.reasoning = json.u64_or_skip()?,
-                    _ => json.skip()?,
-                }
-                Ok(())
-            })?,
-            "server_tool_use" => members(json, |key, json| {
-                match key.escaped() {
-                    "web_search_requests" => usage.searches = json.u64_or_skip()?,
-                    _ => json.skip()?,
-                }
-                Ok(())
-            })?,
-            _ => json.skip()?,
-        }
-        Ok(())
-    })?;
-    // The buckets are parts of the sum; a vendor that gives no buckets means the short-lived cache.
-    usage.cache_write_1h = created_1h;
-    usage.cache_write = match (created_5m, created, created_1h) {
-        (Some(short), _, _) => Some(short),
-        (None, Some(sum), long) => Some(sum.saturating_sub(long.unwrap_or(0))),
-        (None, None, _) => None,
-    };
-    let cache =
-        usage.cached.unwrap_or(0) + usage.cache_write.unwrap_or(0) + usage.cache_write_1h.unwrap_or(0);
-    usage.input = usage.input.map(|uncached| uncached + cache);
-    Ok(usage)
+    Ok(Counts::read(value)?.canonical())
 }
