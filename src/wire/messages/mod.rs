@@ -10,5 +10,11 @@
 //! | error | `{"type":"error","error":{"type","message"},"request_id"}`, in a stream as the event `error` |
 //! | request id | `request-id` |
 
+pub mod answer;
+mod arguments;
+mod content;
 pub mod error;
+mod finish;
+pub mod stream;
+mod usage;
 pub mod watch;

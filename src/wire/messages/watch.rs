@@ -1,5 +1,6 @@
 //! What a messages event or answer tells the meter.
 
+use super::usage::Counts;
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::watch::{End, Sight, members, placed_string};

@@ -1,0 +1,353 @@
+//! Events of a messages stream, read.
+
+use smallvec::SmallVec;
+
+use super::super::content::{Content, Open};
+use super::super::finish;
+use super::super::usage::Counts;
+use crate::canonical::{BlockKind, Event, Start};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::codec::Cut;
+use crate::wire::watch::members;
+
+/// Reads one answer.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    seed: Box<str>,
+    started: bool,
+    over: bool,
+    /// Blocks that were begun and not ended; one, unless the vendor forgot to end another.
+    open: SmallVec<[(u64, Open); 1]>,
+    /// The index of the next block in the hub.
+    next: u32,
+    called: bool,
+    /// Searches that were seen, for vendors that do not count them.
+    searches: u64,
+    /// Characters of text so far.
+    length: u64,
+    counts: Counts,
+    /// `stop_reason` and `stop_sequence`.
+    finish: Option<(String, Option<String>)>,
+}
+
+/// The members of a frame that is no delta.
+#[derive(Default)]
+struct Frame<'a> {
+    kind: JsonStr<'a>,
+    index: u64,
+    message: Option<RawJson<'a>>,
+    block: Option<RawJson<'a>>,
+    delta: Option<RawJson<'a>>,
+    usage: Option<RawJson<'a>>,
+    error: Option<RawJson<'a>>,
+}
+
+/// The members of a delta.
+#[derive(Clone, Copy, Default)]
+struct Piece<'a> {
+    kind: JsonStr<'a>,
+    text: Option<(&'static str, JsonStr<'a>)>,
+    citation: Option<RawJson<'a>>,
+}
+
+impl Decoder {
+    /// For one answer; ids that the vendor does not give are made from the seed.
+    pub fn new(seed: &str) -> Self {
+        Decoder { seed: seed.into(), ..Decoder::default() }
+    }
+
+    /// The answer has ended, well or badly; whatever follows is ignored.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Reads the data of one event.
+    ///
+    /// # Errors
+    /// The data is not JSON.
+    #[inline]
+    pub fn frame(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        if self.over {
+            return Ok(());
+        }
+        let mut json = Cursor::new(data);
+        if let Err(error) = json.begin_object() {
+            // Relays of the chat world append it.
+            return if data.trim_ascii() == "[DONE]" { Ok(()) } else { Err(error) };
+        }
+        let mut frame = Frame::default();
+        let mut first = true;
+        while let Some(key) = json.next_key()? {
+            match key.escaped() {
+                "type" => {
+                    frame.kind = json.string()?;
+                    if first && frame.kind.escaped() == "content_block_delta" {
+                        return self.delta_frame(&mut json, sink);
+                    }
+                }
+                "index" => frame.index = json.u64_or_skip()?.unwrap_or_default(),
+                "message" => frame.message = Some(json.raw()?),
+                "content_block" => frame.block = Some(json.raw()?),
+                "delta" => frame.delta = Some(json.raw()?),
+                "usage" => frame.usage = Some(json.raw()?),
+                "error" => frame.error = Some(json.raw()?).filter(|error| !error.is_null()),
+                _ => json.skip()?,
+            }
+            first = false;
+        }
+        self.other_frame(data, frame, sink)
+    }
+
+    /// A delta whose type stood first, as it nearly always does.
+    #[inline]
+    fn delta_frame<'a>(
+        &mut self,
+        json: &mut Cursor<'a>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let (mut index, mut piece) = (None, None);
+        while let Some(key) = json.next_key()? {
+            match key.escaped() {
+                "index" => index = json.u64_or_skip()?,
+                "delta" => piece = Some(read_piece(json, index.is_some())?),
+                _ => json.skip()?,
+            }
+            if let (Some(index), Some(piece)) = (index, piece) {
+                return self.piece(index, piece, sink);
+            }
+        }
+        match piece {
+            Some(piece) => self.piece(index.unwrap_or_default(), piece, sink),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn other_frame<'a>(
+        &mut self,
+        data: &'a str,
+        frame: Frame<'a>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        match frame.kind.escaped() {
+            "message_start" => {
+                if let Some(message) = frame.message {
+                    self.message(message, sink)?;
+                }
+                self.start(Start::default(), sink);
+            }
+            "content_block_start" => {
+                if let Some(block) = frame.block {
+                    self.block_start(frame.index, block, sink)?;
+                }
+            }
+            "content_block_delta" => {
+                if let Some(delta) = frame.delta {
+                    let piece = read_piece(&mut Cursor::new(delta.text()), false)?;
+                    self.piece(frame.index, piece, sink)?;
+                }
+            }
+            "content_block_stop" => self.block_stop(frame.index, sink),
+            "message_delta" => {
+                if let Some(delta) = frame.delta {
+                    members(&mut Cursor::new(delta.text()), |key, json| self.stop_member(key, json))?;
+                }
+                self.usage(frame.usage, sink)?;
+            }
+            "message_stop" => self.end(sink),
+            "ping" => sink(Event::Ping),
+            "error" => self.error(frame.error.unwrap_or(RawJson::from_text(data.trim_ascii())), sink),
+            // Vendors that only imitate the format forget the type of an error.
+            "" if frame.error.is_some() => self.error(frame.error.unwrap_or(RawJson::NULL), sink),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The upstream has closed. An answer is complete with its `message_stop`, and never without it.
+    ///
+    /// # Errors
+    /// The stream was cut.
+    pub fn finish(&mut self, _sink: &mut impl FnMut(Event<'_>)) -> Result<(), Cut> {
+        if self.over { Ok(()) } else { Err(Cut) }
+    }
+
+    /// The answer begins, unless it has.
+    pub(in super::super) fn start(&mut self, start: Start<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        if !std::mem::replace(&mut self.started, true) {
+            sink(Event::Start(start));
+        }
+    }
+
+    fn message(&mut self, message: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        let (mut start, mut usage) = (Start::default(), None);
+        members(&mut Cursor::new(message.text()), |key, json| {
+            match key.escaped() {
+                "id" => start.id = json.raw()?.as_str().unwrap_or_default(),
+                "model" => start.model = json.raw()?.as_str().unwrap_or_default(),
+                "usage" => usage = Some(json.raw()?),
+                _ => json.skip()?,
+            }
+            Ok(())
+        })?;
+        self.start(start, sink);
+        self.usage(usage, sink)
+    }
+
+    /// Reports are merged as the vendor counts, and only then converted: a later one may lack the cache's figures.
+    pub(in super::super) fn usage(
+        &mut self,
+        usage: Option<RawJson<'_>>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let Some(usage) = usage else { return Ok(()) };
+        self.counts.update(&Counts::read(usage)?);
+        let mut usage = self.counts.canonical();
+        usage.searches = usage.searches.or((self.searches > 0).then_some(self.searches));
+        self.start(Start::default(), sink);
+        sink(Event::Usage(usage));
+        Ok(())
+    }
+
+    /// A member that says why the answer ended. It may be said again; the last word counts.
+    pub(in super::super) fn stop_member(
+        &mut self,
+        key: JsonStr<'_>,
+        json: &mut Cursor<'_>,
+    ) -> Result<(), JsonError> {
+        match key.escaped() {
+            "stop_reason" => {
+                if let Some(reason) = json.raw()?.as_str() {
+                    let sequence = self.finish.take().and_then(|(_, sequence)| sequence);
+                    self.finish = Some((reason.escaped().to_owned(), sequence));
+                }
+            }
+            "stop_sequence" => {
+                if let Some(sequence) = json.raw()?.as_str() {
+                    let reason = self.finish.take().map(|(reason, _)| reason).unwrap_or_default();
+                    self.finish = Some((reason, Some(sequence.escaped().to_owned())));
+                }
+            }
+            _ => json.skip()?,
+        }
+        Ok(())
+    }
+
+    /// A block begins: `index` is what the vendor calls it.
+    pub(in super::super) fn block_start(
+        &mut self,
+        index: u64,
+        block: RawJson<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        self.start(Start::default(), sink);
+        let content = Content::read(block)?;
+        self.called |= content.is_call();
+        self.searches += u64::from(content.is_search());
+        let open = Open::begin(&content, &self.seed, &mut self.next, self.length, sink)?;
+        self.length += open.length();
+        self.open.push((index, open));
+        Ok(())
+    }
+
+    /// A block ends.
+    pub(in super::super) fn block_stop(&mut self, index: u64, sink: &mut impl FnMut(Event<'_>)) {
+        if let Some(at) = self.open.iter().position(|(open, _)| *open == index) {
+            let (_, open) = self.open.remove(at);
+            open.end(&mut self.next, sink);
+        }
+    }
+
+    #[inline]
+    fn piece(
+        &mut self,
+        index: u64,
+        piece: Piece<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let at = match self.open.iter().position(|(open, _)| *open == index) {
+            Some(at) => at,
+            None => match self.unannounced(index, piece, sink) {
+                Some(at) => at,
+                None => return Ok(()),
+            },
+        };
+        let Some((_, open)) = self.open.get_mut(at) else { return Ok(()) };
+        if let Some(citation) = piece.citation {
+            return open.cite(citation);
+        }
+        let Some((member, text)) = piece.text else { return Ok(()) };
+        match member {
+            "text" => self.length += open.text(text, sink),
+            "thinking" => open.thinking(text, sink),
+            "partial_json" => open.arguments(text, sink),
+            _ => open.seal(text, sink),
+        }
+        Ok(())
+    }
+
+    /// Text for a block that nobody announced: better to open it than to lose the text.
+    #[cold]
+    fn unannounced(
+        &mut self,
+        index: u64,
+        piece: Piece<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Option<usize> {
+        let kind = match piece.text?.0 {
+            "text" => BlockKind::Text,
+            "thinking" => BlockKind::Reasoning,
+            _ => return None,
+        };
+        self.start(Start::default(), sink);
+        self.open.push((index, Open::bare(kind, &mut self.next, self.length, sink)));
+        Some(self.open.len() - 1)
+    }
+
+    /// The answer is complete.
+    pub(in super::super) fn end(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        self.start(Start::default(), sink);
+        for (_, open) in self.open.drain(..) {
+            open.end(&mut self.next, sink);
+        }
+        let (reason, sequence) = self.finish.take().unwrap_or_default();
+        let sequence = sequence.as_deref().map(JsonStr::from_escaped);
+        let finish = finish::decode(JsonStr::from_escaped(&reason), sequence, self.called);
+        sink(Event::Finish { choice: 0, finish });
+        sink(Event::End);
+        self.over = true;
+    }
+
+    /// The vendor gives up.
+    pub(in super::super) fn error(&mut self, error: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        sink(Event::Error(error));
+        self.over = true;
+    }
+}
+
+/// Reads a delta. With `hasty` it stops when it has what matters, which leaves the cursor in the middle.
+#[inline]
+fn read_piece<'a>(json: &mut Cursor<'a>, hasty: bool) -> Result<Piece<'a>, JsonError> {
+    let mut piece = Piece::default();
+    json.begin_object()?;
+    while let Some(key) = json.next_key()? {
+        match key.escaped() {
+            "type" => piece.kind = json.string()?,
+            "text" => piece.text = json.string_or_null()?.map(|text| ("text", text)),
+            "partial_json" => piece.text = json.string_or_null()?.map(|text| ("partial_json", text)),
+            "thinking" => piece.text = json.string_or_null()?.map(|text| ("thinking", text)),
+            "signature" => piece.text = json.string_or_null()?.map(|text| ("signature", text)),
+            "citation" => piece.citation = Some(json.raw()?).filter(|citation| !citation.is_null()),
+            _ => json.skip()?,
+        }
+        if hasty && piece.text.is_some() && !piece.kind.is_empty() {
+            break;
+        }
+    }
+    // A type that is not known may have members of known names.
+    let known = matches!(
+        piece.kind.escaped(),
+        "" | "text_delta" | "thinking_delta" | "input_json_delta" | "signature_delta" | "citations_delta"
+    );
+    Ok(if known { piece } else { Piece::default() })
+}
