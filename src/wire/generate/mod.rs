@@ -9,5 +9,23 @@
 //! | error | `{"error":{"code","message","status","details"}}`; in a stream as a frame; in an array as its element |
 //! | names | proto JSON: camelCase, snake_case accepted everywhere |
 
+//!
+//! Here live both directions of it: [`request`], [`stream`], [`answer`]. What they share has a file each: how parts are
+//! written, signatures, grounding, log probabilities, reasons to finish. Here must not live: what another format says,
+//! or what a vendor of this one does differently (that is in the [`Dialect`](crate::canonical::Dialect)).
+
+pub mod answer;
 pub mod error;
+mod finish;
+mod grounding;
+mod logprobs;
+mod offsets;
+mod part;
+mod signature;
+pub mod stream;
+mod time;
+mod usage;
 pub mod watch;
+
+#[cfg(test)]
+mod tests;

@@ -91,30 +91,23 @@ fn reason(value: RawJson<'_>) -> Option<JsonStr<'_>> {
     match value.as_str() {
         Some(name) => (!name.is_empty() && !name.escaped().ends_with("_UNSPECIFIED")).then_some(name),
         // Google's Go client asks for enums as integers (`$alt=json;enum-encoding=int`).
-        None => value.as_u64().filter(|value| *value > 0).map(integer_reason),
+        None => value.as_u64().filter(|value| *value > 0).map(super::finish::by_number),
     }
-}
-
-/// The first values of `Candidate.FinishReason` in the API's protocol buffer definition.
-fn integer_reason(value: u64) -> JsonStr<'static> {
-    JsonStr::from_escaped(match value {
-        1 => "STOP",
-        2 => "MAX_TOKENS",
-        3 => "SAFETY",
-        4 => "RECITATION",
-        _ => "OTHER",
-    })
 }
 
 /// Reads usage metadata. `candidatesTokenCount` excludes thoughts, and the prompt of server-side tools is counted
 /// beside `promptTokenCount`; the canonical totals include both. Some Vertex versions include the thoughts, which
 /// `totalTokenCount` gives away.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
+    read_usage(&mut Cursor::new(value.text()))
+}
+
+/// As [`usage`], where the reader stands.
+pub(super) fn read_usage(json: &mut Cursor<'_>) -> Result<Usage, JsonError> {
     let (mut prompt, mut tool_prompt, mut candidates, mut thoughts, mut total) =
         (None, None, None, None, None);
     let mut usage = Usage::default();
-    let mut json = Cursor::new(value.text());
-    members(&mut json, |key, json| {
+    members(json, |key, json| {
         match key.escaped() {
             "promptTokenCount" | "prompt_token_count" => prompt = json.u64_or_skip()?,
             "toolUsePromptTokenCount" | "tool_use_prompt_token_count" => tool_prompt = json.u64_or_skip()?,

@@ -1,0 +1,156 @@
+//! Grounding: which source stands behind which words.
+
+use bytes::BytesMut;
+
+use super::offsets::Offsets;
+use crate::canonical::Citation;
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
+use crate::wire::watch::{elements, members};
+
+/// Sources that are read at most; real answers have a few dozen.
+const MAX_SOURCES: usize = 1_000;
+
+/// Reads `groundingMetadata`: one citation for each source of each supported passage, or one for each source where
+/// no passage is named. Only sources of the web have an address that means something to a client.
+pub(super) fn read<'a>(
+    metadata: RawJson<'a>,
+    offsets: &Offsets,
+    each: &mut impl FnMut(Citation<'a>),
+) -> Result<(), JsonError> {
+    let (mut chunks, mut supports) = (RawJson::NULL, RawJson::NULL);
+    members(&mut Cursor::new(metadata.text()), |key, json| {
+        match key.escaped() {
+            "groundingChunks" | "grounding_chunks" => chunks = json.raw()?,
+            "groundingSupports" | "grounding_supports" => supports = json.raw()?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    let sources = read_chunks(chunks)?;
+    let mut any = false;
+    elements(&mut Cursor::new(supports.text()), |json| {
+        let support = read_support(json)?;
+        let span = support.end.map(|end| (offsets.char_of(support.start), offsets.char_of(end)));
+        elements(&mut Cursor::new(support.indices.text()), |json| {
+            let index = json.u64_or_skip()?.and_then(|index| usize::try_from(index).ok());
+            if let Some(Some(source)) = index.and_then(|index| sources.get(index)) {
+                any = true;
+                each(Citation { span, ..*source });
+            }
+            Ok(())
+        })?;
+        Ok(())
+    })?;
+    if !any && supports.is_null() {
+        sources.into_iter().flatten().for_each(each);
+    }
+    Ok(())
+}
+
+/// The sources, under their numbers; nothing for one that is not of the web.
+fn read_chunks(chunks: RawJson<'_>) -> Result<Vec<Option<Citation<'_>>>, JsonError> {
+    let mut sources = Vec::new();
+    elements(&mut Cursor::new(chunks.text()), |json| {
+        let mut source = Citation::default();
+        members(json, |key, json| match key.escaped() {
+            "web" => members(json, |key, json| {
+                let value = json.raw()?.as_str().unwrap_or_default();
+                match key.escaped() {
+                    "uri" => source.url = value,
+                    "title" => source.title = value,
+                    _ => {}
+                }
+                Ok(())
+            }),
+            _ => json.skip(),
+        })?;
+        if sources.len() < MAX_SOURCES {
+            sources.push((!source.url.is_empty()).then_some(source));
+        }
+        Ok(())
+    })?;
+    Ok(sources)
+}
+
+struct Support<'a> {
+    start: u64,
+    end: Option<u64>,
+    indices: RawJson<'a>,
+}
+
+fn read_support<'a>(json: &mut Cursor<'a>) -> Result<Support<'a>, JsonError> {
+    let mut support = Support { start: 0, end: None, indices: RawJson::NULL };
+    members(json, |key, json| {
+        match key.escaped() {
+            "segment" => members(json, |key, json| {
+                match key.escaped() {
+                    // Zero is left out in this format.
+                    "startIndex" | "start_index" => support.start = json.u64_or_skip()?.unwrap_or(0),
+                    "endIndex" | "end_index" => support.end = json.u64_or_skip()?,
+                    _ => json.skip()?,
+                }
+                Ok(())
+            })?,
+            "groundingChunkIndices" | "grounding_chunk_indices" => support.indices = json.raw()?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    Ok(support)
+}
+
+/// Citations of one choice, on their way to a client.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Grounding {
+    sources: Vec<(String, String)>,
+    /// Characters of the choice's text, and the number of the source.
+    passages: Vec<(Option<(u64, u64)>, usize)>,
+}
+
+impl Grounding {
+    /// Takes a citation.
+    pub(super) fn add(&mut self, citation: Citation<'_>) {
+        let (url, title) = (citation.url.escaped(), citation.title.escaped());
+        let known = self.sources.iter().position(|source| source.0 == url && source.1 == title);
+        let source = known.unwrap_or_else(|| {
+            self.sources.push((url.to_owned(), title.to_owned()));
+            self.sources.len() - 1
+        });
+        self.passages.push((citation.span, source));
+    }
+
+    /// The block that the citations since the last call belong to is complete: those that name no characters get
+    /// all of the block's.
+    pub(super) fn settle(&mut self, start: u64, end: u64) {
+        for (span, _) in &mut self.passages {
+            span.get_or_insert((start, end));
+        }
+    }
+
+    /// Writes `"groundingMetadata":{...}` as a member, if there is anything to write. Positions are bytes here.
+    pub(super) fn write(&self, offsets: &Offsets, json: &mut Writer<'_, BytesMut>) {
+        if self.sources.is_empty() {
+            return;
+        }
+        json.key("groundingMetadata").begin_object();
+        json.key("groundingChunks").begin_array();
+        for (url, title) in &self.sources {
+            json.begin_object().key("web").begin_object();
+            json.key("uri").paste(JsonStr::from_escaped(url));
+            json.key("title").paste(JsonStr::from_escaped(title));
+            json.end_object().end_object();
+        }
+        json.end_array();
+        json.key("groundingSupports").begin_array();
+        for (span, source) in &self.passages {
+            let (start, end) = span.unwrap_or_default();
+            json.begin_object().key("segment").begin_object();
+            json.key("startIndex").number(offsets.byte_of(start));
+            json.key("endIndex").number(offsets.byte_of(end));
+            json.end_object();
+            json.key("groundingChunkIndices").begin_array().number(*source as u64).end_array();
+            json.end_object();
+        }
+        json.end_array().end_object();
+    }
+}

@@ -1,0 +1,151 @@
+//! Bytes and characters of a text: grounding counts in bytes of UTF-8, citations in characters.
+
+use crate::json::JsonStr;
+
+/// What is needed to convert positions in a text, without the text: the runs of characters that take more than one
+/// byte. A text in ASCII needs nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Offsets {
+    bytes: u64,
+    chars: u64,
+    runs: Vec<Run>,
+}
+
+/// Neighbours of the same width.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// Bytes before it.
+    start: u64,
+    /// Bytes up to its end.
+    end: u64,
+    /// Bytes a character.
+    width: u64,
+    /// Characters before it.
+    chars: u64,
+}
+
+impl Offsets {
+    /// The next piece of the text.
+    pub(super) fn push(&mut self, text: JsonStr<'_>) {
+        let mut rest = text.escaped();
+        loop {
+            let at = memchr::memchr(b'\\', rest.as_bytes());
+            let (plain, tail) = rest.split_at(at.unwrap_or(rest.len()));
+            self.push_plain(plain);
+            if tail.is_empty() {
+                return;
+            }
+            let (width, length) = escape(tail);
+            self.character(width);
+            rest = tail.get(length..).unwrap_or_default();
+        }
+    }
+
+    fn push_plain(&mut self, plain: &str) {
+        if plain.is_ascii() {
+            self.bytes += plain.len() as u64;
+            self.chars += plain.len() as u64;
+        } else {
+            plain.chars().for_each(|c| self.character(c.len_utf8() as u64));
+        }
+    }
+
+    fn character(&mut self, width: u64) {
+        if width > 1 {
+            match self.runs.last_mut().filter(|run| run.width == width && run.end == self.bytes) {
+                Some(run) => run.end += width,
+                None => self.runs.push(Run {
+                    start: self.bytes,
+                    end: self.bytes + width,
+                    width,
+                    chars: self.chars,
+                }),
+            }
+        }
+        self.bytes += width;
+        self.chars += 1;
+    }
+
+    /// The length of the text in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The length of the text in characters.
+    pub(super) fn chars(&self) -> u64 {
+        self.chars
+    }
+
+    /// How many characters stand before a byte.
+    pub(super) fn char_of(&self, byte: u64) -> u64 {
+        let byte = byte.min(self.bytes);
+        let before = self.runs.partition_point(|run| run.start <= byte);
+        match before.checked_sub(1).and_then(|last| self.runs.get(last)) {
+            Some(run) => {
+                let inside = byte.min(run.end) - run.start;
+                run.chars + inside / run.width + byte.saturating_sub(run.end)
+            }
+            None => byte,
+        }
+    }
+
+    /// How many bytes stand before a character.
+    pub(super) fn byte_of(&self, char: u64) -> u64 {
+        let char = char.min(self.chars);
+        let before = self.runs.partition_point(|run| run.chars <= char);
+        match before.checked_sub(1).and_then(|last| self.runs.get(last)) {
+            Some(run) => {
+                let inside = (char - run.chars).min((run.end - run.start) / run.width);
+                run.start + inside * run.width + (char - run.chars - inside)
+            }
+            None => char,
+        }
+    }
+}
+
+/// The bytes that the escape at the start of this text stands for, and its own length.
+fn escape(tail: &str) -> (u64, usize) {
+    let Some(first) = unicode(tail) else { return (1, 2) };
+    match first {
+        0..0x80 => (1, 6),
+        0x80..0x800 => (2, 6),
+        0xD800..0xDC00 => match tail.get(6..).and_then(unicode) {
+            Some(0xDC00..0xE000) => (4, 12),
+            // A lone half is read as U+FFFD.
+            _ => (3, 6),
+        },
+        _ => (3, 6),
+    }
+}
+
+fn unicode(text: &str) -> Option<u32> {
+    u32::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn positions_are_those_of_the_text(pieces in prop::collection::vec("[a-c\u{e9}\u{4e16}\u{1f30d}\n\"]{0,6}", 0..6)) {
+            let mut offsets = Offsets::default();
+            for (number, piece) in pieces.iter().enumerate() {
+                let json = serde_json::to_string(piece).unwrap();
+                let mut inside = json[1..json.len() - 1].to_owned();
+                if number % 2 == 1 {
+                    inside = inside.replace('\u{e9}', "\\u00e9").replace('\u{1f30d}', "\\ud83c\\udf0d");
+                }
+                offsets.push(JsonStr::from_escaped(&inside));
+            }
+            let text = pieces.concat();
+            let positions = text.char_indices().map(|(byte, _)| byte).chain([text.len()]);
+            for (char, byte) in positions.enumerate() {
+                prop_assert_eq!(offsets.char_of(byte as u64), char as u64);
+                prop_assert_eq!(offsets.byte_of(char as u64), byte as u64);
+            }
+            prop_assert_eq!(offsets.bytes(), text.len() as u64);
+        }
+    }
+}

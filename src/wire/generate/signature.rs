@@ -1,0 +1,88 @@
+//! Thought signatures: seals, in the base64 that this format's clients check.
+//!
+//! Clients hold a signature as bytes and write it again in either alphabet, so an envelope is wrapped in base64 once
+//! more and found again in any spelling.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::alphabet::{STANDARD as PLAIN, URL_SAFE};
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use bytes::BufMut;
+
+use crate::canonical::{Seal, Sealed};
+use crate::json::JsonStr;
+
+/// What an envelope begins with once it is wrapped.
+const WRAPPED: &str = "Z3cxL";
+
+/// The documented value for a call that comes from elsewhere and has no signature: base64 of
+/// `skip_thought_signature_validator`.
+pub(super) const SKIP: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
+
+const LENIENT: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+const ANY_PLAIN: GeneralPurpose = GeneralPurpose::new(&PLAIN, LENIENT);
+const ANY_URL_SAFE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT);
+
+/// Reads a `thoughtSignature` of a request.
+pub(super) fn read(field: JsonStr<'_>) -> Option<Seal<'_>> {
+    let plain = Seal::read(field)?;
+    if plain.issuer.is_some() || !field.escaped().starts_with(WRAPPED) {
+        return Some(plain);
+    }
+    Some(unwrap(&field.decode()).unwrap_or(plain))
+}
+
+fn unwrap(text: &str) -> Option<Seal<'static>> {
+    let engine = if text.contains(['-', '_']) { ANY_URL_SAFE } else { ANY_PLAIN };
+    let envelope = String::from_utf8(engine.decode(text).ok()?).ok()?;
+    let seal = Seal::read(JsonStr::from_escaped(&envelope))?;
+    Some(Seal {
+        issuer: Some(Cow::Owned(seal.issuer?.into_owned())),
+        text: Cow::Owned(seal.text.into_owned()),
+    })
+}
+
+/// Writes a seal as the inside of a `thoughtSignature`.
+pub(super) fn write(sealed: Sealed<'_>, out: &mut impl BufMut) {
+    let mut envelope = Vec::new();
+    sealed.write(&mut envelope);
+    out.put_slice(STANDARD.encode(envelope).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_4_a_signature_comes_back_in_any_spelling() {
+        for seal in ["", "a", "EqQB\\/+==", "\u{fc}\u{e9}?>\\n\\\"", "~~~???"] {
+            let mut field = Vec::new();
+            write(Sealed { issuer: "anthropic", text: JsonStr::from_escaped(seal) }, &mut field);
+            let standard = String::from_utf8(field).unwrap();
+            assert!(standard.len().is_multiple_of(4) && standard.starts_with(WRAPPED));
+            let url_safe = standard.replace('+', "-").replace('/', "_");
+            for spelling in [
+                &*standard,
+                standard.trim_end_matches('='),
+                &url_safe,
+                url_safe.trim_end_matches('='),
+                &standard.replace('/', "\\/"),
+            ] {
+                let read = read(JsonStr::from_escaped(spelling)).unwrap();
+                assert_eq!(read.for_issuer("anthropic").map(JsonStr::escaped), Some(seal), "{spelling}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_the_vendors_own() {
+        for own in ["EqQB/+==", SKIP, "skip_thought_signature_validator", "Z3cxL", "Z3cxLg=="] {
+            let seal = read(JsonStr::from_escaped(own)).unwrap();
+            assert_eq!((seal.issuer, &*seal.text), (None, own));
+        }
+        assert_eq!(read(JsonStr::default()), None);
+    }
+}

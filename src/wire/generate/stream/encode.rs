@@ -1,0 +1,316 @@
+//! From events to the frames of a stream: data lines with CRLF and nothing else, or the elements of one array.
+//!
+//! Nothing but data may be written: official SDKs give up at comments, at event names and at `[DONE]`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use smallvec::SmallVec;
+
+use crate::canonical::answer::FinishOwned;
+use crate::canonical::{BlockKind, Delta, Event, Sealed, Start, ToolKind, Usage};
+use crate::error::ApiError;
+use crate::json::{JsonStr, RawJson, Writer};
+use crate::wire::codec::Reply;
+use crate::wire::generate::grounding::Grounding;
+use crate::wire::generate::offsets::Offsets;
+use crate::wire::generate::{error, finish, logprobs, part, signature, usage};
+
+/// Writes one answer.
+#[derive(Debug)]
+pub struct Encoder {
+    reply: Arc<Reply>,
+    /// What stands behind the candidates of every frame.
+    tail: Vec<u8>,
+    /// The array has its first element.
+    begun: bool,
+    over: bool,
+    open: SmallVec<[Open; 2]>,
+    choices: BTreeMap<u32, Choice>,
+    usage: Usage,
+}
+
+/// An open block.
+#[derive(Debug)]
+struct Open {
+    index: u32,
+    choice: u32,
+    kind: Kind,
+    /// Characters of the choice's text before it.
+    start: u64,
+    /// A call's arguments or a file's bytes so far: a part cannot be written in pieces.
+    text: String,
+    /// `text` is the arguments as an object, or the address of the file.
+    whole: bool,
+    /// A call's seal.
+    seal: String,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Text,
+    Refusal,
+    Thought,
+    Hidden,
+    Call { id: String, name: String, kind: ToolKind },
+    Media { mime: String },
+    Other,
+}
+
+/// What the last frame says of a choice.
+#[derive(Debug, Default)]
+struct Choice {
+    offsets: Offsets,
+    grounding: Grounding,
+    logprobs: String,
+    refused: bool,
+    finish: Option<FinishOwned>,
+}
+
+impl Encoder {
+    /// For an answer to this client.
+    pub fn new(reply: Arc<Reply>) -> Self {
+        Encoder {
+            reply,
+            tail: Vec::new(),
+            begun: false,
+            over: false,
+            open: SmallVec::new(),
+            choices: BTreeMap::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    /// Writes what an event means.
+    pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        if self.over {
+            return;
+        }
+        match *event {
+            Event::Start(start) => self.tail = tail(start, &self.reply),
+            Event::BlockStart { index, choice, kind } => self.start(index, choice, kind, out),
+            Event::Delta { index, delta } => self.delta(index, delta, out),
+            Event::BlockStop { index } => self.stop(index, out),
+            Event::Usage(usage) => self.usage.update(&usage),
+            Event::Finish { choice, finish } => {
+                self.choice(choice).finish = Some(FinishOwned::own(finish));
+            }
+            // Silence is the proxy's to fill.
+            Event::Ping => {}
+            Event::Error(raw) => {
+                let vendor = crate::wire::error::VendorError::decode(raw.text().as_bytes());
+                self.fail(&crate::wire::error::from_vendor(500, vendor, None), out);
+            }
+            Event::End => self.end(out),
+        }
+    }
+
+    /// An error in the middle of the stream. Nothing follows it.
+    pub fn fail(&mut self, error: &ApiError, out: &mut BytesMut) {
+        if self.over {
+            return;
+        }
+        self.over = true;
+        self.begin_frame(out);
+        error::encode(error, out);
+        out.extend_from_slice(if self.reply.array { b"]" } else { b"\r\n\r\n" });
+    }
+
+    /// An empty line: between events it is none, and between the elements of an array it is white space.
+    pub fn keep_alive(&mut self, out: &mut BytesMut) {
+        if !self.over {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    #[inline]
+    fn begin_frame(&mut self, out: &mut BytesMut) {
+        out.extend_from_slice(match (self.reply.array, self.begun) {
+            (false, _) => b"data: ",
+            (true, false) => b"[",
+            (true, true) => b",\r\n",
+        });
+        self.begun = true;
+    }
+
+    /// A frame with one part of one candidate.
+    #[inline]
+    fn frame(&mut self, choice: u32, out: &mut BytesMut, part: impl FnOnce(&mut BytesMut)) {
+        self.begin_frame(out);
+        out.extend_from_slice(b"{\"candidates\":[{\"content\":{\"parts\":[");
+        part(out);
+        if choice == 0 {
+            out.extend_from_slice(b"],\"role\":\"model\"},\"index\":0}");
+        } else {
+            out.extend_from_slice(b"],\"role\":\"model\"},\"index\":");
+            out.extend_from_slice(itoa::Buffer::new().format(choice).as_bytes());
+            out.extend_from_slice(b"}");
+        }
+        out.extend_from_slice(&self.tail);
+    }
+
+    fn start(&mut self, index: u32, choice: u32, kind: BlockKind<'_>, out: &mut BytesMut) {
+        let own = |text: JsonStr<'_>| text.escaped().to_owned();
+        let start = self.choice(choice).offsets.chars();
+        let kind = match kind {
+            BlockKind::Text => Kind::Text,
+            BlockKind::Refusal => {
+                self.choice(choice).refused = true;
+                Kind::Refusal
+            }
+            BlockKind::Reasoning => Kind::Thought,
+            BlockKind::HiddenReasoning => Kind::Hidden,
+            BlockKind::ToolUse { id, name, kind, .. } => Kind::Call { id: own(id), name: own(name), kind },
+            BlockKind::Media { mime } => Kind::Media { mime: own(mime) },
+            BlockKind::Opaque { name, raw } => {
+                if part::is_own(name) {
+                    self.frame(choice, out, |out| part::paste(raw, &mut Writer::new(out)));
+                }
+                Kind::Other
+            }
+        };
+        let (text, seal) = (String::new(), String::new());
+        self.open.push(Open { index, choice, kind, start, text, whole: false, seal });
+    }
+
+    #[inline]
+    fn delta(&mut self, index: u32, delta: Delta<'_>, out: &mut BytesMut) {
+        let Some(at) = self.open.iter().rposition(|open| open.index == index) else { return };
+        let Some(open) = self.open.get_mut(at) else { return };
+        let number = open.choice;
+        match (delta, &open.kind) {
+            (Delta::Text(text), Kind::Thought) => {
+                if self.reply.show_thinking && !text.is_empty() {
+                    self.frame(number, out, |out| text_part(out, text, b"\",\"thought\":true}"));
+                }
+            }
+            (Delta::Text(text), _) if !text.is_empty() => {
+                self.choice(number).offsets.push(text);
+                self.frame(number, out, |out| text_part(out, text, b"\"}"));
+            }
+            (Delta::Arguments(text) | Delta::Data(text), _) => open.text.push_str(text.escaped()),
+            (Delta::Object(object), _) => {
+                open.whole = true;
+                object.text().clone_into(&mut open.text);
+            }
+            (Delta::Url(url), _) => {
+                open.whole = true;
+                url.escaped().clone_into(&mut open.text);
+            }
+            // Written with the part.
+            (Delta::Seal(seal), Kind::Call { .. } | Kind::Media { .. }) => {
+                seal.escaped().clone_into(&mut open.seal);
+            }
+            (Delta::Seal(seal), kind) => {
+                // Text in front tells a thought that may be shown from one that may not.
+                let before: &[u8] = match kind {
+                    Kind::Thought => b"{\"text\":\"\",\"thought\":true,",
+                    Kind::Hidden => b"{\"thought\":true,",
+                    _ => b"{\"text\":\"\",",
+                };
+                let reply = Arc::clone(&self.reply);
+                self.frame(number, out, |out| {
+                    out.extend_from_slice(before);
+                    out.extend_from_slice(b"\"thoughtSignature\":\"");
+                    signature::write(Sealed { issuer: &reply.issuer, text: seal }, out);
+                    out.extend_from_slice(b"\"}");
+                });
+            }
+            (Delta::Citation(citation), _) => self.choice(number).grounding.add(citation),
+            (Delta::Logprobs(list), _) => logprobs::join(list, &mut self.choice(number).logprobs),
+            (Delta::Text(_), _) => {}
+        }
+    }
+
+    fn stop(&mut self, index: u32, out: &mut BytesMut) {
+        let Some(at) = self.open.iter().rposition(|open| open.index == index) else { return };
+        let open = self.open.remove(at);
+        match &open.kind {
+            Kind::Text | Kind::Refusal => {
+                let choice = self.choice(open.choice);
+                choice.grounding.settle(open.start, choice.offsets.chars());
+            }
+            Kind::Call { id, name, kind } => {
+                let reply = Arc::clone(&self.reply);
+                let call = part::Call {
+                    id: JsonStr::from_escaped(id),
+                    name: JsonStr::from_escaped(name),
+                    kind: *kind,
+                    text: JsonStr::from_escaped(if open.whole { "" } else { &open.text }),
+                    object: open.whole.then(|| RawJson::from_text(&open.text)),
+                };
+                self.frame(open.choice, out, |out| {
+                    let mut json = Writer::new(out);
+                    part::begin_call(&mut json, &call);
+                    part::end(&mut json, &open.seal, &reply.issuer);
+                });
+            }
+            Kind::Media { mime } => {
+                let reply = Arc::clone(&self.reply);
+                let (mime, data) = (JsonStr::from_escaped(mime), JsonStr::from_escaped(&open.text));
+                self.frame(open.choice, out, |out| {
+                    let mut json = Writer::new(out);
+                    match open.whole {
+                        true => part::begin_file(&mut json, mime, data),
+                        false => part::begin_inline(&mut json, mime, data),
+                    }
+                    part::end(&mut json, &open.seal, &reply.issuer);
+                });
+            }
+            Kind::Thought | Kind::Hidden | Kind::Other => {}
+        }
+    }
+
+    /// What is known of a choice, which is made when it is first met.
+    #[inline]
+    fn choice(&mut self, index: u32) -> &mut Choice {
+        self.choices.entry(index).or_default()
+    }
+
+    /// The last frame: it alone has the reasons to finish.
+    fn end(&mut self, out: &mut BytesMut) {
+        self.over = true;
+        self.begin_frame(out);
+        out.extend_from_slice(b"{\"candidates\":[");
+        let mut json = Writer::new(out);
+        for (index, choice) in &self.choices {
+            json.begin_object().key("content").begin_object();
+            // An empty text, as the vendor writes: clients take content without parts for a broken answer.
+            json.key("parts").begin_array();
+            part::begin_text(&mut json, JsonStr::default(), false);
+            json.end_object().end_array();
+            json.key("role").string("model").end_object();
+            if let Some(reason) = &choice.finish {
+                json.key("finishReason").string(finish::write(reason.borrow(), choice.refused));
+            }
+            json.key("index").number(*index);
+            choice.grounding.write(&choice.offsets, &mut json);
+            logprobs::write(&choice.logprobs, &mut json);
+            json.end_object();
+        }
+        out.extend_from_slice(b"]");
+        if self.usage.is_known() {
+            out.extend_from_slice(b",");
+            usage::write(&self.usage, &mut Writer::new(out));
+        }
+        out.extend_from_slice(self.tail.strip_prefix(b"]").unwrap_or_default());
+        if self.reply.array {
+            out.extend_from_slice(b"]");
+        }
+    }
+}
+
+fn text_part(out: &mut BytesMut, text: JsonStr<'_>, after: &[u8]) {
+    out.extend_from_slice(b"{\"text\":\"");
+    out.extend_from_slice(text.escaped().as_bytes());
+    out.extend_from_slice(after);
+}
+
+/// `],"modelVersion":"...","responseId":"..."}`, and the end of the frame.
+fn tail(start: Start<'_>, reply: &Reply) -> Vec<u8> {
+    let mut tail = BytesMut::from(&b"],"[..]);
+    part::names(start.id.escaped(), reply, &mut Writer::new(&mut tail));
+    tail.extend_from_slice(if reply.array { b"}" } else { b"}\r\n\r\n" });
+    tail.to_vec()
+}

@@ -1,0 +1,311 @@
+use super::{read, whole};
+use crate::canonical::answer::{FinishOwned, Kind};
+use crate::canonical::{Event, ToolKind, Usage};
+use crate::wire::codec::Cut;
+use crate::wire::generate::stream::Decoder;
+
+/// A frame with these parts; `rest` follows the content in the candidate.
+fn parts(parts: &str, rest: &str) -> String {
+    format!(r#"{{"candidates":[{{"content":{{"role":"model","parts":[{parts}]}}{rest}}}]}}"#)
+}
+
+fn kinds(answer: &crate::canonical::Answer) -> Vec<(&'static str, &str)> {
+    let name = |kind: &Kind| match kind {
+        Kind::Text => "text",
+        Kind::Refusal => "refusal",
+        Kind::Reasoning => "reasoning",
+        Kind::HiddenReasoning => "hidden",
+        Kind::ToolUse { .. } => "call",
+        Kind::Media { .. } => "media",
+        Kind::Opaque { .. } => "opaque",
+    };
+    answer.blocks.iter().map(|block| (name(&block.kind), &*block.text)).collect()
+}
+
+const STOP: &str = r#","finishReason":"STOP","index":0"#;
+
+#[test]
+fn a_stream_of_text_with_thoughts_in_front() {
+    let answer = whole(&[
+        r#"{"candidates":[{"content":{"parts":[{"text":"Hm\n","thought":true}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":9,"totalTokenCount":9},"modelVersion":"gemini-2.5-flash","responseId":"r1","createTime":"2026-04-02T17:03:50.399550Z"}"#,
+        r#"{"candidates":[{"content":{"parts":[{"thought":true,"text":"so."}],"role":"model"},"index":0}]}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"Grü"}],"role":"model"},"index":0}]}"#,
+        "{}",
+        r#"{"candidates":[{"content":{"parts":[{"text":"ße"}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":3,"thoughtsTokenCount":4,"totalTokenCount":16}}"#,
+    ]);
+    assert_eq!((&*answer.id, &*answer.model, answer.created), ("r1", "gemini-2.5-flash", Some(1_775_149_430)));
+    assert_eq!(kinds(&answer), [("reasoning", "Hm\\nso."), ("text", "Grüße")]);
+    assert_eq!(answer.finishes, [(0, FinishOwned::Stop)]);
+    let usage = Usage { input: Some(9), output: Some(7), reasoning: Some(4), ..Usage::default() };
+    assert_eq!(answer.usage, usage);
+}
+
+#[test]
+fn fact_34_calls_end_with_stop_and_reasons_may_be_numbers() {
+    let call = r#"{"functionCall":{"name":"now","args":{}}}"#;
+    assert_eq!(whole(&[&parts(call, STOP)]).finishes, [(0, FinishOwned::ToolUse)]);
+    let text = r#"{"text":"x"}"#;
+    for (reason, finish) in [
+        ("1", FinishOwned::Stop),
+        ("2", FinishOwned::Length),
+        ("3", FinishOwned::ContentFilter),
+        ("\"MODEL_ARMOR\"", FinishOwned::ContentFilter),
+        ("\"UNEXPECTED_TOOL_CALL\"", FinishOwned::Other("UNEXPECTED_TOOL_CALL".into())),
+    ] {
+        let frame = parts(text, &format!(r#","finishReason":{reason},"finishMessage":"m""#));
+        assert_eq!(whole(&[&frame]).finishes, [(0, finish)], "{reason}");
+    }
+}
+
+#[test]
+fn fact_35_a_signature_is_kept_wherever_it_stands() {
+    let answer = whole(&[
+        &parts(r#"{"text":"a"}"#, ""),
+        &parts(r#"{"text":"","thoughtSignature":"S1"}"#, ""),
+        &parts(r#"{"functionCall":{"id":"x","name":"f","args":{"a":1}},"thoughtSignature":"S2"}"#, ""),
+        &parts(r#"{"functionCall":{"id":"y","name":"f"}}"#, ""),
+        &parts(r#"{"inlineData":{"mimeType":"image/png","data":"QQ=="},"thought_signature":"S3"}"#, ""),
+        &parts(r#"{"thoughtSignature":"S4","text":""}"#, STOP),
+    ]);
+    let seals: Vec<_> = answer.blocks.iter().map(|block| &*block.seal).collect();
+    assert_eq!(seals, ["S1", "S2", "", "S3", "S4"]);
+    assert_eq!(kinds(&answer), [("text", "a"), ("call", ""), ("call", ""), ("media", "QQ=="), ("text", "")]);
+    assert_eq!(answer.blocks[1].object.as_deref(), Some(r#"{"a":1}"#));
+}
+
+#[test]
+fn a_block_has_one_signature() {
+    let answer = whole(&[
+        &parts(r#"{"text":"a","thoughtSignature":"S1"},{"text":"b"},{"text":"c","thoughtSignature":"S2"}"#, ""),
+        &parts(r#"{"text":"","thoughtSignature":"S3"}"#, STOP),
+    ]);
+    let blocks: Vec<_> = answer.blocks.iter().map(|block| (&*block.text, &*block.seal)).collect();
+    assert_eq!(blocks, [("ab", "S1"), ("c", "S2"), ("", "S3")]);
+}
+
+#[test]
+fn fact_36_calls_without_ids_or_arguments() {
+    let answer = whole(&[
+        &parts(r#"{"functionCall":{"name":"f"}},{"functionCall":{"name":"f","args":null}}"#, ""),
+        &parts(r#"{"functionCall":{"name":"g","id":"own","args":{"b":[1,2.50]}}},{"functionCall":{}}"#, STOP),
+    ]);
+    let calls: Vec<_> = answer
+        .blocks
+        .iter()
+        .map(|block| match &block.kind {
+            Kind::ToolUse { id, name, kind: ToolKind::Function, .. } => (&**id, &**name, block.object.as_deref()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(calls.len(), 3);
+    assert!(calls[0].0.starts_with("call_") && calls[0].0.len() == 29 && calls[0].0 != calls[1].0);
+    assert_eq!((calls[0].1, calls[0].2), ("f", None));
+    assert_eq!(calls[2], ("own", "g", Some(r#"{"b":[1,2.50]}"#)));
+}
+
+#[test]
+fn fact_36_arguments_in_parts() {
+    let answer = whole(&[
+        &parts(r#"{"functionCall":{"name":"w","willContinue":true},"thoughtSignature":"S"}"#, ""),
+        &parts(r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.ops[0].place","stringValue":"New \"Y","willContinue":true}],"willContinue":true}}"#, ""),
+        &parts(r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.ops[0].place","stringValue":"ork"}],"willContinue":true}}"#, ""),
+        &parts(r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.ops[1]['a b']","numberValue":0.50},{"jsonPath":"$.ok","boolValue":true},{"jsonPath":"$.no","nullValue":"NULL_VALUE"}],"willContinue":true}}"#, ""),
+        &parts(r#"{"functionCall":{}}"#, ""),
+        // Without the empty call at the end.
+        &parts(r#"{"functionCall":{"name":"v","willContinue":true}}"#, ""),
+        &parts(r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.n","numberValue":1}]}}"#, ""),
+        &parts(r#"{"functionCall":{"name":"u","willContinue":true}}"#, ""),
+        &parts(r#"{"text":""}"#, STOP),
+    ]);
+    let objects: Vec<_> = answer.blocks.iter().map(|block| block.object.as_deref()).collect();
+    assert_eq!(
+        objects,
+        [
+            Some(r#"{"ops":[{"place":"New \"York"},{"a b":0.50}],"ok":true,"no":null}"#),
+            Some(r#"{"n":1}"#),
+            None,
+        ]
+    );
+    assert_eq!(answer.blocks[0].seal, "S");
+    assert_eq!(answer.finishes, [(0, FinishOwned::ToolUse)]);
+}
+
+#[test]
+fn fact_37_what_may_be_missing_in_a_candidate() {
+    for (frame, finish) in [
+        (r#"{"candidates":[{"finishReason":"SAFETY"}],"responseId":"r"}"#, FinishOwned::ContentFilter),
+        (r#"{"candidates":[{"content":{"role":"model"},"finishReason":"MAX_TOKENS","index":0}]}"#, FinishOwned::Length),
+        (r#"{"candidates":[{"content":null,"finishReason":"STOP"}]}"#, FinishOwned::Stop),
+        (r#"{"candidates":[{"content":{"parts":[{}]},"finishReason":"STOP"}]}"#, FinishOwned::Stop),
+        (r#"{"candidates":[{"content":{"parts":null},"finishReason":"RECITATION"}]}"#, FinishOwned::ContentFilter),
+        (r#"{"promptFeedback":{"blockReason":"SAFETY","safetyRatings":[]}}"#, FinishOwned::ContentFilter),
+    ] {
+        let answer = whole(&[frame]);
+        assert_eq!(answer.finishes, [(0, finish)], "{frame}");
+        assert!(answer.blocks.is_empty());
+    }
+    let answer = whole(&[
+        r#"{"usageMetadata":{"promptTokenCount":3,"totalTokenCount":3},"modelVersion":"m"}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}"#,
+        r#"{"candidates":[{"finishReason":"STOP"}]}"#,
+    ]);
+    assert_eq!(kinds(&answer), [("text", "x")]);
+    assert_eq!(answer.model, "m");
+}
+
+#[test]
+fn fact_37_server_side_parts_stay_whole() {
+    let code = r#"{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"S"}"#;
+    let search = r#"{"thoughtSignature":"T","toolCall":{"id":"1","toolType":"GOOGLE_SEARCH_WEB","args":{}}}"#;
+    let answer = whole(&[&parts(&format!("{code},{search}"), STOP)]);
+    let raws: Vec<_> = answer
+        .blocks
+        .iter()
+        .map(|block| match &block.kind {
+            Kind::Opaque { name, raw } => (&**name, &**raw),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(raws, [("executableCode", code), ("toolCall", search)]);
+    assert_eq!(answer.finishes, [(0, FinishOwned::Stop)]);
+}
+
+#[test]
+fn bug_32_both_signatures_of_server_side_tools_are_kept() {
+    let both = r#"{"toolCall":{"id":"1"},"thoughtSignature":"S"},{"toolResponse":{"id":"1"},"thoughtSignature":"S"}"#;
+    let answer = whole(&[&parts(both, STOP)]);
+    let signed = |kind: &Kind| matches!(kind, Kind::Opaque { raw, .. } if raw.contains(r#""thoughtSignature":"S""#));
+    assert!(answer.blocks.len() == 2 && answer.blocks.iter().all(|block| signed(&block.kind)));
+}
+
+#[test]
+fn fact_38_usage_is_cumulative_and_thoughts_stand_beside_the_output() {
+    let answer = whole(&[
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":10,"thoughtsTokenCount":5,"totalTokenCount":15}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":0,"candidatesTokenCount":2,"thoughtsTokenCount":5,"toolUsePromptTokenCount":7,"totalTokenCount":24}}"#,
+    ]);
+    assert_eq!(
+        answer.usage,
+        Usage {
+            input: Some(17),
+            cached: Some(0),
+            output: Some(7),
+            reasoning: Some(5),
+            ..Usage::default()
+        }
+    );
+}
+
+#[test]
+fn fact_39_an_error_in_the_stream_is_its_end() {
+    let mut errors = Vec::new();
+    let mut decoder = Decoder::new("s");
+    for frame in [
+        r#"{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"late"}]}}]}"#,
+    ] {
+        decoder
+            .frame(frame, &mut |event| match event {
+                Event::Error(raw) => errors.push(raw.text().to_owned()),
+                other => panic!("{other:?}"),
+            })
+            .unwrap();
+    }
+    assert!(decoder.is_over());
+    assert_eq!(errors, [r#"{"code":503,"message":"busy","status":"UNAVAILABLE"}"#]);
+    assert_eq!(decoder.finish(&mut |event| panic!("{event:?}")), Ok(()));
+}
+
+#[test]
+fn bug_20_a_reason_on_every_frame_ends_nothing() {
+    let answer = whole(&[&parts(r#"{"text":"a"}"#, STOP), &parts(r#"{"text":"b"}"#, STOP)]);
+    assert_eq!(kinds(&answer), [("text", "ab")]);
+    assert_eq!(answer.finishes, [(0, FinishOwned::Stop)]);
+}
+
+#[test]
+fn bug_19_a_reason_of_null_is_none() {
+    let nothing = r#","finishReason":null,"index":0"#;
+    let (answer, end) = read(&[&parts(r#"{"text":"a"}"#, nothing)]);
+    assert_eq!((end, answer.finishes.len()), (Err(Cut), 0));
+}
+
+#[test]
+fn bug_47_a_stream_without_a_reason_is_cut() {
+    assert_eq!(read(&[&parts(r#"{"text":"a"}"#, "")]).1, Err(Cut));
+    assert_eq!(read(&[]).1, Err(Cut));
+    assert_eq!(read(&["{}"]).1, Err(Cut));
+    assert_eq!(read(&[r#"{"usageMetadata":{"promptTokenCount":3}}"#]).1, Err(Cut));
+}
+
+#[test]
+fn several_candidates_have_blocks_of_their_own() {
+    let answer = whole(&[
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]},"index":0},{"content":{"parts":[{"text":"x"}]},"index":1}]}"#,
+        r#"{"candidates":[{"content":{"parts":[{"text":"y"}]},"finishReason":"MAX_TOKENS","index":1}]}"#,
+        r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]},"finishReason":"STOP","index":0}]}"#,
+    ]);
+    assert_eq!(kinds(&answer), [("text", "a"), ("text", "xy"), ("call", "")]);
+    assert_eq!(answer.blocks.iter().map(|block| block.choice).collect::<Vec<_>>(), [0, 1, 0]);
+    assert_eq!(answer.finishes, [(0, FinishOwned::ToolUse), (1, FinishOwned::Length)]);
+    let (_, end) = read(&[r#"{"candidates":[{"finishReason":"STOP"},{"content":{},"index":1}]}"#]);
+    assert_eq!(end, Err(Cut));
+}
+
+#[test]
+fn bug_69_grounding_becomes_citations_in_characters() {
+    let answer = whole(&[
+        &parts(r#"{"text":"Grüße: "},{"text":"\u4e16\n5\u00b0 warm."}"#, r#","groundingMetadata":{}"#),
+        r#"{"candidates":[{"finishReason":"STOP","groundingMetadata":{
+            "groundingSupports":[{"segment":{"startIndex":9,"endIndex":22,"text":"…"},"groundingChunkIndices":[0,2,9]},{"segment":{"endIndex":7},"groundingChunkIndices":[1]}],
+            "groundingChunks":[{"web":{"uri":"https://a","title":"A"}},{"retrievedContext":{"text":"t"}},{"web":{"uri":"https://b"}}]}}]}"#,
+        r#"{"usageMetadata":{"promptTokenCount":1,"totalTokenCount":1}}"#,
+    ]);
+    let citations: Vec<_> =
+        answer.blocks[0].citations.iter().map(|c| (&*c.url, &*c.title, c.span)).collect();
+    assert_eq!(citations, [("https://a", "A", Some((7, 17))), ("https://b", "", Some((7, 17)))]);
+}
+
+#[test]
+fn sources_without_passages_are_cited_as_a_whole() {
+    let metadata = r#","finishReason":"STOP","groundingMetadata":{"groundingChunks":[{"web":{"uri":"https://a"}}]}"#;
+    let answer = whole(&[&parts(r#"{"text":"a"},{"functionCall":{"name":"f"}}"#, metadata)]);
+    assert_eq!(kinds(&answer), [("text", "a"), ("call", ""), ("text", "")]);
+    assert_eq!((&*answer.blocks[2].citations[0].url, answer.blocks[2].citations[0].span), ("https://a", None));
+    // Pictures have no words to cite for.
+    let picture = r#"{"inlineData":{"mimeType":"image/png","data":"QQ=="}}"#;
+    assert_eq!(whole(&[&parts(picture, metadata)]).blocks.len(), 1);
+}
+
+#[test]
+fn log_probabilities_are_put_together() {
+    let metadata = r#","finishReason":"STOP","logprobsResult":{"chosenCandidates":[{"token":"é","tokenId":1,"logProbability":-0.5},{"token":"b","logProbability":-1}],"topCandidates":[{"candidates":[{"token":"é","logProbability":-0.5},{"token":"x","logProbability":-2}]}]}"#;
+    let answer = whole(&[&parts(r#"{"text":"éb"}"#, metadata)]);
+    assert_eq!(
+        answer.blocks[0].logprobs,
+        r#"{"token":"é","logprob":-0.5,"bytes":[195,169],"top_logprobs":[{"token":"é","logprob":-0.5,"bytes":[195,169]},{"token":"x","logprob":-2,"bytes":[120]}]},{"token":"b","logprob":-1,"bytes":[98],"top_logprobs":[]}"#
+    );
+}
+
+#[test]
+fn media_may_be_at_an_address_and_pictures_of_thoughts_are_left_out() {
+    let answer = whole(&[&parts(
+        r#"{"thought":true,"inlineData":{"mimeType":"image/png","data":"QQ=="}},{"fileData":{"mimeType":"video/mp4","fileUri":"https://v"}}"#,
+        STOP,
+    )]);
+    assert_eq!(answer.blocks.len(), 1);
+    assert_eq!(answer.blocks[0].kind, Kind::Media { mime: "video/mp4".into() });
+    assert_eq!(answer.blocks[0].url.as_deref(), Some("https://v"));
+}
+
+#[test]
+fn what_is_not_json_is_an_error_and_leaves_the_decoder_usable() {
+    let mut decoder = Decoder::new("s");
+    assert!(decoder.frame("[DONE]", &mut |event| panic!("{event:?}")).is_err());
+    assert!(decoder.frame(r#"{"candidates":[{"content""#, &mut |event| panic!("{event:?}")).is_err());
+    let mut events = 0;
+    decoder.frame(&parts(r#"{"text":"a"}"#, STOP), &mut |_| events += 1).unwrap();
+    decoder.finish(&mut |_| events += 1).unwrap();
+    // Start, block, delta; stop, finish, end.
+    assert_eq!(events, 6);
+}
