@@ -42,11 +42,11 @@ impl Provider {
 }
 
 /// The first number behind `word` in a name, as major and minor: `claude-opus-4-5-20251101` has (4, 5) behind
-/// `opus-`. A date is no minor number.
+/// `opus-`. A date is neither.
 fn version_after(name: &str, word: &str) -> Option<(u32, u32)> {
     let rest = name.split_once(word)?.1;
     let mut parts = rest.split(['-', '.']);
-    let major = parts.next()?.parse().ok()?;
+    let major = parts.next().filter(|part| part.len() <= 2)?.parse().ok()?;
     let minor = parts.next().filter(|part| part.len() <= 2).and_then(|part| part.parse().ok()).unwrap_or(0);
     Some((major, minor))
 }
