@@ -9,5 +9,10 @@
 //! | error | `{"error":{"message","type","param","code"}}`, in a stream as a frame with a top-level `error` |
 //! | request id | `x-request-id` |
 
+pub mod answer;
+mod details;
 pub mod error;
+pub mod stream;
 pub mod watch;
+mod words;
+mod write;

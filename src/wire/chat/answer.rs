@@ -1,0 +1,253 @@
+//! Whole completions.
+
+use bytes::BytesMut;
+
+use super::stream::Decoder;
+use super::stream::pending::image;
+use super::words::finish_word;
+use super::write::{self, SealOf, characters};
+use crate::canonical::answer::{Block, Kind};
+use crate::canonical::seal::Carried;
+use crate::canonical::{Answer, Event, Finish, Sealed, Start, ToolKind};
+use crate::json::{JsonError, JsonStr, RawJson, Writer};
+use crate::wire::codec::{Reply, make_id};
+
+/// How long a client may refer to sound in an answer (seconds); nothing is kept here, but SDKs want a figure.
+const SOUND_EXPIRES: u64 = 3_600;
+
+/// Reads a completion as the events that it stands for.
+///
+/// # Errors
+/// It is not JSON, or has neither a choice nor an error in it.
+pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+    let mut decoder = Decoder::whole(seed);
+    decoder.document(body, sink)?;
+    decoder.end(sink);
+    if decoder.is_over() { Ok(()) } else { Err(JsonError { at: 0, what: "an answer without a choice" }) }
+}
+
+/// Writes a completion.
+pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
+    let mut json = Writer::new(out);
+    json.begin_object();
+    let start = Start { id: JsonStr::from_escaped(&answer.id), created: answer.created, ..Start::default() };
+    write::head(&mut json, "chat.completion", &start, reply);
+    json.key("choices").begin_array();
+    for index in 0..answer.choices() {
+        choice(&mut json, answer, index, reply);
+    }
+    json.end_array();
+    if answer.usage.is_known() {
+        json.key("usage");
+        write::usage(&mut json, &answer.usage);
+    }
+    json.end_object();
+}
+
+fn choice(json: &mut Writer<'_, BytesMut>, answer: &Answer, index: u32, reply: &Reply) {
+    let blocks = || answer.blocks_of(index);
+    json.begin_object();
+    json.key("index").number(index);
+    json.key("message").begin_object();
+    json.key("role").string("assistant");
+    joined(json, "content", blocks().filter(|block| block.kind == Kind::Text));
+    joined(json, "refusal", blocks().filter(|block| block.kind == Kind::Refusal));
+    if reply.show_thinking {
+        let thoughts = || blocks().filter(|block| block.kind == Kind::Reasoning && !block.text.is_empty());
+        if thoughts().next().is_some() {
+            joined(json, "reasoning_content", thoughts());
+        }
+    }
+    details(json, blocks, reply);
+    calls(json, blocks, reply);
+    annotations(json, blocks);
+    media(json, answer, index, reply);
+    json.end_object();
+    logprobs(json, blocks);
+    let called = blocks().any(|block| matches!(block.kind, Kind::ToolUse { .. }));
+    // An answer that is complete has a reason for every choice.
+    let finish = answer.finish_of(index).map_or(Finish::Stop, |finish| finish.borrow());
+    let (word, native) = finish_word(finish, called);
+    json.key("finish_reason").string(word);
+    if let Some(native) = native {
+        json.key("native_finish_reason").paste(native);
+    }
+    json.end_object();
+}
+
+/// A member with the texts of blocks, joined; null where there is no block.
+fn joined<'a>(json: &mut Writer<'_, BytesMut>, name: &str, blocks: impl Iterator<Item = &'a Block>) {
+    let mut blocks = blocks.peekable();
+    json.key(name);
+    let Some(first) = blocks.next() else {
+        json.null();
+        return;
+    };
+    if blocks.peek().is_none() {
+        json.paste(JsonStr::from_escaped(&first.text));
+        return;
+    }
+    let mut text = first.text.clone();
+    blocks.for_each(|block| text.push_str(&block.text));
+    json.paste(JsonStr::from_escaped(&text));
+}
+
+/// Seals. Where one thought is sealed, all are listed with their texts, so that a client that sends the message back
+/// sends each text with its own seal.
+fn details<'a, I: Iterator<Item = &'a Block>>(
+    json: &mut Writer<'_, BytesMut>,
+    blocks: impl Fn() -> I,
+    reply: &Reply,
+) {
+    let sealed = |block: &&Block| {
+        let hidden = !reply.show_thinking && block.kind == Kind::Reasoning && !block.text.is_empty();
+        !block.seal.is_empty() && !hidden && !matches!(block.kind, Kind::ToolUse { .. })
+    };
+    if blocks().find(sealed).is_none() {
+        return;
+    }
+    json.key("reasoning_details").begin_array();
+    let (mut thoughts, mut images) = (0, 0);
+    for block in blocks() {
+        let text = Some(JsonStr::from_escaped(&block.text)).filter(|text| !text.is_empty());
+        let seal = (!block.seal.is_empty())
+            .then(|| Sealed { issuer: &reply.issuer, text: JsonStr::from_escaped(&block.seal) });
+        let of = match block.kind {
+            Kind::Reasoning | Kind::HiddenReasoning => {
+                thoughts += 1;
+                match text {
+                    Some(_) if !reply.show_thinking => continue,
+                    Some(_) => SealOf::Reasoning(thoughts - 1, text),
+                    None => SealOf::Hidden(thoughts - 1),
+                }
+            }
+            Kind::Media { .. } => {
+                images += 1;
+                SealOf::Image(images - 1)
+            }
+            Kind::Text => SealOf::Text,
+            _ => continue,
+        };
+        if seal.is_some() || matches!(of, SealOf::Reasoning(..)) {
+            write::detail(json, of, seal);
+        }
+    }
+    json.end_array();
+}
+
+fn calls<'a, I: Iterator<Item = &'a Block>>(
+    json: &mut Writer<'_, BytesMut>,
+    blocks: impl Fn() -> I,
+    reply: &Reply,
+) {
+    let mut open = false;
+    for block in blocks() {
+        let Kind::ToolUse { id, name, kind, .. } = &block.kind else { continue };
+        if !std::mem::replace(&mut open, true) {
+            json.key("tool_calls").begin_array();
+        }
+        json.begin_object();
+        json.key("id");
+        if block.seal.is_empty() {
+            json.paste(JsonStr::from_escaped(id));
+        } else {
+            let mut carrier = id.clone().into_bytes();
+            let sealed = Sealed { issuer: &reply.issuer, text: JsonStr::from_escaped(&block.seal) };
+            Carried::write(sealed, &mut carrier);
+            json.paste(JsonStr::from_escaped(&String::from_utf8(carrier).unwrap_or_default()));
+        }
+        let (word, member) = match kind {
+            ToolKind::Function => ("function", "arguments"),
+            ToolKind::Custom => ("custom", "input"),
+        };
+        json.key("type").string(word);
+        json.key(word).begin_object();
+        json.key("name").paste(JsonStr::from_escaped(name));
+        json.key(member);
+        match &block.object {
+            Some(object) => {
+                json.string(object);
+            }
+            None if block.text.is_empty() && *kind == ToolKind::Function => {
+                json.string("{}");
+            }
+            None => {
+                json.paste(JsonStr::from_escaped(&block.text));
+            }
+        }
+        json.end_object().end_object();
+    }
+    if open {
+        json.end_array();
+    }
+}
+
+fn annotations<'a, I: Iterator<Item = &'a Block>>(json: &mut Writer<'_, BytesMut>, blocks: impl Fn() -> I) {
+    if blocks().all(|block| block.citations.is_empty()) {
+        return;
+    }
+    json.key("annotations").begin_array();
+    let mut from = 0;
+    for block in blocks().filter(|block| block.kind == Kind::Text) {
+        let to = from + characters(JsonStr::from_escaped(&block.text));
+        for citation in &block.citations {
+            write::annotation(json, &citation.borrow(), (from, to));
+        }
+        from = to;
+    }
+    json.end_array();
+}
+
+fn media(json: &mut Writer<'_, BytesMut>, answer: &Answer, index: u32, reply: &Reply) {
+    let media = || {
+        answer.blocks_of(index).filter_map(|block| match &block.kind {
+            Kind::Media { mime } => Some((mime.as_str(), block)),
+            _ => None,
+        })
+    };
+    let is_sound = |mime: &str, block: &Block| mime.starts_with("audio/") && block.url.is_none();
+    // One message has one sound.
+    if let Some((_, sound)) = media().find(|(mime, block)| is_sound(mime, block)) {
+        json.key("audio").begin_object();
+        json.key("id").string(&make_id("audio_", &reply.seed, index.into()));
+        json.key("data").paste(JsonStr::from_escaped(&sound.text));
+        json.key("expires_at").number(answer.created.unwrap_or(reply.created).saturating_add(SOUND_EXPIRES));
+        json.key("transcript").string("");
+        json.end_object();
+    }
+    let mut open = false;
+    for (mime, block) in media().filter(|(mime, block)| !is_sound(mime, block)) {
+        if !std::mem::replace(&mut open, true) {
+            json.key("images").begin_array();
+        }
+        image(json, mime, &block.text, block.url.as_deref().unwrap_or_default(), None);
+    }
+    if open {
+        json.end_array();
+    }
+}
+
+fn logprobs<'a, I: Iterator<Item = &'a Block>>(json: &mut Writer<'_, BytesMut>, blocks: impl Fn() -> I) {
+    json.key("logprobs");
+    if blocks().all(|block| block.logprobs.is_empty()) {
+        json.null();
+        return;
+    }
+    json.begin_object();
+    for (name, kind) in [("content", Kind::Text), ("refusal", Kind::Refusal)] {
+        let mut list = Vec::from(*b"[");
+        for block in blocks().filter(|block| block.kind == kind && !block.logprobs.is_empty()) {
+            if list.len() > 1 {
+                list.push(b',');
+            }
+            list.extend_from_slice(block.logprobs.as_bytes());
+        }
+        list.push(b']');
+        json.key(name);
+        match std::str::from_utf8(&list) {
+            Ok(list) if list.len() > 2 => json.raw(RawJson::from_text(list)),
+            _ => json.null(),
+        };
+    }
+    json.end_object();
+}

@@ -1,0 +1,534 @@
+//! One choice of an answer: which block is open, and what a delta adds to it.
+
+use crate::canonical::answer::FinishOwned;
+use crate::canonical::{BlockKind, Citation, Delta, Event, Source};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::chat::details::{Detail, DetailKind};
+use crate::wire::chat::words::{finish, sound_type, thought_signature, url_of};
+use crate::wire::watch::{elements, members};
+
+use super::calls::{Calls, Fragment};
+
+/// What the blocks and ids of an answer are numbered by.
+#[derive(Debug, Default)]
+pub(super) struct Ids {
+    pub(super) seed: Box<str>,
+    made: u64,
+    blocks: u32,
+}
+
+impl Ids {
+    pub(super) fn new(seed: &str) -> Self {
+        Ids { seed: seed.into(), ..Ids::default() }
+    }
+
+    pub(super) fn next_block(&mut self) -> u32 {
+        let index = self.blocks;
+        self.blocks += 1;
+        index
+    }
+
+    pub(super) fn next_made(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+}
+
+/// What one chunk says of one choice. Members may come in any order, so they are collected before they are read.
+#[derive(Debug, Default)]
+pub(super) struct Said<'a> {
+    pub(super) index: u32,
+    pub(super) delta: Option<RawJson<'a>>,
+    pub(super) message: Option<RawJson<'a>>,
+    pub(super) logprobs: Option<RawJson<'a>>,
+    pub(super) finish: JsonStr<'a>,
+    pub(super) sequence: JsonStr<'a>,
+}
+
+/// The members of a delta, or of a message.
+#[derive(Debug, Default)]
+struct Words<'a> {
+    content: Option<RawJson<'a>>,
+    reasoning_content: Option<RawJson<'a>>,
+    reasoning: Option<RawJson<'a>>,
+    details: Option<RawJson<'a>>,
+    refusal: Option<RawJson<'a>>,
+    calls: Option<RawJson<'a>>,
+    legacy: Option<RawJson<'a>>,
+    images: Option<RawJson<'a>>,
+    audio: Option<RawJson<'a>>,
+    annotations: Option<RawJson<'a>>,
+    extra: Option<RawJson<'a>>,
+}
+
+impl<'a> Words<'a> {
+    fn read(value: RawJson<'a>) -> Result<Self, JsonError> {
+        let mut words = Words::default();
+        members(&mut Cursor::new(value.text()), |key, json| {
+            let slot = match key.escaped() {
+                "content" => &mut words.content,
+                "reasoning_content" => &mut words.reasoning_content,
+                "reasoning" => &mut words.reasoning,
+                "reasoning_details" => &mut words.details,
+                "refusal" => &mut words.refusal,
+                "tool_calls" => &mut words.calls,
+                "function_call" => &mut words.legacy,
+                "images" => &mut words.images,
+                "audio" => &mut words.audio,
+                "annotations" => &mut words.annotations,
+                "extra_content" => &mut words.extra,
+                _ => return json.skip(),
+            };
+            let value = json.raw()?;
+            if !value.is_null() {
+                *slot = Some(value);
+            }
+            Ok(())
+        })?;
+        Ok(words)
+    }
+}
+
+/// A block that is open, beside calls.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    index: u32,
+    kind: Kind,
+    sealed: bool,
+    /// What it shows is the summary of what comes encrypted.
+    summary: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Refusal,
+    Reasoning,
+    Sound,
+}
+
+/// What must be remembered of a choice.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    pub(super) index: u32,
+    open: Option<Open>,
+    calls: Calls,
+    finish: Option<FinishOwned>,
+}
+
+impl Choice {
+    pub(super) fn new(index: u32) -> Self {
+        Choice { index, ..Choice::default() }
+    }
+
+    /// Takes what a chunk says.
+    pub(super) fn take(
+        &mut self,
+        said: &Said<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        if let Some(delta) = said.delta.or(said.message) {
+            self.words(&Words::read(delta)?, ids, sink)?;
+        }
+        if let Some(logprobs) = said.logprobs {
+            self.logprobs(logprobs, sink)?;
+        }
+        if !said.finish.is_empty() {
+            self.close(sink);
+            self.calls.close(sink);
+            self.finish = Some(finish(said.finish, said.sequence));
+        }
+        Ok(())
+    }
+
+    fn words(
+        &mut self,
+        words: &Words<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        self.reasoning(words, ids, sink)?;
+        if let Some(content) = words.content {
+            match content.as_str() {
+                Some(text) => self.text(Kind::Text, text, ids, sink),
+                None => self.parts(content, ids, sink)?,
+            }
+        }
+        if let Some(refusal) = words.refusal.and_then(RawJson::as_str) {
+            self.text(Kind::Refusal, refusal, ids, sink);
+        }
+        self.call(words, ids, sink)?;
+        if let Some(images) = words.images {
+            elements(&mut Cursor::new(images.text()), |json| {
+                let image = json.raw()?;
+                self.image(image, ids, sink)
+            })?;
+        }
+        if let Some(audio) = words.audio {
+            self.sound(audio, ids, sink)?;
+        }
+        if let Some(annotations) = words.annotations {
+            elements(&mut Cursor::new(annotations.text()), |json| {
+                let annotation = json.raw()?;
+                self.citation(annotation, ids, sink)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Text of any kind that comes in pieces.
+    #[inline]
+    fn text(&mut self, kind: Kind, text: JsonStr<'_>, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+        if text.is_empty() {
+            return;
+        }
+        let index = self.open(kind, ids, sink);
+        sink(Event::Delta { index, delta: Delta::Text(text) });
+    }
+
+    /// The open block of this kind, opened if need be.
+    #[inline]
+    fn open(&mut self, kind: Kind, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) -> u32 {
+        match self.open {
+            // What comes behind a seal is another thought.
+            Some(open) if open.kind == kind && !(open.sealed && kind == Kind::Reasoning) => open.index,
+            _ => self.begin(kind, "", ids, sink),
+        }
+    }
+
+    fn begin(&mut self, kind: Kind, mime: &str, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) -> u32 {
+        self.close(sink);
+        self.calls.close_complete(sink);
+        let index = ids.next_block();
+        self.open = Some(Open { index, kind, sealed: false, summary: false });
+        let kind = match kind {
+            Kind::Text => BlockKind::Text,
+            Kind::Refusal => BlockKind::Refusal,
+            Kind::Reasoning => BlockKind::Reasoning,
+            Kind::Sound => BlockKind::Media { mime: JsonStr::from_escaped(mime) },
+        };
+        sink(Event::BlockStart { index, choice: self.index, kind });
+        index
+    }
+
+    fn close(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        if let Some(open) = self.open.take() {
+            sink(Event::BlockStop { index: open.index });
+        }
+    }
+
+    /// A block that begins and ends here.
+    fn whole(
+        &mut self,
+        kind: BlockKind<'_>,
+        delta: Delta<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) {
+        self.close(sink);
+        self.calls.close_complete(sink);
+        let index = ids.next_block();
+        sink(Event::BlockStart { index, choice: self.index, kind });
+        sink(Event::Delta { index, delta });
+        sink(Event::BlockStop { index });
+    }
+
+    fn seal(&mut self, seal: &str, sink: &mut impl FnMut(Event<'_>)) -> bool {
+        match &mut self.open {
+            Some(open) if !open.sealed && matches!(open.kind, Kind::Text | Kind::Reasoning) => {
+                open.sealed = true;
+                let (index, delta) = (open.index, Delta::Seal(JsonStr::from_escaped(seal)));
+                sink(Event::Delta { index, delta });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reasoning has three names; some say the same under two of them.
+    fn reasoning(
+        &mut self,
+        words: &Words<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let names = [words.reasoning_content, words.reasoning];
+        let mut said = names.into_iter().flatten().filter_map(RawJson::as_str);
+        let plain = said.find(|text| !text.is_empty());
+        let Some(details) = words.details else {
+            if let Some(plain) = plain {
+                self.text(Kind::Reasoning, plain, ids, sink);
+            }
+            return Ok(());
+        };
+        // Where the details say exactly the same, they also say where one thought ends and the next begins.
+        let mut rest = plain.map_or("", JsonStr::escaped);
+        let mut same = true;
+        Detail::each(details, |detail| match rest.strip_prefix(detail.text.escaped()) {
+            Some(after) => rest = after,
+            None => same = false,
+        })?;
+        let detailed = plain.is_none() || (same && rest.is_empty());
+        if let (false, Some(plain)) = (detailed, plain) {
+            self.text(Kind::Reasoning, plain, ids, sink);
+        }
+        Detail::each(details, |detail| {
+            if detailed {
+                self.text(Kind::Reasoning, detail.text, ids, sink);
+            }
+            self.detail(&detail, ids, sink);
+        })
+    }
+
+    /// What must come back of a detail, beside its text.
+    fn detail(&mut self, detail: &Detail<'_>, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+        if let (Some(open), false) = (&mut self.open, detail.text.is_empty()) {
+            open.summary = detail.kind == DetailKind::Summary;
+        }
+        if !detail.has_seal() {
+            return;
+        }
+        let seal = detail.seal();
+        let summary = matches!(self.open, Some(Open { kind: Kind::Reasoning, summary: true, .. }));
+        match detail.kind {
+            DetailKind::Encrypted if summary && self.seal(&seal, sink) => {}
+            DetailKind::Encrypted => {
+                let delta = Delta::Seal(JsonStr::from_escaped(&seal));
+                self.whole(BlockKind::HiddenReasoning, delta, ids, sink);
+            }
+            DetailKind::Text | DetailKind::Summary => {
+                self.open(Kind::Reasoning, ids, sink);
+                self.seal(&seal, sink);
+            }
+        }
+    }
+
+    /// A list of parts instead of a text.
+    fn parts(
+        &mut self,
+        content: RawJson<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        elements(&mut Cursor::new(content.text()), |json| {
+            let part = json.raw()?;
+            if let Some(text) = part.as_str() {
+                self.text(Kind::Text, text, ids, sink);
+                return Ok(());
+            }
+            let (mut image, mut thinking) = (false, None);
+            let (mut text, mut refusal) = (JsonStr::default(), JsonStr::default());
+            members(&mut Cursor::new(part.text()), |key, json| {
+                let value = json.raw()?;
+                match key.escaped() {
+                    "text" => text = value.as_str().unwrap_or_default(),
+                    "refusal" => refusal = value.as_str().unwrap_or_default(),
+                    "thinking" => thinking = Some(value),
+                    "image_url" => image = true,
+                    _ => {}
+                }
+                Ok(())
+            })?;
+            if let Some(thinking) = thinking {
+                self.thinking(thinking, ids, sink)?;
+            }
+            self.text(Kind::Text, text, ids, sink);
+            self.text(Kind::Refusal, refusal, ids, sink);
+            if image { self.image(part, ids, sink) } else { Ok(()) }
+        })?;
+        Ok(())
+    }
+
+    /// `thinking`: a text, or a list of parts with one each.
+    fn thinking(
+        &mut self,
+        thinking: RawJson<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        if let Some(text) = thinking.as_str() {
+            self.text(Kind::Reasoning, text, ids, sink);
+            return Ok(());
+        }
+        elements(&mut Cursor::new(thinking.text()), |json| {
+            members(json, |key, json| {
+                let value = json.raw()?;
+                if key.is("text") {
+                    self.text(Kind::Reasoning, value.as_str().unwrap_or_default(), ids, sink);
+                }
+                Ok(())
+            })
+        })?;
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        words: &Words<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        // One vendor signs the message instead of the call.
+        let mut signature = words.extra.map(thought_signature).unwrap_or_default();
+        let mut called = false;
+        if let Some(calls) = words.calls {
+            elements(&mut Cursor::new(calls.text()), |json| {
+                let mut fragment = Fragment::read(json)?;
+                if fragment.is_void() {
+                    return Ok(());
+                }
+                called = true;
+                if fragment.seal.is_empty() {
+                    fragment.seal = std::mem::take(&mut signature);
+                }
+                self.close(sink);
+                self.calls.take(&fragment, self.index, ids, sink);
+                Ok(())
+            })?;
+        }
+        if let (false, Some(legacy)) = (called, words.legacy) {
+            let fragment = Fragment::read_legacy(legacy)?;
+            if !fragment.is_void() {
+                self.close(sink);
+                self.calls.take(&fragment, self.index, ids, sink);
+            }
+        }
+        if !signature.is_empty() {
+            self.seal(signature.escaped(), sink);
+        }
+        Ok(())
+    }
+
+    fn image(
+        &mut self,
+        image: RawJson<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let mut url = image.as_str().unwrap_or_default();
+        members(&mut Cursor::new(image.text()), |key, json| {
+            let value = json.raw()?;
+            match key.escaped() {
+                "image_url" => url = url_of(value),
+                "url" if url.is_empty() => url = url_of(value),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        match Source::from_url(url) {
+            _ if url.is_empty() => {}
+            Source::Base64 { mime, data } => {
+                self.whole(BlockKind::Media { mime }, Delta::Data(data), ids, sink)
+            }
+            _ => {
+                let mime = JsonStr::from_escaped("image/*");
+                self.whole(BlockKind::Media { mime }, Delta::Url(url), ids, sink);
+            }
+        }
+        Ok(())
+    }
+
+    fn sound(
+        &mut self,
+        audio: RawJson<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let mut data = JsonStr::default();
+        members(&mut Cursor::new(audio.text()), |key, json| {
+            let value = json.raw()?;
+            if key.is("data") {
+                data = value.as_str().unwrap_or_default();
+            }
+            Ok(())
+        })?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let index = match self.open {
+            Some(Open { index, kind: Kind::Sound, .. }) => index,
+            _ => self.begin(Kind::Sound, sound_type(data.escaped()), ids, sink),
+        };
+        sink(Event::Delta { index, delta: Delta::Data(data) });
+        // Padding ends a text in base64: what follows is another one.
+        if data.escaped().ends_with('=') {
+            self.close(sink);
+        }
+        Ok(())
+    }
+
+    fn citation(
+        &mut self,
+        annotation: RawJson<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let mut citation = Citation::default();
+        read_citation(annotation, &mut citation)?;
+        if !citation.url.is_empty() {
+            let index = self.open(Kind::Text, ids, sink);
+            sink(Event::Delta { index, delta: Delta::Citation(citation) });
+        }
+        Ok(())
+    }
+
+    fn logprobs(&mut self, logprobs: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        let Some(Open { index, kind: kind @ (Kind::Text | Kind::Refusal), .. }) = self.open else {
+            return Ok(());
+        };
+        let name = if kind == Kind::Text { "content" } else { "refusal" };
+        members(&mut Cursor::new(logprobs.text()), |key, json| {
+            let list = json.raw()?;
+            let some = list.text().strip_prefix('[').is_some_and(|rest| !rest.trim_start().starts_with(']'));
+            if key.is(name) && some {
+                sink(Event::Delta { index, delta: Delta::Logprobs(list) });
+            }
+            Ok(())
+        })
+    }
+
+    /// Whether the vendor has said why this choice ended.
+    pub(super) fn has_finish(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// Ends the choice.
+    pub(super) fn end(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        self.close(sink);
+        self.calls.close(sink);
+        let said = self.finish.take().unwrap_or(FinishOwned::Stop);
+        // Some say a plain stop, or nothing, although they call tools.
+        let finish = match said {
+            FinishOwned::Stop | FinishOwned::StopSequence(_) if self.calls.any() => FinishOwned::ToolUse,
+            said => said,
+        };
+        sink(Event::Finish { choice: self.index, finish: finish.borrow() });
+    }
+}
+
+/// `{"type":"url_citation","url_citation":{...}}`, or the same without the inner object.
+fn read_citation<'a>(value: RawJson<'a>, citation: &mut Citation<'a>) -> Result<(), JsonError> {
+    let (mut start, mut end) = (None, None);
+    let mut inner = None;
+    members(&mut Cursor::new(value.text()), |key, json| {
+        let value = json.raw()?;
+        match key.escaped() {
+            "url_citation" => inner = Some(value),
+            "url" => citation.url = value.as_str().unwrap_or_default(),
+            "title" => citation.title = value.as_str().unwrap_or_default(),
+            "content" => citation.quote = value.as_str().unwrap_or_default(),
+            "start_index" => start = value.as_u64(),
+            "end_index" => end = value.as_u64(),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if let (Some(start), Some(end)) = (start, end) {
+        citation.span = (start < end).then_some((start, end));
+    }
+    match inner {
+        Some(inner) => read_citation(inner, citation),
+        None => Ok(()),
+    }
+}

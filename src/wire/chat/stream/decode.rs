@@ -1,0 +1,245 @@
+//! Chunks become events, whichever of the many vendors has sent them.
+
+use smallvec::SmallVec;
+
+use super::choice::{Choice, Ids, Said};
+use crate::canonical::{Event, Start, Usage};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::chat::watch::usage;
+use crate::wire::codec::Cut;
+use crate::wire::watch::{elements, members};
+
+/// Reads the chunks of a stream, or one whole completion.
+#[derive(Debug)]
+pub struct Decoder {
+    ids: Ids,
+    choices: SmallVec<[Choice; 1]>,
+    /// Usage that came before the answer began.
+    early: Option<Usage>,
+    started: bool,
+    over: bool,
+    /// One completion, in which the message counts and not the delta.
+    whole: bool,
+}
+
+/// What a chunk says besides its choices.
+#[derive(Default)]
+struct Frame<'a> {
+    has_choices: bool,
+    usage: Option<RawJson<'a>>,
+    usage_elsewhere: Option<RawJson<'a>>,
+    error: Option<RawJson<'a>>,
+    /// What an error without an `error` is made of.
+    message: bool,
+    code: bool,
+    is_error: bool,
+}
+
+impl Decoder {
+    /// A reader of one answer. Ids that the vendor does not give are made from `seed`.
+    pub fn new(seed: &str) -> Self {
+        Decoder {
+            ids: Ids::new(seed),
+            choices: SmallVec::new(),
+            early: None,
+            started: false,
+            over: false,
+            whole: false,
+        }
+    }
+
+    /// For a whole completion.
+    pub(in crate::wire::chat) fn whole(seed: &str) -> Self {
+        Decoder { whole: true, ..Decoder::new(seed) }
+    }
+
+    /// Reads the data of one frame.
+    ///
+    /// # Errors
+    /// It is not JSON, or not of this format's shape.
+    #[inline]
+    pub fn frame(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        if self.over || data.is_empty() {
+            return Ok(());
+        }
+        // SDKs stop at data that begins so.
+        if data.starts_with("[DONE]") {
+            self.end(sink);
+            return Ok(());
+        }
+        self.document(data, sink)
+    }
+
+    /// The upstream has closed the stream.
+    ///
+    /// # Errors
+    /// The answer is not complete: not every choice has a reason why it ended.
+    pub fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), Cut> {
+        if self.over {
+            return Ok(());
+        }
+        // Some never say `[DONE]`.
+        if !self.started || !self.choices.iter().all(Choice::has_finish) {
+            return Err(Cut);
+        }
+        self.end(sink);
+        Ok(())
+    }
+
+    /// Whether the answer has ended; later frames are ignored.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// The reasons why the choices ended are said here and not before: usage follows them at most vendors, at some an
+    /// error, and some say them more than once.
+    pub(in crate::wire::chat) fn end(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        // `[DONE]` and nothing before it is no answer.
+        if !self.started || self.over {
+            return;
+        }
+        self.over = true;
+        self.choices.sort_unstable_by_key(|choice| choice.index);
+        for choice in &mut self.choices {
+            choice.end(sink);
+        }
+        sink(Event::End);
+    }
+
+    /// Reads a chunk or a completion.
+    pub(in crate::wire::chat) fn document(
+        &mut self,
+        text: &str,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        if !self.started {
+            self.start(text, sink)?;
+        }
+        let mut frame = Frame::default();
+        let mut json = Cursor::new(text);
+        json.begin_object()?;
+        while let Some(key) = json.next_key()? {
+            match key.escaped() {
+                "choices" => {
+                    frame.has_choices = true;
+                    elements(&mut json, |json| self.choice(json, &mut frame, sink))?;
+                }
+                "usage" => frame.usage = Some(json.raw()?),
+                "x_groq" => members(&mut json, |key, json| {
+                    let value = json.raw()?;
+                    match key.escaped() {
+                        "usage" => frame.usage_elsewhere = Some(value),
+                        "error" => frame.error = Some(value).filter(|error| !error.is_null()),
+                        _ => {}
+                    }
+                    Ok(())
+                })?,
+                "error" => frame.error = Some(json.raw()?).filter(|error| !error.is_null()).or(frame.error),
+                "object" => frame.is_error = json.raw()?.as_str().is_some_and(|object| object.is("error")),
+                "message" | "detail" => frame.message = !json.raw()?.is_null(),
+                "code" | "type" | "request_id" => frame.code = !json.raw()?.is_null(),
+                _ => json.skip()?,
+            }
+        }
+        json.end()?;
+        self.rest(&frame, text, sink)
+    }
+
+    /// What a chunk says besides its choices.
+    #[inline]
+    fn rest(
+        &mut self,
+        frame: &Frame<'_>,
+        text: &str,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let is_object = |value: &RawJson<'_>| value.text().starts_with('{');
+        let said = frame.usage.filter(is_object).or(frame.usage_elsewhere.filter(is_object));
+        if let Some(said) = said {
+            let usage = usage(said)?;
+            match (self.started, usage.is_known()) {
+                (true, true) => sink(Event::Usage(usage)),
+                (false, true) => self.early = Some(usage),
+                (_, false) => {}
+            }
+        }
+        let unnamed = !frame.has_choices && said.is_none() && frame.message && (frame.code || frame.is_error);
+        if frame.error.is_some() || unnamed || frame.is_error {
+            self.over = true;
+            // Whatever is said beside an error that is no object belongs to it.
+            let error = frame.error.filter(is_object).unwrap_or(RawJson::from_text(text.trim_ascii()));
+            sink(Event::Error(error));
+        }
+        Ok(())
+    }
+
+    /// Begins the answer with the first chunk that has a choice: one vendor's first chunk has none, and no id either.
+    #[cold]
+    fn start(&mut self, text: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        let (mut start, mut begins) = (Start::default(), false);
+        members(&mut Cursor::new(text), |key, json| {
+            match key.escaped() {
+                "id" => start.id = json.raw()?.as_str().unwrap_or_default(),
+                "model" => start.model = json.raw()?.as_str().unwrap_or_default(),
+                "created" => start.created = json.u64_or_skip()?.filter(|created| *created > 0),
+                "choices" => begins = elements(json, Cursor::skip)?,
+                _ => json.skip()?,
+            }
+            Ok(())
+        })?;
+        if begins {
+            self.started = true;
+            sink(Event::Start(start));
+            if let Some(usage) = self.early.take() {
+                sink(Event::Usage(usage));
+            }
+        }
+        Ok(())
+    }
+
+    fn choice<'a>(
+        &mut self,
+        json: &mut Cursor<'a>,
+        frame: &mut Frame<'a>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let mut said = Said::default();
+        members(json, |key, json| {
+            match key.escaped() {
+                "index" => said.index = json.u64_or_skip()?.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+                "delta" => said.delta = present(json)?,
+                "message" => said.message = present(json)?,
+                "logprobs" => said.logprobs = present(json)?,
+                "finish_reason" => said.finish = word(json)?,
+                "stop_reason" | "matched_stop" => said.sequence = word(json)?,
+                "usage" => frame.usage_elsewhere = Some(json.raw()?),
+                "error" => frame.error = present(json)?,
+                _ => json.skip()?,
+            }
+            Ok(())
+        })?;
+        if self.whole && said.message.is_some() {
+            said.delta = None;
+        }
+        let Decoder { ids, choices, .. } = self;
+        let known = choices.iter().position(|choice| choice.index == said.index);
+        let at = known.unwrap_or_else(|| {
+            choices.push(Choice::new(said.index));
+            choices.len() - 1
+        });
+        match choices.get_mut(at) {
+            Some(choice) => choice.take(&said, ids, sink),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A value that is not null.
+fn present<'a>(json: &mut Cursor<'a>) -> Result<Option<RawJson<'a>>, JsonError> {
+    Ok(Some(json.raw()?).filter(|value| !value.is_null()))
+}
+
+/// A word; some write the word `null`.
+fn word<'a>(json: &mut Cursor<'a>) -> Result<JsonStr<'a>, JsonError> {
+    Ok(json.raw()?.as_str().filter(|word| word.escaped() != "null").unwrap_or_default())
+}

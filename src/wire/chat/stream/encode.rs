@@ -1,0 +1,437 @@
+//! Events become chunks as OpenAI's own SDKs read them.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, BytesMut};
+use smallvec::SmallVec;
+
+use crate::canonical::answer::Citation;
+use crate::canonical::{BlockKind, Delta, Event, Finish, Sealed, Start, Usage};
+use crate::error::ApiError;
+use crate::json::{JsonStr, RawJson, Writer, push_escaped};
+use crate::wire::chat::words::finish_word;
+use crate::wire::chat::write::{self, SealOf, characters};
+use crate::wire::codec::Reply;
+use crate::wire::error::{VendorError, from_vendor};
+
+use super::pending::{Call, Media};
+
+/// What stands between the index of a choice and the members of its delta.
+const DELTA: &[u8] = b",\"delta\":{";
+/// What follows the members of a delta.
+const TAIL: &[u8] = b"},\"finish_reason\":null}]}\n\n";
+/// The same in a stream that will say its usage.
+const TAIL_USAGE: &[u8] = b"},\"finish_reason\":null}],\"usage\":null}\n\n";
+
+/// Writes the chunks of a stream.
+#[derive(Debug)]
+pub struct Encoder {
+    reply: Arc<Reply>,
+    /// What every chunk begins with, up to the index of its choice.
+    head: BytesMut,
+    /// What every chunk ends with, behind the members of its delta.
+    tail: &'static [u8],
+    blocks: Vec<Slot>,
+    choices: SmallVec<[Choice; 1]>,
+    usage: Usage,
+    over: bool,
+}
+
+/// What a block of the answer is here.
+#[derive(Debug)]
+enum Slot {
+    Text {
+        choice: u32,
+        from: u64,
+    },
+    Refusal {
+        choice: u32,
+    },
+    Reasoning {
+        choice: u32,
+        number: u32,
+        shown: bool,
+        filled: bool,
+    },
+    Call(Box<Call>),
+    Media(Box<Media>),
+    /// What has no place in this format, or has ended.
+    Nothing,
+}
+
+/// What must be remembered of a choice.
+#[derive(Debug)]
+struct Choice {
+    index: u32,
+    /// Calls whose first chunk was written.
+    calls: u32,
+    thoughts: u32,
+    images: u32,
+    /// Characters of text.
+    characters: u64,
+    /// Sources, and the block that each belongs to. All go into one chunk, because SDKs cannot join them.
+    citations: Vec<(usize, Citation)>,
+}
+
+impl Encoder {
+    /// A writer of one answer.
+    pub fn new(reply: Arc<Reply>) -> Self {
+        let tail = if reply.usage_wanted { TAIL_USAGE } else { TAIL };
+        Encoder {
+            reply,
+            head: BytesMut::new(),
+            tail,
+            blocks: Vec::new(),
+            choices: SmallVec::new(),
+            usage: Usage::default(),
+            over: false,
+        }
+    }
+
+    /// Writes what an event says.
+    #[inline]
+    pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        if self.over {
+            return;
+        }
+        match *event {
+            Event::Delta { index, delta } => self.delta(index, delta, out),
+            Event::Start(start) => self.start(&start, out),
+            Event::BlockStart { index, choice, kind } => self.block(index, choice, kind, out),
+            Event::BlockStop { index } => self.stop(index, out),
+            Event::Usage(usage) => self.usage.update(&usage),
+            Event::Finish { choice, finish } => self.finish(choice, finish, out),
+            Event::Ping => {}
+            Event::Error(error) => {
+                let vendor = VendorError::decode(error.text().as_bytes());
+                self.fail(&from_vendor(500, vendor, None), out);
+            }
+            Event::End => self.end(out),
+        }
+    }
+
+    /// Ends the stream with an error. SDKs raise at a chunk with an `error`.
+    pub fn fail(&mut self, error: &ApiError, out: &mut BytesMut) {
+        if self.over {
+            return;
+        }
+        self.over = true;
+        out.put_slice(b"data: ");
+        crate::wire::chat::error::encode(error, out);
+        out.put_slice(b"\n\ndata: [DONE]\n\n");
+    }
+
+    /// Writes what all SDKs step over.
+    pub fn keep_alive(&mut self, out: &mut BytesMut) {
+        if !self.over {
+            out.put_slice(b": keep-alive\n\n");
+        }
+    }
+
+    fn start(&mut self, start: &Start<'_>, out: &mut BytesMut) {
+        self.head.put_slice(b"data: ");
+        let mut json = Writer::new(&mut self.head);
+        json.begin_object();
+        write::head(&mut json, "chat.completion.chunk", start, &self.reply);
+        json.key("choices").begin_array().begin_object().key("index");
+        self.choice(0, out);
+    }
+
+    /// The choice of this number; its first chunk says the role.
+    fn choice(&mut self, index: u32, out: &mut BytesMut) -> Option<&mut Choice> {
+        let known = self.choices.iter().position(|choice| choice.index == index);
+        let at = known.unwrap_or_else(|| {
+            self.open(index, out);
+            out.put_slice(br#""role":"assistant","content":"""#);
+            out.put_slice(self.tail);
+            self.choices.push(Choice {
+                index,
+                calls: 0,
+                thoughts: 0,
+                images: 0,
+                characters: 0,
+                citations: Vec::new(),
+            });
+            self.choices.len() - 1
+        });
+        self.choices.get_mut(at)
+    }
+
+    /// A chunk up to the members of its delta.
+    #[inline]
+    fn open(&self, choice: u32, out: &mut BytesMut) {
+        out.put_slice(&self.head);
+        match choice {
+            0 => out.put_u8(b'0'),
+            _ => out.put_slice(itoa::Buffer::new().format(choice).as_bytes()),
+        }
+        out.put_slice(DELTA);
+    }
+
+    /// A chunk that adds text to a member.
+    #[inline]
+    fn text(&self, choice: u32, member: &[u8], text: JsonStr<'_>, out: &mut BytesMut) {
+        let text = text.escaped().as_bytes();
+        out.reserve(self.head.len() + member.len() + text.len() + 80);
+        self.open(choice, out);
+        out.put_slice(member);
+        out.put_slice(text);
+        out.put_u8(b'"');
+        out.put_slice(self.tail);
+    }
+
+    /// A chunk with any delta.
+    fn chunk(&self, choice: u32, out: &mut BytesMut, write: impl FnOnce(&mut Writer<'_, BytesMut>)) {
+        self.open(choice, out);
+        write(&mut Writer::new(out));
+        out.put_slice(self.tail);
+    }
+
+    fn block(&mut self, index: u32, choice: u32, kind: BlockKind<'_>, out: &mut BytesMut) {
+        let shown = self.reply.show_thinking;
+        let Some(lane) = self.choice(choice, out) else { return };
+        let slot = match kind {
+            BlockKind::Text => Slot::Text { choice, from: lane.characters },
+            BlockKind::Refusal => Slot::Refusal { choice },
+            BlockKind::Reasoning | BlockKind::HiddenReasoning => {
+                let number = lane.thoughts;
+                lane.thoughts += 1;
+                Slot::Reasoning { choice, number, shown, filled: false }
+            }
+            BlockKind::ToolUse { id, name, kind, .. } => {
+                Slot::Call(Box::new(Call::new(choice, id, name, kind)))
+            }
+            BlockKind::Media { mime } => {
+                let number = lane.images;
+                lane.images += 1;
+                Slot::Media(Box::new(Media::new(choice, number, mime)))
+            }
+            BlockKind::Opaque { .. } => Slot::Nothing,
+        };
+        debug_assert_eq!(index as usize, self.blocks.len(), "blocks are numbered in their order");
+        self.blocks.push(slot);
+    }
+
+    #[inline]
+    fn delta(&mut self, index: u32, delta: Delta<'_>, out: &mut BytesMut) {
+        let Some(slot) = self.blocks.get_mut(index as usize) else { return };
+        match (slot, delta) {
+            (Slot::Text { choice, .. }, Delta::Text(text)) => {
+                let choice = *choice;
+                if !text.is_empty() {
+                    self.text(choice, br#""content":""#, text, out);
+                    self.count(choice, text);
+                }
+            }
+            (Slot::Reasoning { choice, number, shown: true, filled }, Delta::Text(text))
+                if !text.is_empty() =>
+            {
+                *filled = true;
+                let (choice, number) = (*choice, *number);
+                if number == 0 {
+                    self.text(choice, br#""reasoning_content":""#, text, out);
+                } else {
+                    self.later_thought(choice, number, text, out);
+                }
+            }
+            (Slot::Call(call), Delta::Arguments(text)) if !text.is_empty() => {
+                call.filled = true;
+                if !call.started {
+                    self.start_call(index, out);
+                }
+                self.arguments(index, text, out);
+            }
+            (Slot::Refusal { choice }, Delta::Text(text)) if !text.is_empty() => {
+                let choice = *choice;
+                self.text(choice, br#""refusal":""#, text, out);
+            }
+            _ => self.seldom(index, delta, out),
+        }
+    }
+
+    /// Deltas that do not come by the hundred.
+    fn seldom(&mut self, index: u32, delta: Delta<'_>, out: &mut BytesMut) {
+        let Some(slot) = self.blocks.get_mut(index as usize) else { return };
+        match (slot, delta) {
+            (Slot::Call(_), Delta::Object(object)) => {
+                let mut text = Vec::with_capacity(object.text().len() + 16);
+                push_escaped(&mut text, object.text());
+                let text = String::from_utf8(text).unwrap_or_default();
+                self.delta(index, Delta::Arguments(JsonStr::from_escaped(&text)), out);
+            }
+            (Slot::Call(call), Delta::Seal(seal)) if !call.started => call.hold(seal),
+            (Slot::Call(call), Delta::Seal(seal)) => {
+                let (choice, id) = (call.choice, call.id.clone());
+                self.detail(choice, SealOf::Call(&id), Some(seal), out);
+            }
+            (Slot::Media(media), Delta::Data(data)) => media.data.push_str(data.escaped()),
+            (Slot::Media(media), Delta::Url(url)) => url.escaped().clone_into(&mut media.url),
+            (Slot::Media(media), Delta::Seal(seal)) => {
+                let (choice, number) = (media.choice, media.number);
+                self.detail(choice, SealOf::Image(number), Some(seal), out);
+            }
+            // What is not shown cannot come back whole, and half of it is worth nothing.
+            (Slot::Reasoning { choice, number, shown, filled }, Delta::Seal(seal)) if *shown || !*filled => {
+                let (choice, number) = (*choice, *number);
+                let of = if *filled { SealOf::Reasoning(number, None) } else { SealOf::Hidden(number) };
+                self.detail(choice, of, Some(seal), out);
+            }
+            (Slot::Reasoning { filled, .. }, Delta::Text(_)) => *filled = true,
+            (Slot::Text { choice, .. }, Delta::Seal(seal)) => {
+                let choice = *choice;
+                self.detail(choice, SealOf::Text, Some(seal), out);
+            }
+            (Slot::Text { choice, .. }, Delta::Citation(citation)) => {
+                let choice = *choice;
+                if let Some(choice) = self.choice(choice, out) {
+                    choice.citations.push((index as usize, Citation::own(&citation)));
+                }
+            }
+            (Slot::Text { choice, .. } | Slot::Refusal { choice }, Delta::Logprobs(list)) => {
+                let choice = *choice;
+                let refusal = matches!(self.blocks.get(index as usize), Some(Slot::Refusal { .. }));
+                self.logprobs(choice, refusal, list, out);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, choice: u32, text: JsonStr<'_>) {
+        if let Some(choice) = self.choices.iter_mut().find(|lane| lane.index == choice) {
+            choice.characters += characters(text);
+        }
+    }
+
+    /// All thoughts of an answer share one text here; those behind the first are kept apart in `reasoning_details`.
+    fn later_thought(&self, choice: u32, number: u32, text: JsonStr<'_>, out: &mut BytesMut) {
+        self.chunk(choice, out, |json| {
+            json.key("reasoning_content").paste(text);
+            json.key("reasoning_details").begin_array();
+            write::detail(json, SealOf::Reasoning(number, Some(text)), None);
+            json.end_array();
+        });
+    }
+
+    fn detail(&self, choice: u32, of: SealOf<'_>, seal: Option<JsonStr<'_>>, out: &mut BytesMut) {
+        let seal = seal.map(|text| Sealed { issuer: &self.reply.issuer, text });
+        self.chunk(choice, out, |json| {
+            json.key("reasoning_details").begin_array();
+            write::detail(json, of, seal);
+            json.end_array();
+        });
+    }
+
+    fn logprobs(&self, choice: u32, refusal: bool, list: RawJson<'_>, out: &mut BytesMut) {
+        self.open(choice, out);
+        out.put_slice(b"},\"logprobs\":");
+        let mut json = Writer::new(out);
+        let (content, refused) = if refusal { (RawJson::NULL, list) } else { (list, RawJson::NULL) };
+        json.begin_object();
+        json.key("content").raw(content);
+        json.key("refusal").raw(refused);
+        json.end_object();
+        out.put_slice(self.tail.get(1..).unwrap_or_default());
+    }
+
+    /// The first chunk of a call. Calls are numbered in the order of these, so that there are no gaps.
+    fn start_call(&mut self, index: u32, out: &mut BytesMut) {
+        let Some(Slot::Call(call)) = self.blocks.get_mut(index as usize) else { return };
+        if let Some(choice) = self.choices.iter_mut().find(|lane| lane.index == call.choice) {
+            call.number = choice.calls;
+            choice.calls += 1;
+        }
+        call.start(&self.reply.issuer);
+        if let Some(Slot::Call(call)) = self.blocks.get(index as usize) {
+            self.chunk(call.choice, out, |json| call.write(json));
+        }
+    }
+
+    /// A part of a call's input.
+    #[inline]
+    fn arguments(&self, index: u32, text: JsonStr<'_>, out: &mut BytesMut) {
+        let Some(Slot::Call(call)) = self.blocks.get(index as usize) else { return };
+        let (before, behind) = call.input();
+        let text = text.escaped().as_bytes();
+        out.reserve(self.head.len() + text.len() + 128);
+        self.open(call.choice, out);
+        out.put_slice(br#""tool_calls":[{"index":"#);
+        out.put_slice(itoa::Buffer::new().format(call.number).as_bytes());
+        out.put_slice(before);
+        out.put_slice(text);
+        out.put_slice(behind);
+        out.put_slice(self.tail);
+    }
+
+    fn stop(&mut self, index: u32, out: &mut BytesMut) {
+        match self.blocks.get(index as usize) {
+            Some(Slot::Text { choice, from }) => {
+                let (choice, from) = (*choice, *from);
+                self.cite(index as usize, choice, from);
+            }
+            Some(Slot::Call(call)) => {
+                // No input at all means an empty object.
+                let empty = if call.filled { None } else { call.empty_input() };
+                if !call.started {
+                    self.start_call(index, out);
+                }
+                if let Some(empty) = empty {
+                    self.arguments(index, empty, out);
+                }
+            }
+            Some(Slot::Media(media)) => {
+                self.chunk(media.choice, out, |json| media.write(json, &self.reply));
+            }
+            _ => {}
+        }
+        // Whatever it has kept is not needed any more.
+        if let Some(slot) = self.blocks.get_mut(index as usize) {
+            *slot = Slot::Nothing;
+        }
+    }
+
+    /// Sources of a text that do not say what of it they are for are for all of it.
+    fn cite(&mut self, block: usize, choice: u32, from: u64) {
+        let Some(choice) = self.choices.iter_mut().find(|lane| lane.index == choice) else { return };
+        let to = choice.characters;
+        for (_, citation) in choice.citations.iter_mut().filter(|(of, _)| *of == block) {
+            citation.span.get_or_insert((from, to));
+        }
+    }
+
+    fn finish(&mut self, choice: u32, finish: Finish<'_>, out: &mut BytesMut) {
+        let Some(lane) = self.choice(choice, out) else { return };
+        let (called, citations) = (lane.calls > 0, std::mem::take(&mut lane.citations));
+        if !citations.is_empty() {
+            self.chunk(choice, out, |json| {
+                json.key("annotations").begin_array();
+                for (_, citation) in &citations {
+                    write::annotation(json, &citation.borrow(), (0, 0));
+                }
+                json.end_array();
+            });
+        }
+        let (word, native) = finish_word(finish, called);
+        self.open(choice, out);
+        out.put_slice(b"},\"finish_reason\":\"");
+        out.put_slice(word.as_bytes());
+        if let Some(native) = native {
+            out.put_slice(b"\",\"native_finish_reason\":\"");
+            out.put_slice(native.escaped().as_bytes());
+        }
+        out.put_slice(if self.reply.usage_wanted { &b"\"}],\"usage\":null}\n\n"[..] } else { b"\"}]}\n\n" });
+    }
+
+    fn end(&mut self, out: &mut BytesMut) {
+        self.over = true;
+        if self.reply.usage_wanted && self.usage.is_known() {
+            // The chunk of usage has no choice: the list that the head has opened ends at once.
+            let head = self.head.strip_suffix(&b"{\"index\":"[..]).unwrap_or_default();
+            out.put_slice(head);
+            out.put_slice(b"],\"usage\":");
+            write::usage(&mut Writer::new(out), &self.usage);
+            out.put_slice(b"}\n\n");
+        }
+        out.put_slice(b"data: [DONE]\n\n");
+    }
+}

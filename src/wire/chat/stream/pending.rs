@@ -1,0 +1,141 @@
+//! What cannot be written when it begins: calls, whose id may have to carry a seal that comes behind it, and media, which
+//! must be in one piece.
+
+use bytes::BytesMut;
+
+use crate::canonical::seal::Carried;
+use crate::canonical::{Sealed, ToolKind};
+use crate::json::{JsonStr, Writer};
+use crate::wire::chat::write::data_url;
+use crate::wire::codec::{Reply, make_id};
+
+/// A call.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) choice: u32,
+    /// Its number among the calls of its choice, once its first chunk is written.
+    pub(super) number: u32,
+    pub(super) id: String,
+    pub(super) filled: bool,
+    name: String,
+    kind: ToolKind,
+    seal: String,
+    pub(super) started: bool,
+}
+
+impl Call {
+    pub(super) fn new(choice: u32, id: JsonStr<'_>, name: JsonStr<'_>, kind: ToolKind) -> Self {
+        Call {
+            choice,
+            number: 0,
+            id: id.escaped().to_owned(),
+            filled: false,
+            name: name.escaped().to_owned(),
+            kind,
+            seal: String::new(),
+            started: false,
+        }
+    }
+
+    /// Keeps a seal for the id.
+    pub(super) fn hold(&mut self, seal: JsonStr<'_>) {
+        seal.escaped().clone_into(&mut self.seal);
+    }
+
+    /// The first chunk is written now: the id is what it will be.
+    #[cold]
+    pub(super) fn start(&mut self, issuer: &str) {
+        self.started = true;
+        if self.seal.is_empty() {
+            return;
+        }
+        let mut carrier = Vec::with_capacity(self.seal.len() * 4 / 3 + 32);
+        Carried::write(Sealed { issuer, text: JsonStr::from_escaped(&self.seal) }, &mut carrier);
+        self.id.push_str(&String::from_utf8(carrier).unwrap_or_default());
+    }
+
+    /// The first chunk.
+    pub(super) fn write(&self, json: &mut Writer<'_, BytesMut>) {
+        let (kind, input) = match self.kind {
+            ToolKind::Function => ("function", "arguments"),
+            ToolKind::Custom => ("custom", "input"),
+        };
+        json.key("tool_calls").begin_array().begin_object();
+        json.key("index").number(self.number);
+        json.key("id").paste(JsonStr::from_escaped(&self.id));
+        json.key("type").string(kind);
+        json.key(kind).begin_object();
+        json.key("name").paste(JsonStr::from_escaped(&self.name));
+        json.key(input).string("");
+        json.end_object().end_object().end_array();
+    }
+
+    /// What stands around a part of the input, behind the call's number.
+    #[inline]
+    pub(super) fn input(&self) -> (&'static [u8], &'static [u8]) {
+        match self.kind {
+            ToolKind::Function => (br#","function":{"arguments":""#, br#""}}]"#),
+            ToolKind::Custom => (br#","custom":{"input":""#, br#""}}]"#),
+        }
+    }
+
+    /// What stands for no input at all.
+    pub(super) fn empty_input(&self) -> Option<JsonStr<'static>> {
+        (self.kind == ToolKind::Function).then_some(JsonStr::from_escaped("{}"))
+    }
+}
+
+/// An image, or sound.
+#[derive(Debug)]
+pub(super) struct Media {
+    pub(super) choice: u32,
+    pub(super) number: u32,
+    pub(super) data: String,
+    pub(super) url: String,
+    mime: String,
+}
+
+impl Media {
+    pub(super) fn new(choice: u32, number: u32, mime: JsonStr<'_>) -> Self {
+        Media { choice, number, data: String::new(), url: String::new(), mime: mime.escaped().to_owned() }
+    }
+
+    pub(super) fn write(&self, json: &mut Writer<'_, BytesMut>, reply: &Reply) {
+        if self.mime.starts_with("audio/") && self.url.is_empty() {
+            json.key("audio").begin_object();
+            json.key("id").string(&make_id("audio_", &reply.seed, self.number.into()));
+            json.key("data").paste(JsonStr::from_escaped(&self.data));
+            json.end_object();
+            return;
+        }
+        json.key("images").begin_array();
+        image(json, &self.mime, &self.data, &self.url, Some(self.number));
+        json.end_array();
+    }
+}
+
+/// An image as compatible vendors give it.
+pub(in crate::wire::chat) fn image(
+    json: &mut Writer<'_, BytesMut>,
+    mime: &str,
+    data: &str,
+    url: &str,
+    number: Option<u32>,
+) {
+    json.begin_object();
+    json.key("type").string("image_url");
+    json.key("image_url").begin_object().key("url");
+    if url.is_empty() {
+        let mut text = Vec::with_capacity(data.len() + mime.len() + 16);
+        data_url(&mut text, mime, data);
+        let text = String::from_utf8(text).unwrap_or_default();
+        json.paste(JsonStr::from_escaped(&text));
+    } else {
+        json.paste(JsonStr::from_escaped(url));
+    }
+    json.end_object();
+    if let Some(number) = number {
+        json.key("index").number(number);
+    }
+    json.end_object();
+}
