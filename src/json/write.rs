@@ -105,6 +105,15 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
+    /// A string that is put together from parts that were escaped elsewhere.
+    #[inline]
+    pub fn pasted(&mut self, write: impl FnOnce(&mut B)) {
+        self.separate();
+        self.out.put_u8(b'"');
+        write(self.out);
+        self.out.put_u8(b'"');
+    }
+
     /// Any value, pasted.
     #[inline]
     pub fn raw(&mut self, value: RawJson<'_>) -> &mut Self {
