@@ -7,7 +7,9 @@
 
 mod check;
 mod demo;
+mod explain;
 mod keys;
+mod replay;
 mod serve;
 mod style;
 
@@ -53,6 +55,12 @@ enum Command {
     ///
     /// A running gateway takes changes over on SIGHUP (systemctl reload model-gateway).
     Keys(keys::Options),
+    /// Show what a request becomes in another format, and what would be lost.
+    ///
+    /// The request that would be sent goes to standard output, the losses to standard error. Nothing is sent.
+    Explain(explain::Options),
+    /// Run a recorded answer through the translator, offline.
+    Replay(replay::Options),
 }
 
 /// Which configuration.
@@ -70,6 +78,8 @@ pub fn run() -> ExitCode {
         Command::Check(options) => check::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Keys(options) => keys::run(&options),
+        Command::Explain(options) => explain::run(&options),
+        Command::Replay(options) => replay::run(&options),
     }
 }
 

@@ -78,6 +78,14 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
+    /// A member's name that is pasted as it was escaped elsewhere.
+    pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
+        self.paste(name);
+        self.out.put_u8(b':');
+        self.comma = false;
+        self
+    }
+
     /// A string, escaped here.
     pub fn string(&mut self, plain: &str) -> &mut Self {
         self.separate();
@@ -95,6 +103,15 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self.out.put_slice(text.escaped().as_bytes());
         self.out.put_u8(b'"');
         self
+    }
+
+    /// A string that is put together from parts that were escaped elsewhere.
+    #[inline]
+    pub fn pasted(&mut self, write: impl FnOnce(&mut B)) {
+        self.separate();
+        self.out.put_u8(b'"');
+        write(self.out);
+        self.out.put_u8(b'"');
     }
 
     /// Any value, pasted.

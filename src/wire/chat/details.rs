@@ -5,7 +5,9 @@
 //! `{"type":"reasoning.encrypted","data"}`, with `id`, `format` and `index` as the vendor likes. The seal of an
 //! element is the element itself without its text; so it can be made again, whatever else stands in it.
 
-use crate::json::{Cursor, JsonError, JsonStr, RawJson, push_escaped};
+use bytes::{BufMut, BytesMut};
+
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::watch::{elements, members};
 
 /// What kind of element.
@@ -105,4 +107,57 @@ impl<'a> Detail<'a> {
         push_escaped(&mut escaped, &plain);
         String::from_utf8(escaped).unwrap_or_default()
     }
+}
+
+/// Writes elements of `reasoning_details` again for the vendor that has issued the seal: what is in the seal, with the text
+/// in its place. A bare seal is a signature.
+pub(super) fn write_again(json: &mut Writer<'_, BytesMut>, text: &[JsonStr<'_>], seal: &str) {
+    let plain = JsonStr::from_escaped(seal).decode();
+    let element = RawJson::from_text(&plain);
+    let (kind, sound) = match plain.starts_with('{') {
+        true => match Detail::read(element) {
+            Ok(detail) => (detail.kind, true),
+            Err(_) => (DetailKind::Text, false),
+        },
+        false => (DetailKind::Text, false),
+    };
+    // What the client may read of something encrypted is an element of its own.
+    if kind == DetailKind::Encrypted && !text.is_empty() {
+        json.begin_object();
+        json.key("type").string("reasoning.summary");
+        paste_all(json, "summary", text);
+        repeat(json, element, &["type", "data", "signature"]);
+        json.end_object();
+    }
+    json.begin_object();
+    if sound {
+        repeat(json, element, &[]);
+    } else {
+        json.key("type").string("reasoning.text");
+        if !seal.is_empty() {
+            json.key("signature").paste(JsonStr::from_escaped(seal));
+        }
+    }
+    match kind {
+        DetailKind::Encrypted => {}
+        _ if text.is_empty() => {}
+        DetailKind::Text => paste_all(json, "text", text),
+        DetailKind::Summary => paste_all(json, "summary", text),
+    }
+    json.end_object();
+}
+
+fn paste_all(json: &mut Writer<'_, BytesMut>, name: &str, text: &[JsonStr<'_>]) {
+    json.key(name).pasted(|out| text.iter().for_each(|text| out.put_slice(text.escaped().as_bytes())));
+}
+
+/// Writes the members of an element again, but for some.
+fn repeat(json: &mut Writer<'_, BytesMut>, element: RawJson<'_>, without: &[&str]) {
+    let _ = members(&mut Cursor::new(element.text()), |key, cursor| {
+        let value = cursor.raw()?;
+        if !without.contains(&key.escaped()) && !key.escaped().contains('\\') {
+            json.key(key.escaped()).raw(value);
+        }
+        Ok(())
+    });
 }

@@ -12,6 +12,7 @@
 pub mod answer;
 mod details;
 pub mod error;
+pub mod request;
 pub mod stream;
 pub mod watch;
 mod words;

@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::choice::{Choice, Ids, Said};
+use super::choice::{Choice, Ids};
+use super::said::Said;
 use crate::canonical::{Event, Start, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::chat::watch::usage;

@@ -10,6 +10,7 @@ mod choice;
 mod decode;
 mod encode;
 pub(in crate::wire::chat) mod pending;
+mod said;
 
 pub use decode::Decoder;
 pub use encode::Encoder;

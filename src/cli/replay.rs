@@ -1,0 +1,121 @@
+//! `model-gateway replay`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use clap::Args;
+
+use super::explain::format_of;
+use super::{fail, style};
+use crate::json::EscapedString;
+use crate::translate::translated::Route;
+use crate::translate::verbatim::Arrival;
+use crate::translate::{Exchange, Restore, StreamError, Translated, Verbatim};
+use crate::wire::Format;
+use crate::wire::codec::Reply;
+use crate::wire::error::{VendorError, from_vendor};
+
+/// How large a frame may be, in bytes: what the gateway itself allows by default.
+const FRAME: usize = 64 << 20;
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The answer of a vendor, as it was recorded: server-sent events or one JSON document.
+    file: PathBuf,
+    /// The vendor's format.
+    #[arg(long, value_name = "FORMAT", value_parser = format_of)]
+    from: Format,
+    /// The client's format.
+    #[arg(long, value_name = "FORMAT", value_parser = format_of)]
+    to: Format,
+    /// The client wants a stream; by default it wants what the recording is.
+    #[arg(long)]
+    stream: Option<bool>,
+    /// How many bytes arrive at a time; 0 for all at once.
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pieces: usize,
+}
+
+pub(super) fn run(options: &Options) -> ExitCode {
+    let body = match std::fs::read(&options.file) {
+        Ok(body) => Bytes::from(body),
+        Err(error) => return fail(format!("{}: {error}", options.file.display())),
+    };
+    let arrival = match body.trim_ascii_start().first() {
+        Some(b'{') => Arrival::Whole,
+        Some(b'[') if options.from == Format::Generate => Arrival::Array,
+        _ => Arrival::Events,
+    };
+    let stream = options.stream.unwrap_or(arrival != Arrival::Whole);
+    let mut exchange = exchange(options, arrival, stream);
+    let ended = if stream { replay(&mut exchange, &body, options.pieces) } else { whole(&mut exchange, body) };
+    let code = match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_bytes(&exchange.take_ready());
+            let told = match &error {
+                StreamError::FirstFrame(frame) | StreamError::Failed(frame) => {
+                    from_vendor(500, VendorError::decode(frame), None)
+                }
+                other => crate::error::ApiError::new(crate::error::Kind::UpstreamBroken, other.to_string()),
+            };
+            print_bytes(&exchange.fail(options.to, &told, "req_replayed"));
+            fail(error)
+        }
+    };
+    let meter = exchange.meter();
+    eprintln!(
+        "{} id {:?}, finish {:?}, {} frames, {:?}",
+        style::title("noted"),
+        meter.id(),
+        meter.finish(),
+        meter.frames(),
+        meter.usage()
+    );
+    code
+}
+
+fn exchange(options: &Options, arrival: Arrival, stream: bool) -> Exchange {
+    if options.from == options.to {
+        return Exchange::Verbatim(Verbatim::new(options.from.api(), arrival, Default::default(), FRAME));
+    }
+    let reply = Reply {
+        model: EscapedString::from("replayed"),
+        seed: "req_replayed".into(),
+        usage_wanted: true,
+        show_thinking: true,
+        issuer: "replayed".into(),
+        ..Reply::default()
+    };
+    let route = Route { client: options.to, vendor: options.from, stream };
+    let translated = Translated::new(&route, arrival, Arc::new(reply), Restore::default(), FRAME);
+    Exchange::Translated(Box::new(translated))
+}
+
+fn replay(exchange: &mut Exchange, body: &Bytes, pieces: usize) -> Result<(), StreamError> {
+    let size = if pieces == 0 { body.len().max(1) } else { pieces };
+    let mut at = 0;
+    while at < body.len() {
+        let end = body.len().min(at + size);
+        print_bytes(&exchange.feed(body.slice(at..end))?);
+        at = end;
+    }
+    print_bytes(&exchange.finish()?);
+    exchange.settle();
+    Ok(())
+}
+
+fn whole(exchange: &mut Exchange, body: Bytes) -> Result<(), StreamError> {
+    let out = exchange.whole(body)?;
+    print_bytes(&out);
+    println!();
+    Ok(())
+}
+
+fn print_bytes(bytes: &[u8]) {
+    use std::io::Write as _;
+    // Whoever reads along may have stopped.
+    let _ = std::io::stdout().write_all(bytes);
+}

@@ -1,0 +1,367 @@
+//! Turns become messages.
+
+use bytes::{BufMut, BytesMut};
+use smallvec::SmallVec;
+
+use super::media::Parts;
+use crate::canonical::{Block, Input, Request, Role, Seal, ToolKind, Turn};
+use crate::json::{Cursor, JsonStr, RawJson, Writer, push_escaped};
+use crate::wire::chat::details::write_again;
+use crate::wire::watch::members;
+
+/// What a tool's result says that is only an image or a file, which follows in a message of its own.
+const SEE_BELOW: &str = "The result is in the next message.";
+
+/// Writes `messages`.
+pub(super) fn write(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut Parts<'_, '_>) {
+    let mut writer = Conversation { json, parts, media: SmallVec::new() };
+    writer.json.key("messages").begin_array();
+    let in_middle = writer.parts.dialect.system_in_middle;
+    if !in_middle {
+        request.turns.iter().filter(|turn| turn.role.is_system()).for_each(|turn| writer.plain(turn));
+    }
+    let mut rest = request.turns.as_slice();
+    while let Some(first) = rest.first() {
+        let run = |role: Role| rest.iter().take_while(|turn| turn.role == role).count();
+        let count = match first.role {
+            Role::User => run(Role::User),
+            // Formats that have items instead of messages say in several what is one message here.
+            Role::Assistant if !writer.parts.same_format() => run(Role::Assistant),
+            _ => 1,
+        };
+        let (turns, behind) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+        match first.role {
+            Role::System | Role::Developer if in_middle => writer.plain(first),
+            Role::System | Role::Developer => {}
+            Role::User => writer.users(turns),
+            Role::Assistant => writer.assistant(turns, behind.is_empty()),
+        }
+        rest = behind;
+    }
+    writer.flush();
+    writer.json.end_array();
+}
+
+struct Conversation<'w, 'o, 'p, 'r, 'd, 'b, 'a> {
+    json: &'w mut Writer<'o, BytesMut>,
+    parts: &'p mut Parts<'r, 'd>,
+    /// Media that may not stand where they were said: they follow in the next message of the user.
+    media: SmallVec<[&'b Block<'a>; 2]>,
+}
+
+/// Whether a block of a user's turn is a part of a message.
+fn is_part(block: &Block<'_>) -> bool {
+    !matches!(block, Block::ToolResult { .. } | Block::Reasoning { .. } | Block::ToolUse { .. })
+}
+
+fn is_media(block: &Block<'_>) -> bool {
+    matches!(block, Block::Image { .. } | Block::File { .. } | Block::Audio { .. } | Block::Video { .. })
+}
+
+impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
+    fn role(&self, role: Role) -> &'static str {
+        match role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::System | Role::Developer if self.parts.dialect.developer_role => "developer",
+            Role::System | Role::Developer => "system",
+        }
+    }
+
+    /// A message of text and other parts.
+    fn plain(&mut self, turn: &'b Turn<'a>) {
+        self.message(turn.role, turn.name, turn.blocks.iter().filter(|block| is_part(block)));
+    }
+
+    fn message(
+        &mut self,
+        role: Role,
+        name: JsonStr<'_>,
+        blocks: impl Iterator<Item = &'b Block<'a>> + Clone,
+    ) {
+        let nothing = blocks.clone().next().is_none() && (role != Role::User || self.media.is_empty());
+        if nothing && !self.parts.same_format() {
+            return;
+        }
+        let role_name = self.role(role);
+        self.json.begin_object();
+        self.json.key("role").string(role_name);
+        if !name.is_empty() {
+            self.json.key("name").paste(name);
+        }
+        self.json.key("content");
+        let media = if role == Role::User { std::mem::take(&mut self.media) } else { SmallVec::new() };
+        self.content(media.iter().copied().chain(blocks));
+        self.json.end_object();
+    }
+
+    /// A single text is a string, which every vendor takes; everything else is a list of parts.
+    fn content(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone) {
+        let mut alone = blocks.clone();
+        match (alone.next(), alone.next()) {
+            (None, _) => {
+                self.json.string("");
+            }
+            (Some(Block::Text { text, cache, .. }), None) if !self.parts.marks(*cache) => {
+                self.json.paste(*text);
+                if cache.is_some() {
+                    self.parts.notes.lose(super::media::CACHE_CONTROL);
+                }
+            }
+            _ => {
+                self.json.begin_array();
+                blocks.for_each(|block| self.parts.part(self.json, block));
+                self.json.end_array();
+            }
+        }
+    }
+
+    /// Turns of the user: results of tools come first, because nothing may stand between calls and their results.
+    fn users(&mut self, turns: &'b [Turn<'a>]) {
+        for block in turns.iter().flat_map(|turn| &turn.blocks) {
+            self.result(block);
+        }
+        for turn in turns {
+            let only_results = !turn.blocks.is_empty() && !turn.blocks.iter().any(is_part);
+            if !only_results {
+                self.plain(turn);
+            }
+        }
+        self.flush();
+    }
+
+    /// Media that no message of the user took along.
+    fn flush(&mut self) {
+        if !self.media.is_empty() {
+            self.message(Role::User, JsonStr::default(), std::iter::empty());
+        }
+    }
+
+    fn result(&mut self, block: &'b Block<'a>) {
+        let Block::ToolResult { id, name, content, object, cache, .. } = block else { return };
+        self.json.begin_object();
+        self.json.key("role").string("tool");
+        self.json.key("tool_call_id").paste(*id);
+        if !name.is_empty() && super::encode::speaks(self.parts.dialect, "tool_name") {
+            self.json.key("name").paste(*name);
+        }
+        self.json.key("content");
+        let keeps_media = super::encode::speaks(self.parts.dialect, "tool_media");
+        if !keeps_media {
+            self.media.extend(content.iter().filter(|block| is_media(block)));
+        }
+        let said = || content.iter().filter(|block| keeps_media || !is_media(block));
+        let marked = self.parts.marks(*cache);
+        if cache.is_some() && !marked {
+            self.parts.notes.lose(super::media::CACHE_CONTROL);
+        }
+        match (said().next(), object) {
+            (None, Some(object)) => self.object(*object),
+            (None, None) if !content.is_empty() => {
+                self.json.string(SEE_BELOW);
+            }
+            _ => self.content(said()),
+        }
+        if marked {
+            self.parts.mark(self.json, *cache);
+        }
+        self.json.end_object();
+    }
+
+    /// A result that is an object: its text. The object that only wraps a text is taken off.
+    fn object(&mut self, object: RawJson<'_>) {
+        match wrapped(object) {
+            Some(text) => {
+                self.json.paste(text);
+            }
+            None => self.json.pasted(|out| push_escaped(out, object.text())),
+        }
+    }
+
+    fn assistant(&mut self, turns: &'b [Turn<'a>], is_last: bool) {
+        let blocks = || turns.iter().flat_map(|turn| &turn.blocks);
+        let texts = || blocks().filter(|block| matches!(block, Block::Text { text, .. } if !text.is_empty()));
+        let has = |wanted: fn(&Block<'_>) -> bool| blocks().any(wanted);
+        let called = has(|block| matches!(block, Block::ToolUse { .. }));
+        if !self.parts.same_format() {
+            let reasons = has(|block| matches!(block, Block::Reasoning { .. }));
+            let refuses = has(|block| matches!(block, Block::Refusal { .. }));
+            let media = has(is_media);
+            if !called && !reasons && !refuses && !media && texts().next().is_none() {
+                return;
+            }
+        }
+        self.json.begin_object();
+        self.json.key("role").string("assistant");
+        if let Some(turn) = turns.iter().find(|turn| !turn.name.is_empty()) {
+            self.json.key("name").paste(turn.name);
+        }
+        if turns.iter().any(|turn| !turn.phase.is_empty()) {
+            self.parts.notes.lose("phase");
+        }
+        self.json.key("content");
+        if called && texts().next().is_none() {
+            self.json.null();
+        } else {
+            self.content(texts());
+        }
+        self.refusal(blocks());
+        self.thoughts(blocks());
+        self.calls(blocks());
+        self.signature(blocks());
+        for block in blocks() {
+            if let (Block::Opaque { name, raw }, true) = (block, self.parts.same_format())
+                && name.is("audio")
+            {
+                self.json.key("audio").raw(*raw);
+            }
+        }
+        self.images(blocks());
+        let marked = turns.iter().any(|turn| turn.prefix);
+        if marked || (is_last && !called && !self.parts.same_format()) {
+            self.prefix();
+        }
+        self.json.end_object();
+    }
+
+    fn refusal(&mut self, blocks: impl Iterator<Item = &'b Block<'a>>) {
+        let refusal = |block: &'b Block<'a>| match block {
+            Block::Refusal { text } => Some(*text),
+            _ => None,
+        };
+        let mut refusals = blocks.filter_map(refusal).peekable();
+        if refusals.peek().is_some() {
+            self.json.key("refusal").pasted(|out| {
+                refusals.for_each(|text| out.put_slice(text.escaped().as_bytes()));
+            });
+        }
+    }
+
+    /// Reasoning: its text where the vendor wants it back, and whatever it has sealed.
+    fn thoughts(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone) {
+        let thoughts = blocks.filter_map(|block| match block {
+            Block::Reasoning { text, seal, .. } => Some((text, seal.as_ref())),
+            _ => None,
+        });
+        let mut texts = thoughts.clone().flat_map(|(text, _)| text).peekable();
+        if texts.peek().is_some() {
+            if self.parts.dialect.reasoning_replay {
+                self.json.key("reasoning_content").pasted(|out| {
+                    texts.for_each(|text| out.put_slice(text.escaped().as_bytes()));
+                });
+            } else if thoughts.clone().any(|(_, seal)| seal.is_none()) {
+                self.parts.notes.lose("thinking_block");
+            }
+        }
+        if thoughts.clone().all(|(_, seal)| seal.is_none()) {
+            return;
+        }
+        self.json.key("reasoning_details").begin_array();
+        for (text, seal) in thoughts {
+            match seal {
+                Some(seal) => write_again(self.json, text, &seal.text),
+                None => write_again(self.json, text, ""),
+            }
+        }
+        self.json.end_array();
+    }
+
+    fn calls(&mut self, blocks: impl Iterator<Item = &'b Block<'a>>) {
+        let mut open = false;
+        for block in blocks {
+            let Block::ToolUse { id, name, input, kind, seal, cache, .. } = block else { continue };
+            if !std::mem::replace(&mut open, true) {
+                self.json.key("tool_calls").begin_array();
+            }
+            let (word, member) = match kind {
+                ToolKind::Function => ("function", "arguments"),
+                ToolKind::Custom => ("custom", "input"),
+            };
+            self.json.begin_object();
+            self.json.key("id").paste(*id);
+            self.json.key("type").string(word);
+            self.json.key(word).begin_object();
+            self.json.key("name").paste(*name);
+            self.json.key(member);
+            match *input {
+                Input::Text(text) if text.is_empty() && *kind == ToolKind::Function => {
+                    self.json.string("{}");
+                }
+                Input::Text(text) => {
+                    self.json.paste(text);
+                }
+                Input::Object(object) => self.json.pasted(|out| push_escaped(out, object.text())),
+            }
+            self.json.end_object();
+            if let Some(seal) = seal {
+                self.extra_content(seal);
+            }
+            self.parts.mark(self.json, *cache);
+            self.json.end_object();
+        }
+        if open {
+            self.json.end_array();
+        }
+    }
+
+    /// The seal of a text, at the message.
+    fn signature(&mut self, mut blocks: impl Iterator<Item = &'b Block<'a>>) {
+        let seal = blocks.find_map(|block| match block {
+            Block::Text { seal, .. } => seal.as_ref(),
+            _ => None,
+        });
+        if let Some(seal) = seal {
+            self.extra_content(seal);
+        }
+    }
+
+    fn extra_content(&mut self, seal: &Seal<'_>) {
+        self.json.key("extra_content").begin_object().key("google").begin_object();
+        self.json.key("thought_signature").paste(JsonStr::from_escaped(&seal.text));
+        self.json.end_object().end_object();
+    }
+
+    /// Images that the model has made: in the answer's own member for those vendors that have it, else they follow in
+    /// the next message of the user.
+    fn images(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone) {
+        if !blocks.clone().any(is_media) {
+            return;
+        }
+        if self.parts.takes("images") {
+            self.json.key("images").begin_array();
+            blocks
+                .filter(|block| matches!(block, Block::Image { .. }))
+                .for_each(|block| self.parts.part(self.json, block));
+            self.json.end_array();
+        } else {
+            self.media.extend(blocks.filter(|block| is_media(block)));
+        }
+    }
+
+    /// The answer's beginning, for vendors that must be told that it is one.
+    fn prefix(&mut self) {
+        if !self.parts.dialect.prefill {
+            return;
+        }
+        if super::encode::speaks(self.parts.dialect, "partial") {
+            self.json.key("partial").boolean(true);
+        } else if self.parts.takes("prefix") {
+            self.json.key("prefix").boolean(true);
+        }
+    }
+}
+
+/// The text in an object that has nothing else: `{"output":"..."}` and its like.
+fn wrapped(object: RawJson<'_>) -> Option<JsonStr<'_>> {
+    let (mut text, mut count) = (None, 0);
+    members(&mut Cursor::new(object.text()), |key, json| {
+        let value = json.raw()?;
+        count += 1;
+        if matches!(key.escaped(), "output" | "result" | "error") {
+            text = value.as_str();
+        }
+        Ok(())
+    })
+    .ok()?;
+    text.filter(|_| count == 1)
+}

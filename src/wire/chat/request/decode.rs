@@ -1,0 +1,160 @@
+//! The members of a request.
+
+use super::message::conversation;
+use super::read::{
+    Result, array, broken, flag, invalid, missing, number, object, raw, raw_object, text, whole,
+};
+use super::thinking::Wishes;
+use super::tools;
+use super::wanted;
+use crate::canonical::Request;
+use crate::canonical::request::{Extra, Search};
+use crate::json::{Cursor, JsonStr, Kind, RawJson};
+
+/// Reads a request.
+///
+/// # Errors
+/// A member is missing, or has a value that it cannot have.
+pub fn decode(body: &str) -> Result<Request<'_>> {
+    let mut reader = Reader::default();
+    let mut json = Cursor::new(body);
+    object(&mut json, "body", |key, json| reader.member(key, json))?;
+    json.end().map_err(broken)?;
+    reader.done()
+}
+
+/// A request as far as it is read.
+#[derive(Default)]
+struct Reader<'a> {
+    request: Request<'a>,
+    wishes: Wishes,
+    has_messages: bool,
+    /// The older of the two names of the limit.
+    max_tokens: Option<u64>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<u64>,
+    safety_identifier: Option<RawJson<'a>>,
+    /// `parameters`, where one family of models has its extensions: read last, because what stands outside counts more.
+    parameters: Option<RawJson<'a>>,
+}
+
+impl<'a> Reader<'a> {
+    fn member(&mut self, key: JsonStr<'a>, json: &mut Cursor<'a>) -> Result<()> {
+        let name = key.escaped();
+        let request = &mut self.request;
+        match name {
+            "model" => drop(raw(json)?),
+            "messages" => {
+                self.has_messages = true;
+                request.turns = conversation(json)?;
+            }
+            "stream" => request.stream = flag(json, name)?,
+            "stream_options" => object(json, name, |key, json| {
+                let value = raw(json)?;
+                if key.is("include_usage") {
+                    request.usage_wanted = value.as_bool() == Some(true);
+                }
+                Ok(())
+            })?,
+            "max_completion_tokens" => request.max_output = Some(whole(json, name)?),
+            "max_tokens" => self.max_tokens = Some(whole(json, name)?),
+            "temperature" => request.sampling.temperature = Some(number(json, name)?),
+            "top_p" => request.sampling.top_p = Some(number(json, name)?),
+            "top_k" => request.sampling.top_k = Some(number(json, name)?),
+            "presence_penalty" => request.sampling.presence_penalty = Some(number(json, name)?),
+            "frequency_penalty" => request.sampling.frequency_penalty = Some(number(json, name)?),
+            "seed" | "random_seed" => request.sampling.seed = Some(number(json, name)?),
+            "n" => request.choices = Some(whole(json, name)?),
+            "logprobs" => self.logprobs = Some(flag(json, name)?),
+            "top_logprobs" => self.top_logprobs = Some(whole(json, name)?),
+            "stop" => request.stop = texts(json, name)?,
+            "modalities" => request.modalities = texts(json, name)?,
+            "verbosity" => request.verbosity = Some(text(json, name)?),
+            "user" => request.user = Some(text(json, name)?),
+            "safety_identifier" => self.safety_identifier = Some(raw(json)?),
+            "metadata" => request.metadata = Some(raw_object(json, name)?),
+            "service_tier" => request.service_tier = Some(text(json, name)?),
+            "prompt_cache_key" => request.cache_key = Some(text(json, name)?),
+            "store" => request.store = Some(flag(json, name)?),
+            "tools" => tools::list(json, request)?,
+            "functions" => tools::functions(json, request)?,
+            "tool_choice" => request.tool_choice = Some(tools::choice(json)?),
+            // The older form counts less, wherever it stands.
+            "function_call" => {
+                let choice = tools::function_call(json)?;
+                request.tool_choice.get_or_insert(choice);
+            }
+            "parallel_tool_calls" => request.parallel_tools = Some(flag(json, name)?),
+            "response_format" => request.output = wanted::output(json)?,
+            "web_search_options" => request.search = Some(wanted::search(json)?),
+            "enable_search" => {
+                if flag(json, name)? {
+                    request.search.get_or_insert_with(Search::default);
+                }
+            }
+            "parameters" => self.parameters = Some(raw(json)?),
+            _ if self.wishes.member(name, json, request)? => {}
+            _ => request.extra.push(Extra { name, value: raw(json)? }),
+        }
+        Ok(())
+    }
+
+    /// What depends on more than one member.
+    fn done(mut self) -> Result<Request<'a>> {
+        if !self.has_messages {
+            return Err(missing("messages"));
+        }
+        if let Some(parameters) = self.parameters.take() {
+            self.parameters(parameters)?;
+        }
+        let Reader { mut request, wishes, max_tokens, logprobs, top_logprobs, safety_identifier, .. } = self;
+        request.max_output = request.max_output.or(max_tokens);
+        request.logprobs = match (logprobs, top_logprobs) {
+            (Some(false), _) | (None, None) => None,
+            (_, top) => Some(top.unwrap_or(0)),
+        };
+        // Two names of the same person, the second one newer; only who says both means both.
+        match (safety_identifier, request.user) {
+            (Some(value), None) if value.as_str().is_some() => request.user = value.as_str(),
+            (Some(value), Some(user)) if value.as_str() != Some(user) => {
+                request.extra.push(Extra { name: "safety_identifier", value });
+            }
+            _ => {}
+        }
+        request.thinking = wishes.thinking();
+        Ok(request)
+    }
+
+    fn parameters(&mut self, parameters: RawJson<'a>) -> Result<()> {
+        let mut json = Cursor::new(parameters.text());
+        if json.kind().map_err(broken)? != Kind::Object {
+            return Err(invalid("parameters", "an object"));
+        }
+        object(&mut json, "parameters", |key, json| {
+            let name = key.escaped();
+            let known = |extra: &Extra<'_>| extra.name == name;
+            match name {
+                "temperature" if self.request.sampling.temperature.is_some() => drop(raw(json)?),
+                "top_p" if self.request.sampling.top_p.is_some() => drop(raw(json)?),
+                // Members of the request itself do not stand here.
+                "messages" | "model" | "stream" | "tools" | "parameters" => drop(raw(json)?),
+                _ if self.request.extra.iter().any(known) => drop(raw(json)?),
+                _ => self.member(key, json)?,
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A text, or a list of texts.
+fn texts<'a>(json: &mut Cursor<'a>, name: &str) -> Result<Vec<JsonStr<'a>>> {
+    if json.kind().map_err(broken)? == Kind::String {
+        return Ok(vec![text(json, name)?]);
+    }
+    let mut texts = Vec::new();
+    array(json, name, |number, json| {
+        texts.push(text(json, format_args!("{name}[{number}]"))?);
+        Ok(())
+    })?;
+    Ok(texts)
+}

@@ -1,0 +1,397 @@
+//! A request as a vendor of this format takes it.
+
+use bytes::BytesMut;
+
+use super::media::Parts;
+use super::{conversation, thinking};
+use crate::canonical::dialect::Sampling;
+use crate::canonical::request::{Extra, Search};
+use crate::canonical::{Dialect, OutputFormat, Request, ToolChoice, ToolKind};
+use crate::json::{JsonStr, RawJson, Writer};
+use crate::wire::Format;
+use crate::wire::codec::Notes;
+use crate::wire::schema::from_openapi;
+
+/// Stop sequences that are taken (OpenAI API, "Create chat completion").
+const MAX_STOPS: usize = 4;
+
+/// Members that have no place in the hub and that this format itself has.
+const OWN: [&str; 7] = [
+    "audio",
+    "logit_bias",
+    "moderation",
+    "prediction",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+];
+
+/// Whether a vendor is known to understand an extension: not just to ignore what it does not know.
+pub(super) fn speaks(dialect: &Dialect<'_>, extension: &str) -> bool {
+    dialect.extensions.contains(&extension)
+}
+
+/// Writes a request. What cannot be carried is noted.
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, out: &mut BytesMut) {
+    let mut json = Writer::new(out);
+    json.begin_object();
+    json.key("model").string(dialect.model);
+    if request.stream {
+        json.key("stream").boolean(true);
+        if request.usage_wanted {
+            json.key("stream_options").begin_object().key("include_usage").boolean(true).end_object();
+        }
+    }
+    limits(&mut json, request, dialect, notes);
+    sampling(&mut json, request, dialect, notes);
+    thinking::write(&mut json, request, dialect, notes);
+    if let (Some(show), true) = (request.show_thinking, speaks(dialect, "include_reasoning")) {
+        json.key("include_reasoning").boolean(show);
+    }
+    output(&mut json, request);
+    account(&mut json, request, dialect, notes);
+    search(&mut json, request, dialect, notes);
+    extras(&mut json, request, dialect, notes);
+    let mut parts = Parts { dialect, notes };
+    tools(&mut json, request, &mut parts);
+    conversation::write(&mut json, request, &mut parts);
+    json.end_object();
+}
+
+fn limits(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+    if let Some(limit) = request.max_output {
+        let name = if dialect.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
+        json.key(name).number(limit);
+    }
+    if request.stop.len() > MAX_STOPS {
+        notes.lose("stop");
+    } else if !request.stop.is_empty() {
+        json.key("stop").begin_array();
+        for stop in &request.stop {
+            json.paste(*stop);
+        }
+        json.end_array();
+    }
+    if let Some(choices) = request.choices {
+        json.key("n").number(choices);
+    }
+}
+
+fn sampling(
+    json: &mut Writer<'_, BytesMut>,
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+) {
+    let said = &request.sampling;
+    let all = dialect.sampling == Sampling::All;
+    let any = dialect.sampling != Sampling::None;
+    let top_p = all || (any && said.temperature.is_none());
+    let rows = [
+        ("temperature", said.temperature, any),
+        ("top_p", said.top_p, top_p),
+        ("presence_penalty", said.presence_penalty, any),
+        ("frequency_penalty", said.frequency_penalty, any),
+        ("seed", said.seed, true),
+        ("top_k", said.top_k, any && dialect.understands("top_k")),
+    ];
+    for (name, value, taken) in rows {
+        match value {
+            Some(value) if taken => {
+                json.key(name).raw(value);
+            }
+            // What is the default anyway is no loss.
+            Some(value) if matches!(name, "temperature" | "top_p") && value.as_u64() == Some(1) => {}
+            Some(_) => notes.lose(name),
+            None => {}
+        }
+    }
+    match request.logprobs {
+        Some(top) if any => {
+            json.key("logprobs").boolean(true);
+            if top > 0 {
+                json.key("top_logprobs").number(top);
+            }
+        }
+        Some(_) => notes.lose("logprobs"),
+        None => {}
+    }
+}
+
+fn output(json: &mut Writer<'_, BytesMut>, request: &Request<'_>) {
+    match request.output {
+        OutputFormat::Text => {}
+        OutputFormat::Json => {
+            json.key("response_format").begin_object().key("type").string("json_object").end_object();
+        }
+        OutputFormat::Schema { name, description, schema, openapi, strict } => {
+            json_schema(json, name, description, schema, openapi, strict);
+        }
+        OutputFormat::Choice { schema } => {
+            let none = JsonStr::default();
+            json_schema(json, none, none, schema, true, None);
+        }
+    }
+}
+
+fn json_schema(
+    json: &mut Writer<'_, BytesMut>,
+    name: JsonStr<'_>,
+    description: JsonStr<'_>,
+    schema: RawJson<'_>,
+    openapi: bool,
+    strict: Option<bool>,
+) {
+    json.key("response_format").begin_object();
+    json.key("type").string("json_schema");
+    json.key("json_schema").begin_object();
+    json.key("name").string(&schema_name(name));
+    if !description.is_empty() {
+        json.key("description").paste(description);
+    }
+    json.key("schema");
+    put_schema(json, schema, openapi);
+    if let Some(strict) = strict {
+        json.key("strict").boolean(strict);
+    }
+    json.end_object().end_object();
+}
+
+/// A schema in plain JSON schema.
+fn put_schema(json: &mut Writer<'_, BytesMut>, schema: RawJson<'_>, openapi: bool) {
+    if !openapi {
+        json.raw(schema);
+        return;
+    }
+    let mut text = Vec::with_capacity(schema.text().len() + 32);
+    from_openapi(schema, &mut text);
+    json.raw(RawJson::from_text(std::str::from_utf8(&text).unwrap_or("{}")));
+}
+
+/// A schema must have a name of letters, digits, `_` and `-`, 64 at most.
+fn schema_name(name: JsonStr<'_>) -> String {
+    if name.is_empty() {
+        return "response".to_owned();
+    }
+    let fits = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    name.decode().chars().take(64).map(fits).collect()
+}
+
+fn account(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+    let same_format = notes.from() == Format::Chat;
+    if let Some(verbosity) = request.verbosity {
+        json.key("verbosity").paste(verbosity);
+    }
+    if let Some(user) = request.user {
+        json.key("user").paste(user);
+    }
+    if let Some(key) = request.cache_key {
+        json.key("prompt_cache_key").paste(key);
+    }
+    // Notes are taken only with an answer that is kept. Whether another format's answer is kept is the gateway's
+    // business.
+    match request.metadata {
+        Some(metadata) if same_format => {
+            json.key("metadata").raw(metadata);
+        }
+        Some(_) => notes.lose("metadata"),
+        None => {}
+    }
+    match request.store {
+        Some(store) if same_format => {
+            json.key("store").boolean(store);
+        }
+        Some(_) => notes.lose("store"),
+        None => {}
+    }
+    if let Some(tier) = request.service_tier {
+        match service_tier(tier, same_format) {
+            Some(tier) => {
+                json.key("service_tier").paste(tier);
+            }
+            None => notes.lose("service_tier"),
+        }
+    }
+    if request.previous.is_some() {
+        notes.lose("previous_response_id");
+    }
+    modalities(json, request, dialect, notes);
+}
+
+/// The same urgency in this format's word.
+fn service_tier(tier: JsonStr<'_>, same_format: bool) -> Option<JsonStr<'_>> {
+    if same_format {
+        return Some(tier);
+    }
+    let word = match tier.escaped().to_ascii_lowercase().as_str() {
+        "auto" => "auto",
+        "default" | "standard" | "standard_only" => "default",
+        "flex" => "flex",
+        "priority" => "priority",
+        "scale" => "scale",
+        "fast" => "fast",
+        _ => return None,
+    };
+    Some(JsonStr::from_escaped(word))
+}
+
+fn modalities(
+    json: &mut Writer<'_, BytesMut>,
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+) {
+    let is_text = |word: &JsonStr<'_>| word.escaped().eq_ignore_ascii_case("text");
+    if request.modalities.is_empty()
+        || (notes.from() != Format::Chat && request.modalities.iter().all(is_text))
+    {
+        return;
+    }
+    if notes.from() != Format::Chat && !speaks(dialect, "modalities") {
+        return notes.lose("modalities");
+    }
+    json.key("modalities").begin_array();
+    for word in &request.modalities {
+        json.string(&word.decode().to_ascii_lowercase());
+    }
+    json.end_array();
+}
+
+fn search(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+    let Some(search) = &request.search else { return };
+    let Search { context, allowed_domains, blocked_domains, location, .. } = search;
+    if allowed_domains.is_some() || blocked_domains.is_some() {
+        notes.lose("web_search_filters");
+    }
+    if speaks(dialect, "enable_search") {
+        json.key("enable_search").boolean(true);
+        return;
+    }
+    json.key("web_search_options").begin_object();
+    if !context.is_empty() {
+        json.key("search_context_size").paste(*context);
+    }
+    if let Some(location) = location {
+        json.key("user_location").begin_object();
+        json.key("type").string("approximate");
+        json.key("approximate").begin_object();
+        place(json, *location);
+        json.end_object().end_object();
+    }
+    json.end_object();
+}
+
+/// Where the user is, without what other formats have beside it.
+fn place(json: &mut Writer<'_, BytesMut>, location: RawJson<'_>) {
+    let mut cursor = crate::json::Cursor::new(location.text());
+    let _ = crate::wire::watch::members(&mut cursor, |key, cursor| {
+        let value = cursor.raw()?;
+        let name = ["country", "region", "city", "timezone"].into_iter().find(|name| key.is(name));
+        if let Some(name) = name.filter(|_| !value.is_null()) {
+            json.key(name).raw(value);
+        }
+        Ok(())
+    });
+}
+
+fn extras(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+    let same_format = notes.from() == Format::Chat;
+    for Extra { name, value } in &request.extra {
+        let known = OWN.contains(name) || (same_format && dialect.understands(name)) || speaks(dialect, name);
+        match *name {
+            thinking::CLEAR_THINKING => {}
+            // It stands among the tools.
+            "server_tool" if same_format => {}
+            // A name that needs escapes is nobody's.
+            name if known && !name.contains(['\\', '.']) => {
+                json.key(name).raw(*value);
+            }
+            name => notes.lose(name.to_owned()),
+        }
+    }
+}
+
+fn tools(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut Parts<'_, '_>) {
+    let own = |extra: &&Extra<'_>| extra.name == "server_tool" && parts.same_format();
+    let served: Vec<_> = request.extra.iter().filter(own).collect();
+    if request.tools.is_empty() && served.is_empty() {
+        return;
+    }
+    json.key("tools").begin_array();
+    for tool in &request.tools {
+        let (word, custom) = match tool.kind {
+            ToolKind::Function => ("function", false),
+            ToolKind::Custom => ("custom", true),
+        };
+        json.begin_object();
+        json.key("type").string(word);
+        json.key(word).begin_object();
+        json.key("name").paste(tool.name);
+        if !tool.description.is_empty() {
+            json.key("description").paste(tool.description);
+        }
+        match tool.schema {
+            Some(parameters) if !custom => {
+                json.key("parameters");
+                put_schema(json, parameters, tool.openapi);
+            }
+            _ => {}
+        }
+        match (tool.format, tool.strict) {
+            (Some(format), _) if custom => {
+                json.key("format").raw(format);
+            }
+            (_, Some(strict)) if !custom => {
+                json.key("strict").boolean(strict);
+            }
+            _ => {}
+        }
+        json.end_object();
+        parts.mark(json, tool.cache);
+        json.end_object();
+    }
+    for tool in served {
+        json.raw(tool.value);
+    }
+    json.end_array();
+    if let Some(choice) = &request.tool_choice {
+        tool_choice(json, choice, request);
+    }
+    if let Some(parallel) = request.parallel_tools {
+        json.key("parallel_tool_calls").boolean(parallel);
+    }
+}
+
+fn tool_choice(json: &mut Writer<'_, BytesMut>, choice: &ToolChoice<'_>, request: &Request<'_>) {
+    json.key("tool_choice");
+    match choice {
+        ToolChoice::Auto => {
+            json.string("auto");
+        }
+        ToolChoice::None => {
+            json.string("none");
+        }
+        ToolChoice::Required => {
+            json.string("required");
+        }
+        ToolChoice::Tool(name) => named(json, *name, request),
+        ToolChoice::Allowed { names, required } => {
+            json.begin_object();
+            json.key("type").string("allowed_tools");
+            json.key("allowed_tools").begin_object();
+            json.key("mode").string(if *required { "required" } else { "auto" });
+            json.key("tools").begin_array();
+            names.iter().for_each(|name| named(json, *name, request));
+            json.end_array().end_object().end_object();
+        }
+    }
+}
+
+fn named(json: &mut Writer<'_, BytesMut>, name: JsonStr<'_>, request: &Request<'_>) {
+    let custom = request.tools.iter().any(|tool| tool.name == name && tool.kind == ToolKind::Custom);
+    let word = if custom { "custom" } else { "function" };
+    json.begin_object();
+    json.key("type").string(word);
+    json.key(word).begin_object().key("name").paste(name).end_object();
+    json.end_object();
+}

@@ -1,0 +1,337 @@
+//! Messages become turns.
+
+use std::sync::LazyLock;
+
+use super::media::{CACHE_CONTROL, cache_mark, image_mime, mark_last};
+use super::parts::content;
+use super::read::{Result, array, broken, invalid, missing, object, raw, raw_object, text};
+use super::thoughts::{Elsewhere, Thoughts};
+use crate::canonical::seal::Carried;
+use crate::canonical::{Block, CacheMark, Input, Role, Seal, Source, ToolKind, Turn};
+use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use crate::wire::chat::words::{thought_signature, url_of};
+
+/// Calls of the form before `tool_calls` have no id. Each gets one by its number, so that the same history has the same
+/// ids.
+static LEGACY_IDS: LazyLock<Vec<String>> =
+    LazyLock::new(|| (0..256).map(|number| format!("call_function_{number}")).collect());
+
+/// Reads `messages`.
+pub(super) fn conversation<'a>(json: &mut Cursor<'a>) -> Result<Vec<Turn<'a>>> {
+    let mut reader = Reader::default();
+    let mut turns = Vec::new();
+    array(json, "messages", |number, json| {
+        turns.push(reader.message(json, number)?);
+        Ok(())
+    })?;
+    if turns.is_empty() {
+        return Err(invalid("messages", "at least one message"));
+    }
+    Ok(turns)
+}
+
+/// What earlier messages say of later ones.
+#[derive(Default)]
+struct Reader<'a> {
+    /// Ids of calls with free text.
+    custom: Vec<JsonStr<'a>>,
+    /// Calls of the older form.
+    legacy: usize,
+}
+
+/// The members of a message, collected: their order is the client's.
+#[derive(Default)]
+struct Message<'a> {
+    role: JsonStr<'a>,
+    content: Option<RawJson<'a>>,
+    name: JsonStr<'a>,
+    refusal: JsonStr<'a>,
+    calls: Option<RawJson<'a>>,
+    function_call: Option<RawJson<'a>>,
+    call_id: JsonStr<'a>,
+    images: Option<RawJson<'a>>,
+    audio: Option<RawJson<'a>>,
+    signature: JsonStr<'a>,
+    thoughts: Thoughts<'a>,
+    cache: Option<CacheMark>,
+    prefix: bool,
+}
+
+impl<'a> Message<'a> {
+    fn read(json: &mut Cursor<'a>, path: &str) -> Result<Self> {
+        let mut message = Message::default();
+        object(json, path, |key, json| {
+            let name = key.escaped();
+            let value = raw(json)?;
+            let said = || value.as_str().unwrap_or_default();
+            match name {
+                "role" => message.role = said(),
+                "content" => message.content = Some(value),
+                "name" => message.name = said(),
+                "refusal" => message.refusal = said(),
+                "tool_calls" => message.calls = Some(value),
+                "function_call" => message.function_call = Some(value),
+                "tool_call_id" => message.call_id = said(),
+                "images" => message.images = Some(value),
+                "audio" => message.audio = Some(value),
+                "extra_content" => message.signature = thought_signature(value),
+                "reasoning_content" => message.thoughts.reasoning_content = Some(value),
+                "reasoning" => message.thoughts.reasoning = Some(value),
+                "reasoning_details" => message.thoughts.details = Some(value),
+                "thinking_blocks" => message.thoughts.thinking_blocks = Some(value),
+                "prefix" | "partial" => message.prefix |= value.as_bool() == Some(true),
+                CACHE_CONTROL => message.cache = cache_mark(value),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(message)
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn message(&mut self, json: &mut Cursor<'a>, number: usize) -> Result<Turn<'a>> {
+        let path = format!("messages[{number}]");
+        let message = Message::read(json, &path)?;
+        let role = match message.role.escaped() {
+            "system" => Role::System,
+            "developer" => Role::Developer,
+            "assistant" => Role::Assistant,
+            "user" | "tool" | "function" => Role::User,
+            "" => return Err(missing(format_args!("{path}.role"))),
+            _ => {
+                let expected = "'system', 'developer', 'user', 'assistant', 'tool' or 'function'";
+                return Err(invalid(format_args!("{path}.role"), expected));
+            }
+        };
+        let mut blocks = match message.role.escaped() {
+            "assistant" => self.assistant(&message, &path)?,
+            "tool" | "function" => vec![self.result(&message, &path)?],
+            _ => {
+                let mut blocks = match message.content {
+                    Some(value) => content(value, &format!("{path}.content"))?,
+                    None => Vec::new(),
+                };
+                images(&message, &path, &mut blocks)?;
+                blocks
+            }
+        };
+        if let Some(mark) = message.cache {
+            mark_last(&mut blocks, mark);
+        }
+        let is_result = matches!(blocks.first(), Some(Block::ToolResult { .. }));
+        let name = if is_result { JsonStr::default() } else { message.name };
+        Ok(Turn { name, prefix: message.prefix, ..Turn::new(role, blocks) })
+    }
+
+    /// Reasoning, text, a refusal, calls, media: the order in which they were said is not kept by this format.
+    fn assistant(&mut self, message: &Message<'a>, path: &str) -> Result<Vec<Block<'a>>> {
+        let (mut blocks, elsewhere) = message.thoughts.read()?;
+        let first_part = blocks.len();
+        if let Some(value) = message.content {
+            blocks.append(&mut content(value, &format!("{path}.content"))?);
+        }
+        if !message.refusal.is_empty() {
+            blocks.push(Block::Refusal { text: message.refusal });
+        }
+        let first_call = blocks.len();
+        if let Some(calls) = message.calls {
+            let path = format!("{path}.tool_calls");
+            array(&mut Cursor::new(calls.text()), &path, |number, json| {
+                let call = self.call(json, &format!("{path}[{number}]"))?;
+                blocks.extend(call);
+                Ok(())
+            })?;
+        }
+        if let (true, Some(call)) = (blocks.len() == first_call, message.function_call) {
+            let mut function = Function::default();
+            let path = format!("{path}.function_call");
+            function.read(&mut Cursor::new(call.text()), &path)?;
+            if !function.name.is_empty() {
+                let id = self.legacy_id(function.name);
+                self.legacy += 1;
+                blocks.push(function.block(id, ToolKind::Function, None, None));
+            }
+        }
+        images(message, path, &mut blocks)?;
+        if let Some(raw) = message.audio {
+            blocks.push(Block::Opaque { name: JsonStr::from_escaped("audio"), raw });
+        }
+        // One vendor signs the message instead of its parts.
+        if let Some(seal) = Seal::read(message.signature) {
+            attach(&mut blocks, first_part, Elsewhere { id: JsonStr::from_escaped("text"), seal });
+        }
+        for seal in elsewhere {
+            attach(&mut blocks, first_part, seal);
+        }
+        Ok(blocks)
+    }
+
+    /// The id of the legacy call that comes next, or of the last one.
+    fn legacy_id(&self, name: JsonStr<'a>) -> JsonStr<'a> {
+        LEGACY_IDS.get(self.legacy).map_or(name, |id| JsonStr::from_escaped(id))
+    }
+
+    fn call(&mut self, json: &mut Cursor<'a>, path: &str) -> Result<Option<Block<'a>>> {
+        let mut id = JsonStr::default();
+        let (mut function, mut custom) = (Function::default(), Function::default());
+        let (mut signature, mut cache) = (JsonStr::default(), None);
+        object(json, path, |key, json| {
+            match key.escaped() {
+                "id" => id = text(json, format_args!("{path}.id"))?,
+                "function" => function.read(json, &format!("{path}.function"))?,
+                "custom" => custom.read(json, &format!("{path}.custom"))?,
+                "extra_content" => signature = thought_signature(raw(json)?),
+                CACHE_CONTROL => cache = cache_mark(raw(json)?),
+                _ => drop(raw(json)?),
+            }
+            Ok(())
+        })?;
+        let (function, kind) = match function.name.is_empty() {
+            false => (function, ToolKind::Function),
+            true if !custom.name.is_empty() => (custom, ToolKind::Custom),
+            true => return Err(missing(format_args!("{path}.function.name"))),
+        };
+        let carried = Carried::read(id);
+        if carried.id.is_empty() {
+            return Err(missing(format_args!("{path}.id")));
+        }
+        if kind == ToolKind::Custom {
+            self.custom.push(carried.id);
+        }
+        let seal = carried.seal.or_else(|| Seal::read(signature));
+        Ok(Some(function.block(carried.id, kind, seal, cache)))
+    }
+
+    fn result(&mut self, message: &Message<'a>, path: &str) -> Result<Block<'a>> {
+        let legacy = message.role.is("function");
+        let id = if legacy {
+            // The result of the last call.
+            LEGACY_IDS.get(self.legacy.saturating_sub(1)).map_or(message.name, |id| JsonStr::from_escaped(id))
+        } else {
+            Carried::read(message.call_id).id
+        };
+        if id.is_empty() {
+            return Err(missing(format_args!("{path}.tool_call_id")));
+        }
+        let mut content = match message.content {
+            Some(value) => content(value, &format!("{path}.content"))?,
+            None => Vec::new(),
+        };
+        // A mark on a part of a result is a mark on the result.
+        let mut cache = None;
+        for block in &mut content {
+            cache = super::media::take_mark(block).or(cache);
+        }
+        let kind = if self.custom.contains(&id) { ToolKind::Custom } else { ToolKind::Function };
+        Ok(Block::ToolResult { id, name: message.name, content, object: None, error: false, kind, cache })
+    }
+}
+
+/// A function that is called, or a tool with free text.
+#[derive(Default)]
+struct Function<'a> {
+    name: JsonStr<'a>,
+    input: Option<RawJson<'a>>,
+}
+
+impl<'a> Function<'a> {
+    fn read(&mut self, json: &mut Cursor<'a>, path: &str) -> Result<()> {
+        object(json, path, |key, json| {
+            match key.escaped() {
+                "name" => self.name = text(json, format_args!("{path}.name"))?,
+                "arguments" | "input" => self.input = Some(raw(json)?),
+                _ => drop(raw(json)?),
+            }
+            Ok(())
+        })
+    }
+
+    fn block(
+        &self,
+        id: JsonStr<'a>,
+        kind: ToolKind,
+        seal: Option<Seal<'a>>,
+        cache: Option<CacheMark>,
+    ) -> Block<'a> {
+        let text = |input: RawJson<'a>| input.as_str().map(Input::Text);
+        let input = match self.input {
+            Some(input) if input.text().starts_with('{') => Input::Object(input),
+            input => input.and_then(text).unwrap_or(Input::Text(JsonStr::default())),
+        };
+        // No arguments at all are an empty object.
+        let input = match input {
+            Input::Text(text) if text.is_empty() && kind == ToolKind::Function => {
+                Input::Text(JsonStr::from_escaped("{}"))
+            }
+            input => input,
+        };
+        Block::ToolUse { id, name: self.name, input, kind, namespace: JsonStr::default(), seal, cache }
+    }
+}
+
+/// `images`: as compatible vendors give them in answers, or bare base64.
+fn images<'a>(message: &Message<'a>, path: &str, blocks: &mut Vec<Block<'a>>) -> Result<()> {
+    let Some(images) = message.images else { return Ok(()) };
+    let path = format!("{path}.images");
+    array(&mut Cursor::new(images.text()), &path, |number, json| {
+        let source = if json.kind().map_err(broken)? == Kind::String {
+            let data = text(json, &path)?;
+            match Source::from_url(data) {
+                Source::Url { url, .. } if !url.escaped().contains(':') => {
+                    let mime = JsonStr::from_escaped(image_mime(data.escaped()));
+                    Source::Base64 { mime, data }
+                }
+                source => source,
+            }
+        } else {
+            let mut url = JsonStr::default();
+            let value = raw_object(json, format_args!("{path}[{number}]"))?;
+            object(&mut Cursor::new(value.text()), &path, |key, json| {
+                let value = raw(json)?;
+                if matches!(key.escaped(), "image_url" | "url") {
+                    url = url_of(value);
+                }
+                Ok(())
+            })?;
+            Source::from_url(url)
+        };
+        blocks.push(Block::Image { source, detail: JsonStr::default(), cache: None, seal: None });
+        Ok(())
+    })
+}
+
+/// Puts a seal on what it belongs to. What is not there any more needs none.
+fn attach<'a>(blocks: &mut Vec<Block<'a>>, first_part: usize, found: Elsewhere<'a>) {
+    let Elsewhere { id, seal: found } = found;
+    if id.is("text") {
+        let last = blocks.iter_mut().rev().find_map(|block| match block {
+            Block::Text { seal, .. } => Some(seal),
+            _ => None,
+        });
+        match last {
+            Some(seal) => *seal = Some(found),
+            None => {
+                let text = Block::Text { text: JsonStr::default(), cache: None, seal: Some(found) };
+                blocks.insert(first_part.min(blocks.len()), text);
+            }
+        }
+        return;
+    }
+    let image = id.escaped().strip_prefix("image_").and_then(|number| number.parse::<usize>().ok());
+    let mut images = 0;
+    for block in blocks {
+        match block {
+            Block::ToolUse { id: call, seal, .. } if *call == id && seal.is_none() => {
+                *seal = Some(found.clone())
+            }
+            Block::Image { seal, .. } => {
+                if image == Some(images) {
+                    *seal = Some(found.clone());
+                }
+                images += 1;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The parts that a message's content consists of.
+
+use super::media::{BREAKPOINT, CACHE_CONTROL, cache_mark};
+use super::read::{Result, array, broken, invalid, object, raw, raw_object, text};
+use crate::canonical::{Block, CacheMark, Source};
+use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use crate::wire::chat::words::{sound_type, url_of};
+
+/// Reads `content`: a text, or parts. An empty text is no part.
+pub(super) fn content<'a>(value: RawJson<'a>, path: &str) -> Result<Vec<Block<'a>>> {
+    let mut json = Cursor::new(value.text());
+    match json.kind().map_err(broken)? {
+        Kind::Null => Ok(Vec::new()),
+        Kind::String => {
+            let said = text(&mut json, path)?;
+            Ok(if said.is_empty() { Vec::new() } else { vec![Block::text(said)] })
+        }
+        Kind::Array => {
+            let mut blocks = Vec::new();
+            array(&mut json, path, |number, json| part(json, path, number, &mut blocks))?;
+            Ok(blocks)
+        }
+        _ => Err(invalid(path, "a string or an array of parts")),
+    }
+}
+
+/// The members of a part that matter. Their order is the client's, so they are collected before they are read.
+#[derive(Default)]
+struct Part<'a> {
+    kind: JsonStr<'a>,
+    text: Option<JsonStr<'a>>,
+    /// The member that has the part's own name.
+    body: Option<RawJson<'a>>,
+    detail: JsonStr<'a>,
+    file: File<'a>,
+    cache: Option<CacheMark>,
+}
+
+#[derive(Default)]
+struct File<'a> {
+    id: JsonStr<'a>,
+    data: JsonStr<'a>,
+    name: JsonStr<'a>,
+}
+
+impl<'a> File<'a> {
+    fn member(&mut self, key: &str, value: RawJson<'a>) -> bool {
+        let slot = match key {
+            "file_id" => &mut self.id,
+            "file_data" => &mut self.data,
+            "filename" | "document_name" => &mut self.name,
+            _ => return false,
+        };
+        *slot = value.as_str().unwrap_or_default();
+        true
+    }
+}
+
+fn part<'a>(json: &mut Cursor<'a>, path: &str, number: usize, blocks: &mut Vec<Block<'a>>) -> Result<()> {
+    let whole = raw(json)?;
+    if let Some(said) = whole.as_str() {
+        if !said.is_empty() {
+            blocks.push(Block::text(said));
+        }
+        return Ok(());
+    }
+    let mut part = Part::default();
+    let at = || format!("{path}[{number}]");
+    if !whole.text().starts_with('{') {
+        return Err(invalid(at(), "an object"));
+    }
+    object(&mut Cursor::new(whole.text()), path, |key, json| {
+        match key.escaped() {
+            "type" => part.kind = text(json, format_args!("{path}[{number}].type"))?,
+            "text" | "refusal" => {
+                part.text = Some(text(json, format_args!("{path}[{number}].{}", key.escaped()))?);
+            }
+            "image_url" | "video_url" | "audio_url" | "file_url" | "document_url" | "input_audio"
+            | "thinking" | "file" => part.body = Some(raw(json)?),
+            "detail" => part.detail = raw(json)?.as_str().unwrap_or_default(),
+            CACHE_CONTROL => part.cache = cache_mark(raw(json)?),
+            BREAKPOINT => {
+                part.cache = Some(CacheMark::Short);
+                raw(json)?;
+            }
+            name => {
+                let value = raw(json)?;
+                part.file.member(name, value);
+            }
+        }
+        Ok(())
+    })?;
+    let before = blocks.len();
+    part.read(whole, &at, blocks)?;
+    // A mark on what is not there marks what is before it.
+    if blocks.len() == before
+        && let Some(mark) = part.cache
+    {
+        super::media::mark_last(blocks, mark);
+    }
+    Ok(())
+}
+
+impl<'a> Part<'a> {
+    fn read(&self, whole: RawJson<'a>, path: &dyn Fn() -> String, blocks: &mut Vec<Block<'a>>) -> Result<()> {
+        let cache = self.cache;
+        let body =
+            |name: &str| self.body.ok_or_else(|| super::read::missing(format_args!("{}.{name}", path())));
+        let block = match self.kind.escaped() {
+            "text" | "input_text" | "output_text" | "" if self.text.is_some() => {
+                let text = self.text.unwrap_or_default();
+                if text.is_empty() {
+                    return Ok(());
+                }
+                Block::Text { text, cache, seal: None }
+            }
+            "text" => return Err(super::read::missing(format_args!("{}.text", path()))),
+            "refusal" => Block::Refusal { text: self.text.unwrap_or_default() },
+            "image_url" => {
+                let (url, detail) = image(body("image_url")?);
+                if url.is_empty() {
+                    return Err(super::read::missing(format_args!("{}.image_url.url", path())));
+                }
+                let detail = if detail.is_empty() { self.detail } else { detail };
+                Block::Image { source: Source::from_url(url), detail, cache, seal: None }
+            }
+            "input_audio" => Block::Audio { source: sound(body("input_audio")?) },
+            "audio_url" => Block::Audio { source: Source::from_url(url_of(body("audio_url")?)) },
+            "video_url" => Block::Video { source: Source::from_url(url_of(body("video_url")?)) },
+            "file_url" | "document_url" => {
+                let source = Source::from_url(url_of(body(self.kind.escaped())?));
+                Block::File { source, name: self.file.name, cache }
+            }
+            "file" => self.file(path)?,
+            "thinking" => {
+                let text = thinking(body("thinking")?)?;
+                if text.is_empty() {
+                    return Ok(());
+                }
+                Block::Reasoning { text, seal: None, hidden: false }
+            }
+            _ => Block::Opaque { name: self.kind, raw: whole },
+        };
+        blocks.push(block);
+        Ok(())
+    }
+
+    /// `file`: its members are in an object of that name, or flat.
+    fn file(&self, path: &dyn Fn() -> String) -> Result<Block<'a>> {
+        let mut file = File { id: self.file.id, data: self.file.data, name: self.file.name };
+        if let Some(body) = self.body {
+            object(&mut Cursor::new(body.text()), format_args!("{}.file", path()), |key, json| {
+                let value = raw(json)?;
+                file.member(key.escaped(), value);
+                Ok(())
+            })?;
+        }
+        let source = match Source::from_url(file.data) {
+            _ if file.data.is_empty() && file.id.is_empty() => {
+                return Err(super::read::missing(format_args!("{}.file.file_data", path())));
+            }
+            _ if file.data.is_empty() => Source::Id { id: file.id },
+            Source::Url { url, .. } if !url.escaped().contains(':') => {
+                // Bare base64: what is most often sent so.
+                Source::Base64 { mime: JsonStr::from_escaped("application/pdf"), data: url }
+            }
+            source => source,
+        };
+        Ok(Block::File { source, name: file.name, cache: self.cache })
+    }
+}
+
+/// `{"url","detail"}`, or the address itself.
+fn image(value: RawJson<'_>) -> (JsonStr<'_>, JsonStr<'_>) {
+    let mut detail = JsonStr::default();
+    // The address is read as everywhere; what is no object has no detail.
+    let _ = object(&mut Cursor::new(value.text()), "", |key, json| {
+        let value = raw(json)?;
+        if key.is("detail") {
+            detail = value.as_str().unwrap_or_default();
+        }
+        Ok(())
+    });
+    (url_of(value), detail)
+}
+
+/// `{"data","format"}`, or an address, or bare base64.
+fn sound(value: RawJson<'_>) -> Source<'_> {
+    if let Some(said) = value.as_str() {
+        return match Source::from_url(said) {
+            Source::Url { url, .. } if !url.escaped().contains(':') => {
+                let mime = sound_type(url.escaped());
+                Source::Base64 { mime: JsonStr::from_escaped(mime), data: url }
+            }
+            source => source,
+        };
+    }
+    let (mut data, mut format) = (JsonStr::default(), JsonStr::default());
+    let _ = object(&mut Cursor::new(value.text()), "", |key, json| {
+        let value = raw(json)?.as_str().unwrap_or_default();
+        match key.escaped() {
+            "data" => data = value,
+            "format" => format = value,
+            _ => {}
+        }
+        Ok(())
+    });
+    Source::Base64 { mime: JsonStr::from_escaped(super::media::sound_mime(format.escaped())), data }
+}
+
+/// `thinking`: a text, or parts with a text each.
+fn thinking(value: RawJson<'_>) -> Result<Vec<JsonStr<'_>>> {
+    let mut texts = Vec::new();
+    let keep = |text: JsonStr<'_>| !text.is_empty();
+    if let Some(said) = value.as_str() {
+        if keep(said) {
+            texts.push(said);
+        }
+        return Ok(texts);
+    }
+    array(&mut Cursor::new(value.text()), "thinking", |_, json| {
+        let part = raw_object(json, "thinking")?;
+        object(&mut Cursor::new(part.text()), "thinking", |key, json| {
+            let value = raw(json)?;
+            if key.is("text") {
+                texts.extend(value.as_str().filter(|text| keep(*text)));
+            }
+            Ok(())
+        })
+    })?;
+    Ok(texts)
+}

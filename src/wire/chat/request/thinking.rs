@@ -1,0 +1,199 @@
+//! How reasoning is asked for: one wish in many spellings.
+
+use bytes::BytesMut;
+
+use super::read::{Result, broken, flag, invalid, object, raw, text};
+use crate::canonical::dialect::Told;
+use crate::canonical::request::Extra;
+use crate::canonical::{Dialect, Effort, Request, Thinking};
+use crate::json::{Cursor, Kind, Writer};
+use crate::wire::codec::Notes;
+
+use super::encode::speaks;
+
+/// The one member of `thinking` that says something besides: whether earlier reasoning is left out.
+pub(super) const CLEAR_THINKING: &str = "thinking.clear_thinking";
+
+/// What was said about reasoning, in whatever spelling.
+#[derive(Debug, Default)]
+pub(super) struct Wishes {
+    effort: Option<Effort>,
+    budget: Option<u64>,
+    switch: Option<bool>,
+    adaptive: bool,
+}
+
+impl Wishes {
+    /// Reads a member of the request, if it is one of the spellings.
+    pub(super) fn member<'a>(
+        &mut self,
+        name: &str,
+        json: &mut Cursor<'a>,
+        request: &mut Request<'a>,
+    ) -> Result<bool> {
+        match name {
+            "reasoning_effort" => self.effort(json, name)?,
+            "reasoning" => self.reasoning(json, request)?,
+            "thinking" => self.switch_object(json, request)?,
+            "enable_thinking" => self.switch = Some(flag(json, name)?),
+            "thinking_budget" => self.budget(json)?,
+            "include_reasoning" => request.show_thinking = Some(flag(json, name)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// What all of it means. Who switches reasoning off means it; a figure says more than a word, a word more than yes.
+    pub(super) fn thinking(&self) -> Thinking {
+        match *self {
+            Wishes { switch: Some(false), .. } => Thinking::Off,
+            Wishes { budget: Some(0), .. } => Thinking::Off,
+            Wishes { budget: Some(tokens), .. } => Thinking::Budget(tokens),
+            Wishes { effort: Some(effort), .. } => Thinking::Effort(effort),
+            Wishes { adaptive: true, .. } => Thinking::Adaptive,
+            Wishes { switch: Some(true), .. } => Thinking::Effort(Effort::Medium),
+            _ => Thinking::Unsaid,
+        }
+    }
+
+    fn effort(&mut self, json: &mut Cursor<'_>, path: &str) -> Result<()> {
+        let word = text(json, path)?;
+        match word.escaped() {
+            "none" | "off" | "disabled" => self.switch = Some(false),
+            "auto" | "dynamic" => self.adaptive = true,
+            // The model's own default, in one vendor's word.
+            "default" => {}
+            word => match Effort::from_name(word) {
+                Some(effort) => self.effort = Some(effort),
+                None => {
+                    let expected = "'none', 'minimal', 'low', 'medium', 'high', 'xhigh' or 'max'";
+                    return Err(invalid(path, expected));
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// A budget in tokens; a negative one leaves it to the model.
+    fn budget(&mut self, json: &mut Cursor<'_>) -> Result<()> {
+        match raw(json)?.as_u64() {
+            Some(tokens) => self.budget = Some(tokens),
+            None => self.adaptive = true,
+        }
+        Ok(())
+    }
+
+    /// `reasoning`: `{effort}`, `{max_tokens}`, `{enabled}`, with `exclude`; or a word, or a switch.
+    fn reasoning<'a>(&mut self, json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<()> {
+        match json.kind().map_err(broken)? {
+            Kind::String => self.effort(json, "reasoning"),
+            Kind::Bool => {
+                self.switch = Some(flag(json, "reasoning")?);
+                Ok(())
+            }
+            _ => object(json, "reasoning", |key, json| {
+                match key.escaped() {
+                    "effort" => self.effort(json, "reasoning.effort")?,
+                    "max_tokens" => self.budget(json)?,
+                    "enabled" => self.switch = Some(flag(json, "reasoning.enabled")?),
+                    "exclude" => {
+                        if flag(json, "reasoning.exclude")? {
+                            request.show_thinking = Some(false);
+                        }
+                    }
+                    _ => drop(raw(json)?),
+                }
+                Ok(())
+            }),
+        }
+    }
+
+    /// `thinking`: `{"type":"enabled"}` and the like, or a switch.
+    fn switch_object<'a>(&mut self, json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<()> {
+        if json.kind().map_err(broken)? == Kind::Bool {
+            self.switch = Some(flag(json, "thinking")?);
+            return Ok(());
+        }
+        object(json, "thinking", |key, json| {
+            match key.escaped() {
+                "type" => match text(json, "thinking.type")?.escaped() {
+                    "enabled" => self.switch = Some(true),
+                    "disabled" => self.switch = Some(false),
+                    "adaptive" | "auto" => self.adaptive = true,
+                    _ => return Err(invalid("thinking.type", "'enabled', 'disabled' or 'adaptive'")),
+                },
+                "budget_tokens" => self.budget(json)?,
+                "clear_thinking" => request.extra.push(Extra { name: CLEAR_THINKING, value: raw(json)? }),
+                _ => drop(raw(json)?),
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Writes what a model can be told. The word is OpenAI's own way; the others are for those that name them.
+pub(super) fn write(
+    json: &mut Writer<'_, BytesMut>,
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+) {
+    let told = dialect.reasoning.tell(request.thinking);
+    if told == Told::Nothing
+        && !matches!(request.thinking, Thinking::Unsaid | Thinking::Adaptive | Thinking::Off)
+    {
+        notes.lose("reasoning_effort");
+    }
+    let clear = request.extra.iter().find(|extra| extra.name == CLEAR_THINKING);
+    let kept = clear.filter(|_| dialect.understands("thinking") && told != Told::Nothing);
+    if clear.is_some() && kept.is_none() {
+        notes.lose(CLEAR_THINKING);
+    }
+    let by_object = speaks(dialect, "thinking");
+    let by_switch = speaks(dialect, "enable_thinking");
+    let on = !matches!(told, Told::Nothing | Told::Off);
+    if (by_object && told != Told::Nothing) || kept.is_some() {
+        json.key("thinking").begin_object();
+        json.key("type").string(if told == Told::Off { "disabled" } else { "enabled" });
+        if let (true, Told::Budget(tokens)) = (by_object, told) {
+            json.key("budget_tokens").number(tokens);
+        }
+        if let Some(clear) = kept {
+            json.key("clear_thinking").raw(clear.value);
+        }
+        json.end_object();
+    }
+    if by_switch && told != Told::Nothing {
+        json.key("enable_thinking").boolean(on);
+        if let (true, Some(tokens)) = (speaks(dialect, "thinking_budget"), budget(told)) {
+            json.key("thinking_budget").number(tokens);
+        }
+    }
+    if let (Told::Budget(tokens), false) = (told, by_object || by_switch)
+        && dialect.understands("reasoning")
+    {
+        json.key("reasoning").begin_object().key("max_tokens").number(tokens).end_object();
+    } else if let Some(word) = word(told, by_object, by_switch) {
+        json.key("reasoning_effort").string(word);
+    }
+}
+
+fn budget(told: Told) -> Option<u64> {
+    match told {
+        Told::Budget(tokens) => Some(tokens),
+        Told::Effort(effort) | Told::Adaptive(Some(effort)) => Some(effort.budget()),
+        Told::Nothing | Told::Off | Told::Adaptive(None) => None,
+    }
+}
+
+fn word(told: Told, by_object: bool, by_switch: bool) -> Option<&'static str> {
+    match told {
+        _ if by_switch => None,
+        Told::Off if by_object => None,
+        Told::Off => Some("none"),
+        Told::Effort(effort) | Told::Adaptive(Some(effort)) => Some(effort.name()),
+        Told::Budget(_) if by_object => None,
+        Told::Budget(tokens) => Some(Effort::of_budget(tokens).name()),
+        Told::Nothing | Told::Adaptive(None) => None,
+    }
+}
