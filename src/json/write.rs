@@ -78,6 +78,17 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
+    /// A member's name that is pasted as it was escaped elsewhere.
+    #[inline]
+    pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
+        self.separate();
+        self.out.put_u8(b'"');
+        self.out.put_slice(name.escaped().as_bytes());
+        self.out.put_slice(b"\":");
+        self.comma = false;
+        self
+    }
+
     /// A string, escaped here.
     pub fn string(&mut self, plain: &str) -> &mut Self {
         self.separate();
