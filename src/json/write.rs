@@ -79,9 +79,18 @@ impl<'o, B: BufMut> Writer<'o, B> {
     }
 
     /// A member's name that is pasted as it was escaped elsewhere.
+<<<<<<< HEAD
     pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
         self.paste(name);
         self.out.put_u8(b':');
+=======
+    #[inline]
+    pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
+        self.separate();
+        self.out.put_u8(b'"');
+        self.out.put_slice(name.escaped().as_bytes());
+        self.out.put_slice(b"\":");
+>>>>>>> codec-messages
         self.comma = false;
         self
     }

@@ -15,6 +15,7 @@ mod arguments;
 mod content;
 pub mod error;
 mod finish;
+pub mod request;
 pub mod stream;
 mod usage;
 pub mod watch;

@@ -34,15 +34,13 @@ pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
                 Ok(())
             })?,
             "usage" => sight.usage = Some(usage(json.raw()?)?),
-            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
+            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_null()),
             _ => json.skip()?,
         }
     }
     match kind.escaped() {
         "message_stop" => sight.end = End::Terminated,
         "error" => sight.end = End::Failed,
-        // A frame without a type that has an error is what a proxy in between sends.
-        "" if sight.error.is_some() => sight.end = End::Failed,
         _ => {}
     }
     if sight.end != End::Failed {
@@ -60,7 +58,7 @@ pub fn answer(body: &str) -> Result<Sight<'_>, JsonError> {
     while let Some(key) = json.next_key()? {
         match key.escaped() {
             "type" => is_error = json.raw()?.text() == "\"error\"",
-            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
+            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_null()),
             _ => message_member(key, &mut json, &mut sight)?,
         }
     }
@@ -88,52 +86,8 @@ fn message_member<'a>(
     Ok(())
 }
 
-/// Reads a usage object of the messages format. `input_tokens` excludes what was read from and written to the cache,
-/// and a stream's last report may leave out what its first one said of the cache: the sum is made where reports are
-/// folded.
+/// Reads a usage object of the messages format. `input_tokens` excludes what was read from and written to the cache;
+/// the canonical input includes both.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
-    let mut usage = Usage::default();
-    let (mut created, mut created_5m, mut created_1h) = (None, None, None);
-    let mut json = Cursor::new(value.text());
-    members(&mut json, |key, json| {
-        match key.escaped() {
-            "input_tokens" => usage.uncached = json.u64_or_skip()?,
-            "output_tokens" => usage.output = json.u64_or_skip()?,
-            "cache_read_input_tokens" => usage.cached = json.u64_or_skip()?,
-            "cache_creation_input_tokens" => created = json.u64_or_skip()?,
-            "cache_creation" => members(json, |key, json| {
-                match key.escaped() {
-                    "ephemeral_5m_input_tokens" => created_5m = json.u64_or_skip()?,
-                    "ephemeral_1h_input_tokens" => created_1h = json.u64_or_skip()?,
-                    _ => json.skip()?,
-                }
-                Ok(())
-            })?,
-            "output_tokens_details" => members(json, |key, json| {
-                match key.escaped() {
-                    "thinking_tokens" => usage.reasoning = json.u64_or_skip()?,
-                    _ => json.skip()?,
-                }
-                Ok(())
-            })?,
-            "server_tool_use" => members(json, |key, json| {
-                match key.escaped() {
-                    "web_search_requests" => usage.searches = json.u64_or_skip()?,
-                    _ => json.skip()?,
-                }
-                Ok(())
-            })?,
-            _ => json.skip()?,
-        }
-        Ok(())
-    })?;
-    // The buckets are parts of the sum, which a report may give without them.
-    match (created_5m, created, created_1h) {
-        (None, Some(sum), None) => usage.written = Some(sum),
-        (short, sum, long) => {
-            usage.cache_write_1h = long;
-            usage.cache_write = short.or_else(|| Some(sum?.saturating_sub(long?)));
-        }
-    }
-    Ok(usage)
+    Ok(Counts::read(value)?.canonical())
 }

@@ -1,0 +1,343 @@
+//! A client's conversation: turns and their blocks.
+
+use super::decode::{each, object, text, wrong};
+use crate::canonical::request::Extra;
+use crate::canonical::seal::Carried;
+use crate::canonical::{Block, CacheMark, Input, Request, Role, Seal, Source, ToolKind, Turn};
+use crate::error::ApiError;
+use crate::json::{JsonStr, RawJson};
+
+/// Reads `messages`.
+pub(super) fn turns<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), ApiError> {
+    let before = request.turns.len();
+    each("messages", value, |index, value| {
+        let path = || format!("messages[{index}]");
+        let (mut role, mut content) = (JsonStr::default(), None);
+        object(path(), value, |key, value| {
+            match key {
+                "role" => role = text(&format!("{}.role", path()), value)?,
+                "content" => content = Some(value),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let role = match role.escaped() {
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "system" => Role::System,
+            _ => return Err(wrong(format!("{}.role", path()), "user, assistant or system")),
+        };
+        let Some(value) = content else {
+            return Err(wrong(format!("{}.content", path()), "given"));
+        };
+        let place = Place { message: Some(index), block: None };
+        let blocks = content_of(value, place, &mut request.extra)?;
+        request.turns.push(Turn::new(role, blocks));
+        Ok(())
+    })?;
+    if request.turns.len() == before {
+        return Err(wrong("messages", "an array that is not empty"));
+    }
+    Ok(())
+}
+
+/// Reads `system`.
+pub(super) fn system<'a>(value: RawJson<'a>, extra: &mut Vec<Extra<'a>>) -> Result<Vec<Block<'a>>, ApiError> {
+    content_of(value, Place { message: None, block: None }, extra)
+}
+
+/// Where a block stands, for error messages.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The message; nothing for the instructions.
+    message: Option<usize>,
+    block: Option<usize>,
+}
+
+impl Place {
+    fn path(self) -> String {
+        match (self.message, self.block) {
+            (None, None) => "system".to_owned(),
+            (None, Some(block)) => format!("system[{block}]"),
+            (Some(message), None) => format!("messages[{message}].content"),
+            (Some(message), Some(block)) => format!("messages[{message}].content[{block}]"),
+        }
+    }
+
+    fn wrong(self, member: &str, must_be: &str) -> ApiError {
+        wrong(format!("{}{member}", self.path()), must_be)
+    }
+}
+
+/// A string, or an array of blocks.
+fn content_of<'a>(
+    value: RawJson<'a>,
+    place: Place,
+    extra: &mut Vec<Extra<'a>>,
+) -> Result<Vec<Block<'a>>, ApiError> {
+    if let Some(text) = value.as_str() {
+        return Ok(vec![Block::text(text)]);
+    }
+    if !value.text().starts_with('[') {
+        return Err(place.wrong("", "a string or an array of blocks"));
+    }
+    let mut blocks = Vec::new();
+    each("", value, |index, value| {
+        let place = Place { block: Some(place.block.unwrap_or(index)), ..place };
+        Members::read(value, place)?.block(place, extra, &mut blocks)
+    })?;
+    Ok(blocks)
+}
+
+/// The members of a block, unread.
+struct Members<'a> {
+    raw: RawJson<'a>,
+    kind: JsonStr<'a>,
+    text: Option<RawJson<'a>>,
+    source: Option<RawJson<'a>>,
+    title: Option<RawJson<'a>>,
+    context: Option<RawJson<'a>>,
+    content: Option<RawJson<'a>>,
+    citations: Option<RawJson<'a>>,
+    cache: Option<CacheMark>,
+    id: Option<RawJson<'a>>,
+    name: Option<RawJson<'a>>,
+    input: Option<RawJson<'a>>,
+    error: bool,
+    thinking: Option<RawJson<'a>>,
+    seal: Option<RawJson<'a>>,
+}
+
+impl<'a> Members<'a> {
+    fn read(raw: RawJson<'a>, place: Place) -> Result<Self, ApiError> {
+        // A block of the simplest kind, as some clients write it.
+        let text = raw.as_str().map(|_| raw);
+        let mut block = Members {
+            raw,
+            kind: JsonStr::from_escaped(if text.is_some() { "text" } else { "" }),
+            text,
+            source: None,
+            title: None,
+            context: None,
+            content: None,
+            citations: None,
+            cache: None,
+            id: None,
+            name: None,
+            input: None,
+            error: false,
+            thinking: None,
+            seal: None,
+        };
+        if text.is_some() {
+            return Ok(block);
+        }
+        object(place.path(), raw, |key, value| {
+            match key {
+                "type" => block.kind = value.as_str().unwrap_or_default(),
+                "text" => block.text = Some(value),
+                "source" => block.source = Some(value),
+                "title" => block.title = Some(value),
+                "context" => block.context = Some(value),
+                "content" => block.content = Some(value),
+                "citations" => block.citations = Some(value),
+                "cache_control" => block.cache = Some(cache_mark(value)),
+                "id" | "tool_use_id" => block.id = Some(value),
+                "name" => block.name = Some(value),
+                "input" => block.input = Some(value),
+                "is_error" => block.error = value.as_bool() == Some(true),
+                "thinking" => block.thinking = Some(value),
+                "signature" | "data" => block.seal = Some(value),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(block)
+    }
+
+    fn block(
+        self,
+        place: Place,
+        extra: &mut Vec<Extra<'a>>,
+        out: &mut Vec<Block<'a>>,
+    ) -> Result<(), ApiError> {
+        let string = |value: Option<RawJson<'a>>| value.and_then(RawJson::as_str);
+        let given = |value, member| string(value).ok_or_else(|| place.wrong(member, "a string"));
+        let cache = self.cache;
+        out.push(match self.kind.escaped() {
+            "text" => Block::Text { text: given(self.text, ".text")?, cache, seal: None },
+            "image" => {
+                let source = self.source(place)?;
+                Block::Image { source, detail: JsonStr::default(), cache, seal: None }
+            }
+            "document" => return self.document(place, extra, out),
+            "search_result" => return self.search_result(place, extra, out),
+            "thinking" => {
+                // An empty signature is none: it marks what nobody signed.
+                let seal = string(self.seal).and_then(Seal::read);
+                Block::Reasoning { text: vec![given(self.thinking, ".thinking")?], seal, hidden: false }
+            }
+            "redacted_thinking" => {
+                let seal = Seal::read(given(self.seal, ".data")?);
+                Block::Reasoning { text: Vec::new(), seal, hidden: true }
+            }
+            "tool_use" => {
+                let carried = Carried::read(given(self.id, ".id")?);
+                let input = match self.input {
+                    None => RawJson::from_text("{}"),
+                    Some(input) if input.text().starts_with('{') => input,
+                    Some(_) => return Err(place.wrong(".input", "an object")),
+                };
+                Block::ToolUse {
+                    id: carried.id,
+                    name: given(self.name, ".name")?,
+                    input: Input::Object(input),
+                    kind: ToolKind::Function,
+                    namespace: JsonStr::default(),
+                    seal: carried.seal,
+                    cache,
+                }
+            }
+            "tool_result" => {
+                let content = self.content.map(|content| content_of(content, place, extra)).transpose()?;
+                Block::ToolResult {
+                    id: Carried::read(given(self.id, ".tool_use_id")?).id,
+                    name: JsonStr::default(),
+                    content: content.unwrap_or_default(),
+                    object: None,
+                    error: self.error,
+                    kind: ToolKind::Function,
+                    cache,
+                }
+            }
+            "" => return Err(place.wrong(".type", "a string")),
+            _ => Block::Opaque { name: self.kind, raw: self.raw },
+        });
+        Ok(())
+    }
+
+    fn source(&self, place: Place) -> Result<Source<'a>, ApiError> {
+        let missing = || place.wrong(".source", "given");
+        source(self.source.ok_or_else(missing)?)?.ok_or_else(|| place.wrong(".source", "a known source"))
+    }
+
+    fn document(
+        self,
+        place: Place,
+        extra: &mut Vec<Extra<'a>>,
+        out: &mut Vec<Block<'a>>,
+    ) -> Result<(), ApiError> {
+        if let Some(citations) = self.citations.filter(|value| value.text().contains("true")) {
+            note(extra, "citations", citations);
+        }
+        let string = |value: Option<RawJson<'a>>| value.and_then(RawJson::as_str).unwrap_or_default();
+        let (name, context) = (string(self.title), string(self.context));
+        if !context.is_empty() {
+            out.push(Block::text(context));
+        }
+        let inside = self.source.and_then(inside_of);
+        let Some(inside) = inside else {
+            out.push(Block::File { source: self.source(place)?, name, cache: self.cache });
+            return Ok(());
+        };
+        if let Some(text) = inside.as_str() {
+            out.push(Block::File { source: Source::Text { text }, name, cache: self.cache });
+            return Ok(());
+        }
+        // Blocks of its own: other formats have none in a document.
+        if !name.is_empty() {
+            out.push(Block::text(name));
+        }
+        out.extend(content_of(inside, place, extra)?);
+        mark_last(out, self.cache);
+        Ok(())
+    }
+
+    /// What the client found for the model to cite: other formats know it as text.
+    fn search_result(
+        self,
+        place: Place,
+        extra: &mut Vec<Extra<'a>>,
+        out: &mut Vec<Block<'a>>,
+    ) -> Result<(), ApiError> {
+        note(extra, "search_result", self.raw);
+        for value in [self.title, self.source].into_iter().flatten() {
+            if let Some(text) = value.as_str().filter(|text| !text.is_empty()) {
+                out.push(Block::text(text));
+            }
+        }
+        if let Some(content) = self.content {
+            out.extend(content_of(content, place, extra)?);
+        }
+        mark_last(out, self.cache);
+        Ok(())
+    }
+}
+
+/// The blocks, or the text, inside a document.
+fn inside_of(source: RawJson<'_>) -> Option<RawJson<'_>> {
+    let (mut kind, mut content) = (None, None);
+    object("", source, |key, value| {
+        match key {
+            "type" => kind = value.as_str(),
+            "content" => content = Some(value),
+            _ => {}
+        }
+        Ok(())
+    })
+    .ok()?;
+    content.filter(|_| kind.is_some_and(|kind| kind.is("content")))
+}
+
+/// Where an image or a document is; nothing for a kind of source that is not known.
+fn source(value: RawJson<'_>) -> Result<Option<Source<'_>>, ApiError> {
+    let (mut kind, mut mime) = (JsonStr::default(), JsonStr::default());
+    let (mut data, mut url, mut id) = (None, None, None);
+    object("source", value, |key, value| {
+        match key {
+            "type" => kind = value.as_str().unwrap_or_default(),
+            "media_type" => mime = value.as_str().unwrap_or_default(),
+            "data" => data = value.as_str(),
+            "url" => url = value.as_str(),
+            "file_id" => id = value.as_str(),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(match kind.escaped() {
+        "base64" => data.map(|data| Source::Base64 { mime, data }),
+        "text" => data.map(|text| Source::Text { text }),
+        "url" => url.map(Source::from_url),
+        "file" => id.map(|id| Source::Id { id }),
+        _ => None,
+    })
+}
+
+/// Puts a mark on the last block, if it can carry one.
+fn mark_last(blocks: &mut [Block<'_>], mark: Option<CacheMark>) {
+    if let Some(Block::Text { cache, .. } | Block::Image { cache, .. } | Block::File { cache, .. }) =
+        blocks.last_mut()
+    {
+        *cache = mark.or(*cache);
+    }
+}
+
+/// Says once that there was such a thing.
+pub(super) fn note<'a>(extra: &mut Vec<Extra<'a>>, name: &'static str, value: RawJson<'a>) {
+    if !extra.iter().any(|known| known.name == name) {
+        extra.push(Extra { name, value });
+    }
+}
+
+/// How long a mark asks for. `persistent` is the name of the hour in the API document.
+pub(super) fn cache_mark(value: RawJson<'_>) -> CacheMark {
+    let mut mark = CacheMark::Short;
+    let read = object("cache_control", value, |key, value| {
+        match (key, value.as_str().unwrap_or_default().escaped()) {
+            ("type", "persistent") | ("ttl", "1h") => mark = CacheMark::Long,
+            _ => {}
+        }
+        Ok(())
+    });
+    if read.is_ok() { mark } else { CacheMark::Short }
+}

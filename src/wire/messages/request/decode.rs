@@ -1,0 +1,351 @@
+//! A client's request: its parameters and tools.
+
+use super::blocks;
+use crate::canonical::request::{Extra, Search};
+use crate::canonical::{Effort, OutputFormat, Request, Role, Thinking, Tool, ToolChoice, ToolKind, Turn};
+use crate::error::{ApiError, Kind};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+
+/// Reads a request.
+///
+/// # Errors
+/// The request is malformed; the error names the member. What is only unknown is no error.
+pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
+    let mut reader = Reader::default();
+    let mut json = Cursor::new(body);
+    json.begin_object().map_err(not_json)?;
+    while let Some(key) = json.next_key().map_err(not_json)? {
+        let value = json.raw().map_err(not_json)?;
+        if !value.is_null() {
+            reader.member(key.escaped(), value)?;
+        }
+    }
+    reader.finish()
+}
+
+/// What was read so far, and what must wait for other members.
+#[derive(Default)]
+struct Reader<'a> {
+    request: Request<'a>,
+    system: Option<RawJson<'a>>,
+    messages: Option<RawJson<'a>>,
+    thinking: Option<(JsonStr<'a>, Option<u64>, JsonStr<'a>)>,
+    effort: Option<RawJson<'a>>,
+}
+
+impl<'a> Reader<'a> {
+    fn member(&mut self, name: &'a str, value: RawJson<'a>) -> Result<(), ApiError> {
+        let request = &mut self.request;
+        match name {
+            // The route knows it.
+            "model" => {}
+            "messages" => self.messages = Some(value),
+            "system" => self.system = Some(value),
+            "max_tokens" => match value.as_u64() {
+                Some(0) | None => return Err(wrong("max_tokens", "a whole number greater than 0")),
+                some => request.max_output = some,
+            },
+            "stream" => request.stream = value.as_bool().ok_or_else(|| wrong("stream", "a boolean"))?,
+            "temperature" => request.sampling.temperature = Some(number(name, value)?),
+            "top_p" => request.sampling.top_p = Some(number(name, value)?),
+            "top_k" => request.sampling.top_k = Some(number(name, value)?),
+            "stop_sequences" => self.stop(value)?,
+            "tools" => self.tools(value)?,
+            "tool_choice" => self.tool_choice(value)?,
+            "thinking" => self.thinking(value)?,
+            "output_config" => self.output_config(value)?,
+            "output_format" => self.output_format("output_format", value)?,
+            "metadata" => self.metadata(value)?,
+            "service_tier" => request.service_tier = value.as_str(),
+            _ => request.extra.push(Extra { name, value }),
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Request<'a>, ApiError> {
+        if let Some(system) = self.system {
+            let blocks = blocks::system(system, &mut self.request.extra)?;
+            self.request.turns.push(Turn::new(Role::System, blocks));
+        }
+        let messages = self.messages.ok_or_else(|| ApiError::missing("messages"))?;
+        blocks::turns(messages, &mut self.request)?;
+        self.settle_thinking();
+        Ok(self.request)
+    }
+
+    /// How much to reason is said in two places, whose order is free.
+    fn settle_thinking(&mut self) {
+        let effort = self.effort.and_then(|word| Effort::from_name(&word.as_str()?.decode()));
+        let mut used = false;
+        let request = &mut self.request;
+        if let Some((kind, budget, display)) = self.thinking {
+            request.thinking = match (kind.escaped(), budget) {
+                ("disabled", _) => Thinking::Off,
+                ("enabled", Some(budget)) => Thinking::Budget(budget),
+                _ => {
+                    used = effort.is_some();
+                    effort.map_or(Thinking::Adaptive, Thinking::Effort)
+                }
+            };
+            let shown = request.thinking != Thinking::Off && display.escaped() != "omitted";
+            request.show_thinking = Some(shown);
+        } else if let Some(effort) = effort {
+            used = true;
+            request.thinking = Thinking::Effort(effort);
+        }
+        if let Some(value) = self.effort.filter(|_| !used) {
+            request.extra.push(Extra { name: "output_config.effort", value });
+        }
+    }
+
+    fn stop(&mut self, value: RawJson<'a>) -> Result<(), ApiError> {
+        if let Some(text) = value.as_str() {
+            self.request.stop.push(text);
+            return Ok(());
+        }
+        each("stop_sequences", value, |_, value| {
+            let text = value.as_str().ok_or_else(|| wrong("stop_sequences", "an array of strings"))?;
+            self.request.stop.push(text);
+            Ok(())
+        })
+    }
+
+    fn thinking(&mut self, value: RawJson<'a>) -> Result<(), ApiError> {
+        let (mut kind, mut budget, mut display) = (JsonStr::default(), None, JsonStr::default());
+        object("thinking", value, |key, value| {
+            match key {
+                "type" => kind = text("thinking.type", value)?,
+                "budget_tokens" => {
+                    let tokens = value.as_u64();
+                    let error = || wrong("thinking.budget_tokens", "a whole number");
+                    budget = Some(tokens.ok_or_else(error)?);
+                }
+                "display" => display = text("thinking.display", value)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        match kind.escaped() {
+            "enabled" if budget.is_none() => Err(wrong("thinking.budget_tokens", "given with this type")),
+            "enabled" | "adaptive" | "disabled" => {
+                self.thinking = Some((kind, budget, display));
+                Ok(())
+            }
+            "" => Err(wrong("thinking.type", "given")),
+            // A kind of adaptive thinking, as far as any other format can say.
+            _ => {
+                object("thinking", value, |key, value| {
+                    if key == "type" {
+                        self.request.extra.push(Extra { name: "thinking.type", value });
+                    }
+                    Ok(())
+                })?;
+                self.thinking = Some((kind, None, display));
+                Ok(())
+            }
+        }
+    }
+
+    fn output_config(&mut self, value: RawJson<'a>) -> Result<(), ApiError> {
+        object("output_config", value, |key, value| {
+            match key {
+                "effort" => self.effort = Some(value),
+                "format" => self.output_format("output_config.format", value)?,
+                "task_budget" => {
+                    self.request.extra.push(Extra { name: "output_config.task_budget", value });
+                }
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    fn output_format(&mut self, path: &'static str, value: RawJson<'a>) -> Result<(), ApiError> {
+        let (mut kind, mut schema) = (JsonStr::default(), None);
+        object(path, value, |key, value| {
+            match key {
+                "type" => kind = text(path, value)?,
+                "schema" => schema = Some(value),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let Some(schema) = schema.filter(|schema| schema.text().starts_with('{')) else {
+            return Err(wrong(path, "of type json_schema, with a schema"));
+        };
+        // Some SDKs leave the type out.
+        self.request.output = OutputFormat::Schema {
+            name: JsonStr::default(),
+            description: JsonStr::default(),
+            schema,
+            openapi: false,
+            strict: None,
+        };
+        Ok(())
+    }
+
+    fn metadata(&mut self, value: RawJson<'a>) -> Result<(), ApiError> {
+        let request = &mut self.request;
+        let mut more = false;
+        object("metadata", value, |key, value| {
+            match key {
+                "user_id" => request.user = Some(text("metadata.user_id", value)?),
+                _ => more = true,
+            }
+            Ok(())
+        })?;
+        request.metadata = more.then_some(value);
+        Ok(())
+    }
+
+    fn tools(&mut self, value: RawJson<'a>) -> Result<(), ApiError> {
+        each("tools", value, |index, value| self.tool(index, value))
+    }
+
+    fn tool(&mut self, index: usize, value: RawJson<'a>) -> Result<(), ApiError> {
+        let path = || format!("tools[{index}]");
+        let mut kind = JsonStr::default();
+        let mut tool = Tool {
+            name: JsonStr::default(),
+            description: JsonStr::default(),
+            schema: None,
+            openapi: false,
+            strict: None,
+            kind: ToolKind::Function,
+            format: None,
+            namespace: JsonStr::default(),
+            cache: None,
+        };
+        let mut search = Search::default();
+        let mut extra: [Option<(&'static str, RawJson<'a>)>; 4] = [None; 4];
+        object(path(), value, |key, value| {
+            let mut later = |slot: usize, name: &'static str| {
+                if let Some(slot) = extra.get_mut(slot).filter(|_| value.as_bool() != Some(false)) {
+                    *slot = Some((name, value));
+                }
+            };
+            match key {
+                "type" => kind = value.as_str().unwrap_or_default(),
+                "name" => tool.name = value.as_str().unwrap_or_default(),
+                "description" => tool.description = value.as_str().unwrap_or_default(),
+                "input_schema" => tool.schema = Some(value),
+                "strict" => tool.strict = value.as_bool(),
+                "cache_control" => tool.cache = Some(blocks::cache_mark(value)),
+                "max_uses" => search.max_uses = value.as_u64(),
+                "allowed_domains" => search.allowed_domains = Some(value),
+                "blocked_domains" => search.blocked_domains = Some(value),
+                "user_location" => search.location = Some(value),
+                "input_examples" => later(0, "input_examples"),
+                "eager_input_streaming" => later(1, "eager_input_streaming"),
+                "defer_loading" => later(2, "defer_loading"),
+                "allowed_callers" => later(3, "allowed_callers"),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        match kind.escaped() {
+            "" | "custom" => {
+                if tool.name.is_empty() {
+                    return Err(wrong(format!("{}.name", path()), "a string that is not empty"));
+                }
+                if tool.schema.is_some_and(|schema| !schema.text().starts_with('{')) {
+                    return Err(wrong(format!("{}.input_schema", path()), "an object"));
+                }
+                self.request.tools.push(tool);
+                for (name, value) in extra.into_iter().flatten() {
+                    blocks::note(&mut self.request.extra, name, value);
+                }
+            }
+            kind if kind.starts_with("web_search") => {
+                self.request.search = Some(Search { cache: tool.cache, ..search });
+            }
+            _ => self.request.extra.push(Extra { name: "server_tool", value }),
+        }
+        Ok(())
+    }
+
+    fn tool_choice(&mut self, value: RawJson<'a>) -> Result<(), ApiError> {
+        let (mut kind, mut name) = (value.as_str().unwrap_or_default(), JsonStr::default());
+        if value.as_str().is_none() {
+            object("tool_choice", value, |key, value| {
+                match key {
+                    "type" => kind = text("tool_choice.type", value)?,
+                    "name" => name = text("tool_choice.name", value)?,
+                    "disable_parallel_tool_use" => {
+                        self.request.parallel_tools = value.as_bool().map(|off| !off);
+                    }
+                    _ => {}
+                }
+                Ok(())
+            })?;
+        }
+        self.request.tool_choice = Some(match kind.escaped() {
+            "auto" => ToolChoice::Auto,
+            "any" => ToolChoice::Required,
+            "none" => ToolChoice::None,
+            "tool" if name.is_empty() => return Err(wrong("tool_choice.name", "given with this type")),
+            "tool" => ToolChoice::Tool(name),
+            _ => return Err(wrong("tool_choice.type", "one of auto, any, tool and none")),
+        });
+        Ok(())
+    }
+}
+
+/// The error of a member that has not got the shape it must have.
+pub(super) fn wrong(path: impl Into<String>, must_be: &str) -> ApiError {
+    let path = path.into();
+    ApiError::new(Kind::InvalidField, format!("'{path}' must be {must_be}.")).param(path)
+}
+
+pub(super) fn not_json(error: JsonError) -> ApiError {
+    ApiError::new(Kind::InvalidJson, format!("The request body is not a JSON object: {error}."))
+}
+
+/// A member that must be a string.
+pub(super) fn text<'a>(path: &str, value: RawJson<'a>) -> Result<JsonStr<'a>, ApiError> {
+    value.as_str().ok_or_else(|| wrong(path, "a string"))
+}
+
+fn number<'a>(path: &str, value: RawJson<'a>) -> Result<RawJson<'a>, ApiError> {
+    let is_number = value.text().starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    if is_number { Ok(value) } else { Err(wrong(path, "a number")) }
+}
+
+/// Visits the members of an object that are not null.
+pub(super) fn object<'a>(
+    path: impl Into<String>,
+    value: RawJson<'a>,
+    mut visit: impl FnMut(&'a str, RawJson<'a>) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    if !value.text().starts_with('{') {
+        return Err(wrong(path, "an object"));
+    }
+    let mut json = Cursor::new(value.text());
+    json.begin_object().map_err(not_json)?;
+    while let Some(key) = json.next_key().map_err(not_json)? {
+        let value = json.raw().map_err(not_json)?;
+        if !value.is_null() {
+            visit(key.escaped(), value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Visits the elements of an array.
+pub(super) fn each<'a>(
+    path: &str,
+    value: RawJson<'a>,
+    mut visit: impl FnMut(usize, RawJson<'a>) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    if !value.text().starts_with('[') {
+        return Err(wrong(path, "an array"));
+    }
+    let mut json = Cursor::new(value.text());
+    json.begin_array().map_err(not_json)?;
+    let mut index = 0;
+    while json.next_element().map_err(not_json)? {
+        visit(index, json.raw().map_err(not_json)?)?;
+        index += 1;
+    }
+    Ok(())
+}

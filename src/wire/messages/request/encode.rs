@@ -1,0 +1,342 @@
+//! A vendor's request: its parameters, in an order in which the conversation comes last.
+
+use bytes::BytesMut;
+
+use super::plan::{Plan, is_blank};
+use super::schema;
+use crate::canonical::dialect::{Reasoning, Sampling, Told};
+use crate::canonical::request::Extra;
+use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
+use crate::json::{JsonStr, RawJson, Writer};
+use crate::wire::Format;
+use crate::wire::codec::Notes;
+
+/// The vendor takes so many marks and refuses a request with more.
+const MAX_MARKS: usize = 4;
+
+/// The vendor refuses a smaller budget.
+const MIN_BUDGET: u64 = 1024;
+
+/// Writes a request. What cannot be carried goes into the notes.
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, out: &mut BytesMut) {
+    let plan = Plan::new(request, dialect, notes);
+    let citations = request.extra.iter().find(|extra| extra.name == "citations").map(|extra| extra.value);
+    let citations = citations.filter(|_| notes.from() == Format::Messages);
+    let json = Writer::new(out);
+    let mut scribe = Scribe { json, request, dialect, notes, surplus_marks: 0, citations };
+    scribe.surplus_marks = scribe.marks(&plan).saturating_sub(MAX_MARKS);
+    scribe.request(&plan);
+}
+
+/// Writes one request.
+pub(super) struct Scribe<'o, 'r, 'a> {
+    pub(super) json: Writer<'o, BytesMut>,
+    pub(super) request: &'r Request<'a>,
+    pub(super) dialect: &'r Dialect<'r>,
+    pub(super) notes: &'r mut Notes,
+    /// Marks that are still to be left out.
+    pub(super) surplus_marks: usize,
+    /// What documents say of citations.
+    pub(super) citations: Option<RawJson<'a>>,
+}
+
+/// What is said of reasoning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Think {
+    Unsaid,
+    Off,
+    Budget(u64),
+    Adaptive(Option<Effort>),
+    Effort(Effort),
+}
+
+impl<'a> Scribe<'_, '_, 'a> {
+    fn request(&mut self, plan: &Plan<'_, '_>) {
+        let (think, max_tokens) = self.reasoning(plan);
+        let reasoning = matches!(think, Think::Budget(_) | Think::Adaptive(_));
+        self.json.begin_object().key("model").string(self.dialect.model);
+        self.json.key("max_tokens").number(max_tokens);
+        if self.request.stream {
+            self.json.key("stream").boolean(true);
+        }
+        self.sampling(reasoning);
+        self.stop();
+        self.thinking(think);
+        self.output_config(think);
+        self.account();
+        self.extras();
+        self.losses();
+        self.tools(reasoning);
+        self.conversation(plan);
+        self.json.end_object();
+    }
+
+    /// How to reason, and how many tokens that leaves room for: the limit includes the budget here.
+    fn reasoning(&mut self, plan: &Plan<'_, '_>) -> (Think, u64) {
+        let limit = self.request.max_output.unwrap_or(self.dialect.max_output).max(1);
+        let budget = |tokens: u64| Think::Budget(tokens.max(MIN_BUDGET));
+        let told = self.dialect.reasoning.tell(self.request.thinking);
+        let think = match (told, self.dialect.reasoning) {
+            (Told::Nothing, _) => {
+                let wished = matches!(self.request.thinking, Thinking::Effort(_) | Thinking::Budget(1..));
+                if wished {
+                    self.notes.lose("reasoning_effort");
+                }
+                Think::Unsaid
+            }
+            (Told::Off, _) => Think::Off,
+            (Told::Effort(effort), _) => Think::Effort(effort),
+            (Told::Budget(tokens), _) => budget(tokens),
+            // Such a model wants a figure: most of what it may say, within its range.
+            (Told::Adaptive(_), Reasoning::Budget { min, max, .. }) => {
+                budget((limit / 5 * 4).min(Effort::High.budget()).clamp(min, max.max(min)))
+            }
+            (Told::Adaptive(effort), _) => Think::Adaptive(effort),
+        };
+        match think {
+            Think::Budget(_) if plan.lacks_reasoning() => {
+                self.notes.warn("thinking");
+                (Think::Unsaid, limit)
+            }
+            Think::Budget(tokens) if limit <= tokens => (think, tokens.saturating_add(limit)),
+            _ => (think, limit),
+        }
+    }
+
+    fn sampling(&mut self, reasoning: bool) {
+        let given = self.request.sampling;
+        let takes = self.dialect.sampling;
+        let number = |value: RawJson<'_>| value.text().parse::<f64>().unwrap_or(1.0);
+        // Which of them this model takes now; a model that reasons takes the default, and nothing far from it.
+        let free = takes != Sampling::None && !reasoning;
+        let temperature = given.temperature.filter(|_| free);
+        if temperature.is_none() && given.temperature.is_some_and(|value| number(value) != 1.0) {
+            self.notes.lose("temperature");
+        }
+        let one = takes == Sampling::One && temperature.is_some();
+        let top_p = given
+            .top_p
+            .filter(|value| takes != Sampling::None && !one && (!reasoning || number(*value) >= 0.95));
+        if top_p.is_none() && given.top_p.is_some_and(|value| number(value) != 1.0) {
+            self.notes.lose("top_p");
+        }
+        let top_k = given.top_k.filter(|_| free);
+        if top_k.is_none() && given.top_k.is_some() {
+            self.notes.lose("top_k");
+        }
+        if let Some(value) = temperature {
+            self.json.key("temperature");
+            if number(value) > 1.0 {
+                self.json.number(1u8);
+                self.notes.warn("temperature");
+            } else {
+                self.json.raw(value);
+            }
+        }
+        if let Some(value) = top_p {
+            self.json.key("top_p").raw(value);
+        }
+        if let Some(value) = top_k {
+            match value.as_u64() {
+                Some(whole) => self.json.key("top_k").number(whole),
+                None => self.json.key("top_k").raw(value),
+            };
+        }
+        for (value, element) in [
+            (given.presence_penalty, "presence_penalty"),
+            (given.frequency_penalty, "frequency_penalty"),
+            (given.seed, "seed"),
+        ] {
+            if value.is_some() {
+                self.notes.lose(element);
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        // The vendor refuses sequences of nothing but white space.
+        let (kept, blank): (Vec<&JsonStr<'_>>, Vec<_>) =
+            self.request.stop.iter().partition(|text| !is_blank(**text));
+        if !blank.is_empty() {
+            self.notes.warn("stop");
+        }
+        if !kept.is_empty() {
+            self.json.key("stop_sequences").begin_array();
+            for text in kept {
+                self.json.paste(*text);
+            }
+            self.json.end_array();
+        }
+    }
+
+    fn thinking(&mut self, think: Think) {
+        let own = self.notes.from() == Format::Messages;
+        let shown = self.request.show_thinking;
+        let display = match think {
+            Think::Unsaid | Think::Effort(_) => return,
+            Think::Off => {
+                self.json.key("thinking").begin_object().key("type").string("disabled").end_object();
+                return;
+            }
+            Think::Budget(tokens) => {
+                self.json.key("thinking").begin_object().key("type").string("enabled");
+                self.json.key("budget_tokens").number(tokens);
+                // These models show their reasoning anyway, and the older of them do not know the switch.
+                (own && shown == Some(false)).then_some("omitted")
+            }
+            Think::Adaptive(_) => {
+                self.json.key("thinking").begin_object().key("type");
+                match self.extra("thinking.type").and_then(RawJson::as_str) {
+                    Some(kind) if own => self.json.paste(kind),
+                    _ => self.json.string("adaptive"),
+                };
+                Some(if shown == Some(false) { "omitted" } else { "summarized" })
+            }
+        };
+        if let Some(display) = display {
+            self.json.key("display").string(display);
+        }
+        self.json.end_object();
+    }
+
+    fn output_config(&mut self, think: Think) {
+        let own = self.notes.from() == Format::Messages;
+        let effort = match think {
+            Think::Adaptive(effort) => effort,
+            Think::Effort(effort) => Some(effort),
+            _ => None,
+        };
+        let kept_effort = self.extra("output_config.effort").filter(|_| own && effort.is_none());
+        let task_budget = self.extra("output_config.task_budget").filter(|_| own);
+        let schema = match self.request.output {
+            OutputFormat::Text => None,
+            OutputFormat::Schema { schema, openapi, .. } => {
+                Some((schema, schema::Rules { openapi, strict: !own }))
+            }
+            OutputFormat::Json | OutputFormat::Choice { .. } => {
+                self.notes.lose("response_format");
+                None
+            }
+        };
+        if effort.is_none() && kept_effort.is_none() && task_budget.is_none() && schema.is_none() {
+            return;
+        }
+        self.json.key("output_config").begin_object();
+        if let Some(effort) = effort {
+            // The format's words begin with the second.
+            self.json.key("effort").string(effort.max(Effort::Low).name());
+        }
+        if let Some(effort) = kept_effort {
+            self.json.key("effort").raw(effort);
+        }
+        if let Some(budget) = task_budget {
+            self.json.key("task_budget").raw(budget);
+        }
+        if let Some((schema, rules)) = schema {
+            self.json.key("format").begin_object().key("type").string("json_schema").key("schema");
+            schema::write(schema, rules, false, &mut self.json);
+            self.json.end_object();
+        }
+        self.json.end_object();
+    }
+
+    /// Who asks, and how urgently.
+    fn account(&mut self) {
+        let safety_identifier = self.extra("safety_identifier").and_then(RawJson::as_str);
+        if let Some(user) = self.request.user.or(safety_identifier) {
+            self.json.key("metadata").begin_object().key("user_id").paste(user).end_object();
+        }
+        if self.request.metadata.is_some() {
+            self.notes.lose("metadata");
+        }
+        match self.request.service_tier.map_or("", JsonStr::escaped) {
+            "" => {}
+            "auto" | "priority" => {
+                self.json.key("service_tier").string("auto");
+            }
+            "standard_only" | "default" | "standard" => {
+                self.json.key("service_tier").string("standard_only");
+            }
+            "fast" => {
+                self.json.key("speed").string("fast");
+            }
+            _ => self.notes.lose("service_tier"),
+        }
+    }
+
+    fn extras(&mut self) {
+        let own = self.notes.from() == Format::Messages;
+        let request = self.request;
+        for Extra { name, value } in &request.extra {
+            match *name {
+                // Written where they belong.
+                "server_tool" => {}
+                "safety_identifier" if request.user.is_none() && value.as_str().is_some() => {}
+                "citations" | "output_config.effort" | "output_config.task_budget" | "thinking.type"
+                    if own => {}
+                "input_examples"
+                | "eager_input_streaming"
+                | "defer_loading"
+                | "allowed_callers"
+                | "citations"
+                | "search_result" => self.notes.lose((*name).to_owned()),
+                name if (own || self.dialect.understands(name)) && is_plain(name) => {
+                    self.json.key(name).raw(*value);
+                }
+                name => self.notes.lose(name.to_owned()),
+            }
+        }
+    }
+
+    /// What the format has no word for.
+    fn losses(&mut self) {
+        let request = self.request;
+        let text_only = |word: &JsonStr<'_>| word.escaped().eq_ignore_ascii_case("text");
+        for (lost, element) in [
+            (request.choices.is_some_and(|choices| choices > 1), "n"),
+            (request.logprobs.is_some(), "logprobs"),
+            (request.verbosity.is_some(), "verbosity"),
+            (request.cache_key.is_some(), "prompt_cache_key"),
+            (request.store.is_some(), "store"),
+            (request.previous.is_some(), "previous_response_id"),
+            (!request.modalities.iter().all(text_only), "modalities"),
+        ] {
+            if lost {
+                self.notes.lose(element);
+            }
+        }
+    }
+
+    fn extra(&self, name: &str) -> Option<RawJson<'a>> {
+        self.request.extra.iter().find(|extra| extra.name == name).map(|extra| extra.value)
+    }
+
+    /// How many marks there are.
+    fn marks(&self, plan: &Plan<'_, '_>) -> usize {
+        let tools = self.offered().filter(|tool| tool.cache.is_some()).count();
+        let search = self.request.search.as_ref().is_some_and(|search| search.cache.is_some());
+        let own = self.notes.from() == Format::Messages;
+        let whole = own && self.extra("cache_control").is_some();
+        let blocks = plan.messages.iter().flat_map(|message| &message.blocks).chain(&plan.system);
+        tools + usize::from(search) + usize::from(whole) + blocks.map(|block| marks(block)).sum::<usize>()
+    }
+}
+
+/// The marks in a block.
+fn marks(block: &Block<'_>) -> usize {
+    match block {
+        Block::Text { cache, .. }
+        | Block::Image { cache, .. }
+        | Block::File { cache, .. }
+        | Block::ToolUse { cache, .. } => usize::from(cache.is_some()),
+        Block::ToolResult { content, cache, .. } => {
+            usize::from(cache.is_some()) + content.iter().map(marks).sum::<usize>()
+        }
+        _ => 0,
+    }
+}
+
+/// A member of the request itself, in a name that needs no escapes.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}

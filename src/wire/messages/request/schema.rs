@@ -1,0 +1,307 @@
+//! Schemas, as the format takes them: JSON schema, of an object for a tool, and with fewer words where the vendor
+//! holds the model to it.
+
+use bytes::BufMut;
+use smallvec::SmallVec;
+
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer, push_escaped};
+use crate::wire::watch::{elements, members};
+
+/// Deeper schemas are pasted as they are.
+const MAX_DEPTH: u32 = 64;
+
+/// What must be done to a schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rules {
+    /// It is in the dialect of OpenAPI 3.0, with types in capitals and `nullable`.
+    pub(super) openapi: bool,
+    /// The model is held to it: objects are closed, and what the vendor does not enforce is told in words.
+    pub(super) strict: bool,
+}
+
+/// Formats of strings that the vendor enforces.
+const FORMATS: [&str; 10] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
+
+/// Writes a schema. With `object` it becomes one of an object if it does not say what it is of.
+pub(super) fn write<B: BufMut>(schema: RawJson<'_>, rules: Rules, object: bool, json: &mut Writer<'_, B>) {
+    if rules == Rules::default() {
+        return paste(schema, object, json);
+    }
+    let mut text = Vec::with_capacity(schema.text().len() + 64);
+    let done = node(schema, rules, None, 0, &mut Writer::new(&mut text));
+    match (done, String::from_utf8(text)) {
+        (Ok(()), Ok(text)) => paste(RawJson::from_text(&text), object, json),
+        _ => paste(schema, object, json),
+    }
+}
+
+fn paste<B: BufMut>(schema: RawJson<'_>, object: bool, json: &mut Writer<'_, B>) {
+    let mut typed = !object;
+    let read = members(&mut Cursor::new(schema.text()), |key, json| {
+        typed |= key.escaped() == "type";
+        json.skip()
+    });
+    let inside = schema.text().strip_prefix('{').filter(|_| read.is_ok() && !typed);
+    let Some(inside) = inside else {
+        json.raw(schema);
+        return;
+    };
+    let comma = if inside.trim_start().starts_with('}') { "" } else { "," };
+    json.raw(RawJson::from_text(&format!("{{\"type\":\"object\"{comma}{inside}")));
+}
+
+/// The members of a schema.
+type Members<'a> = SmallVec<[(&'a str, RawJson<'a>); 8]>;
+
+fn node<B: BufMut>(
+    schema: RawJson<'_>,
+    rules: Rules,
+    only_type: Option<&str>,
+    depth: u32,
+    json: &mut Writer<'_, B>,
+) -> Result<(), JsonError> {
+    if depth > MAX_DEPTH || !schema.text().starts_with('{') {
+        json.raw(schema);
+        return Ok(());
+    }
+    let mut list = Members::new();
+    members(&mut Cursor::new(schema.text()), |key, json| {
+        list.push((key.escaped(), json.raw()?));
+        Ok(())
+    })?;
+    let node = Node { rules, depth, list };
+    if rules.strict { node.strict(only_type, json) } else { node.lenient(json) }
+}
+
+struct Node<'a> {
+    rules: Rules,
+    depth: u32,
+    list: Members<'a>,
+}
+
+impl<'a> Node<'a> {
+    fn get(&self, name: &str) -> Option<RawJson<'a>> {
+        self.list.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    fn child<B: BufMut>(&self, schema: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+        node(schema, self.rules, None, self.depth + 1, json)
+    }
+
+    /// Schemas by name.
+    fn map<B: BufMut>(&self, value: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+        json.begin_object();
+        members(&mut Cursor::new(value.text()), |key, cursor| {
+            json.paste_key(key);
+            self.child(cursor.raw()?, json)
+        })?;
+        json.end_object();
+        Ok(())
+    }
+
+    /// Schemas in a row.
+    fn list<B: BufMut>(&self, value: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+        json.begin_array();
+        elements(&mut Cursor::new(value.text()), |cursor| self.child(cursor.raw()?, json))?;
+        json.end_array();
+        Ok(())
+    }
+
+    /// The types that it says, in small letters, and whether null is one of them.
+    fn types(&self) -> Result<SmallVec<[String; 2]>, JsonError> {
+        let mut types = SmallVec::new();
+        if let Some(value) = self.get("type") {
+            match value.as_str() {
+                Some(word) => types.push(word.escaped().to_ascii_lowercase()),
+                None => {
+                    elements(&mut Cursor::new(value.text()), |json| {
+                        types.push(json.string()?.escaped().to_ascii_lowercase());
+                        Ok(())
+                    })?;
+                }
+            }
+        }
+        let nullable = self.rules.openapi && self.get("nullable").and_then(RawJson::as_bool) == Some(true);
+        if nullable && !types.is_empty() && !types.iter().any(|word| word == "null") {
+            types.push("null".to_owned());
+        }
+        types.retain(|word| word != "type_unspecified");
+        Ok(types)
+    }
+
+    /// From OpenAPI 3.0 to JSON schema, with every word that means the same.
+    fn lenient<B: BufMut>(&self, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+        json.begin_object();
+        for (key, value) in &self.list {
+            match *key {
+                "nullable" | "propertyOrdering" => {}
+                "type" => match self.types()?.as_slice() {
+                    [] => {}
+                    [word] => {
+                        json.key("type").string(word);
+                    }
+                    words => {
+                        json.key("type").begin_array();
+                        for word in words {
+                            json.string(word);
+                        }
+                        json.end_array();
+                    }
+                },
+                "properties" | "$defs" | "definitions" => {
+                    json.key(key);
+                    self.map(*value, json)?;
+                }
+                "items" | "additionalProperties" => {
+                    json.key(key);
+                    self.child(*value, json)?;
+                }
+                "anyOf" | "allOf" | "oneOf" => {
+                    json.key(key);
+                    self.list(*value, json)?;
+                }
+                // Whole numbers of 64 bits are strings in the JSON of protocol buffers.
+                "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties" | "maxProperties" => {
+                    let bare = value.as_str().map_or(value.text(), JsonStr::escaped);
+                    json.key(key).raw(RawJson::from_text(bare));
+                }
+                _ => {
+                    json.paste_key(JsonStr::from_escaped(key)).raw(*value);
+                }
+            }
+        }
+        json.end_object();
+        Ok(())
+    }
+
+    /// With the words that the vendor enforces; what else was asked for is told in the description.
+    fn strict<B: BufMut>(&self, only_type: Option<&str>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+        json.begin_object();
+        for key in ["$defs", "definitions"] {
+            if let Some(definitions) = self.get(key).filter(|_| only_type.is_none()) {
+                json.key(key);
+                self.map(definitions, json)?;
+            }
+        }
+        if let Some(reference) = self.get("$ref") {
+            json.key("$ref").raw(reference).end_object();
+            return Ok(());
+        }
+        let literal = ["enum", "const"].into_iter().find_map(|key| Some((key, self.get(key)?)));
+        let union = ["anyOf", "oneOf"].into_iter().find_map(|key| self.get(key));
+        let all = self.get("allOf").filter(|_| union.is_none());
+        let types = self.types()?;
+        let words = match only_type {
+            Some(word) => &[word.to_owned()][..],
+            None => &types[..],
+        };
+        if let Some((key, value)) = literal {
+            json.key(key).raw(value);
+        } else if let Some(union) = union {
+            json.key("anyOf");
+            self.list(union, json)?;
+        } else if let Some(all) = all {
+            json.key("allOf");
+            self.list(all, json)?;
+        } else if words.len() > 1 {
+            return self.branches(words, json);
+        }
+        let word = match words {
+            [word] if literal.is_none() && union.is_none() && all.is_none() => word.as_str(),
+            // A schema of nothing else with properties is one of an object.
+            [] if self.get("properties").is_some() => "object",
+            _ => "",
+        };
+        if !word.is_empty() {
+            json.key("type").string(word);
+        }
+        self.described(word, json);
+        match word {
+            "object" => {
+                json.key("properties");
+                self.map(self.get("properties").unwrap_or(RawJson::from_text("{}")), json)?;
+                if let Some(required) = self.get("required") {
+                    json.key("required").raw(required);
+                }
+                json.key("additionalProperties").boolean(false);
+            }
+            "array" => {
+                if let Some(items) = self.get("items") {
+                    json.key("items");
+                    self.child(items, json)?;
+                }
+                if let Some(least) = self.get("minItems").filter(|least| is_small(*least)) {
+                    json.key("minItems").raw(least);
+                }
+            }
+            "string" => {
+                if let Some(format) = self.get("format").filter(|format| is_enforced(*format)) {
+                    json.key("format").raw(format);
+                }
+            }
+            _ => {}
+        }
+        json.end_object();
+        Ok(())
+    }
+
+    /// One branch for each of several types.
+    fn branches<B: BufMut>(&self, words: &[String], json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+        json.key("anyOf").begin_array();
+        for word in words {
+            if word == "null" {
+                json.begin_object().key("type").string("null").end_object();
+            } else {
+                self.strict(Some(word), json)?;
+            }
+        }
+        json.end_array().end_object();
+        Ok(())
+    }
+
+    /// `title` and `description`, the latter with what else was asked for.
+    fn described<B: BufMut>(&self, word: &str, json: &mut Writer<'_, B>) {
+        if let Some(title) = self.get("title").filter(|title| title.as_str().is_some()) {
+            json.key("title").raw(title);
+        }
+        let told = self.get("description").and_then(RawJson::as_str).unwrap_or_default();
+        let mut text = told.escaped().as_bytes().to_vec();
+        let mut rest = self.list.iter().filter(|(key, value)| !is_said(word, key, *value)).peekable();
+        if rest.peek().is_some() {
+            text.put_slice(if told.is_empty() { b"{" } else { b"\\n\\n{" });
+            while let Some((key, value)) = rest.next() {
+                text.put_slice(key.as_bytes());
+                text.put_slice(b": ");
+                push_escaped(&mut text, value.text());
+                text.put_slice(if rest.peek().is_some() { b", " } else { b"}" });
+            }
+        }
+        if let Some(text) = String::from_utf8(text).ok().filter(|text| !text.is_empty()) {
+            json.key("description").paste(JsonStr::from_escaped(&text));
+        }
+    }
+}
+
+/// Whether a member of a schema of this type is written as a member, or means nothing to the model.
+fn is_said(word: &str, key: &str, value: RawJson<'_>) -> bool {
+    match key {
+        "type" | "enum" | "const" | "anyOf" | "oneOf" | "allOf" | "$ref" | "$defs" | "definitions"
+        | "title" | "description" | "nullable" | "propertyOrdering" | "$schema" | "$id" => true,
+        // Closed or open, it is closed; what may stand beside the properties can be told.
+        "additionalProperties" => value.as_bool().is_some(),
+        "properties" | "required" => word == "object",
+        "items" => word == "array",
+        "minItems" => word == "array" && is_small(value),
+        "format" => word == "string" && is_enforced(value),
+        _ => false,
+    }
+}
+
+fn is_small(least: RawJson<'_>) -> bool {
+    matches!(least.text(), "0" | "1")
+}
+
+fn is_enforced(format: RawJson<'_>) -> bool {
+    format.as_str().is_some_and(|format| FORMATS.contains(&format.escaped()))
+}

@@ -1,0 +1,171 @@
+//! Tools and which of them may or must be called, written.
+
+use super::encode::Scribe;
+use super::schema;
+use crate::canonical::dialect::Structured;
+use crate::canonical::request::Search;
+use crate::canonical::{Tool, ToolChoice};
+use crate::json::{Cursor, JsonStr, RawJson};
+use crate::wire::Format;
+use crate::wire::watch::members;
+
+/// A schema that takes nothing.
+const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
+
+impl<'r, 'a> Scribe<'_, 'r, 'a> {
+    /// The tools that are offered: with a choice among some, only these.
+    pub(super) fn offered(&self) -> impl Iterator<Item = &'r Tool<'a>> + use<'r, 'a> {
+        let names = match &self.request.tool_choice {
+            Some(ToolChoice::Allowed { names, .. }) => Some(names),
+            _ => None,
+        };
+        let allowed = move |tool: &&Tool<'a>| names.is_none_or(|names| names.contains(&tool.name));
+        self.request.tools.iter().filter(allowed)
+    }
+
+    /// `tool_choice` and `tools`. With `reasoning` no call can be forced.
+    pub(super) fn tools(&mut self, reasoning: bool) {
+        let server = || self.request.extra.iter().filter(|extra| extra.name == "server_tool");
+        let own = self.notes.from() == Format::Messages;
+        if !own && server().next().is_some() {
+            self.notes.lose("server_tool");
+        }
+        let search = self.request.search.as_ref().filter(|_| {
+            // The vendor's tool has a fixed name.
+            !self.request.tools.iter().any(|tool| tool.name.is("web_search"))
+        });
+        if self.request.search.is_some() && search.is_none() {
+            self.notes.lose("web_search");
+        }
+        let any = self.offered().next().is_some() || search.is_some() || (own && server().next().is_some());
+        if !any {
+            return;
+        }
+        self.tool_choice(reasoning);
+        self.json.key("tools").begin_array();
+        for tool in self.offered() {
+            self.tool(tool);
+        }
+        if let Some(search) = search {
+            self.search(search);
+        }
+        if own {
+            for tool in self.request.extra.iter().filter(|extra| extra.name == "server_tool") {
+                self.json.raw(tool.value);
+            }
+        }
+        self.json.end_array();
+    }
+
+    fn tool(&mut self, tool: &Tool<'_>) {
+        self.json.begin_object().key("name").paste(tool.name);
+        if !tool.description.is_empty() {
+            self.json.key("description").paste(tool.description);
+        }
+        let own = self.notes.from() == Format::Messages;
+        let native = matches!(self.dialect.structured, Structured::Native);
+        let strict = tool.strict.filter(|strict| own || (*strict && native));
+        if tool.strict == Some(true) && strict.is_none() {
+            self.notes.lose("tool_strict");
+        }
+        self.json.key("input_schema");
+        let rules = schema::Rules { openapi: tool.openapi, strict: strict == Some(true) && !own };
+        match tool.schema {
+            Some(written) => schema::write(written, rules, true, &mut self.json),
+            None => {
+                self.json.raw(RawJson::from_text(NOTHING));
+            }
+        }
+        if let Some(strict) = strict {
+            self.json.key("strict").boolean(strict);
+        }
+        self.mark(tool.cache);
+        self.json.end_object();
+    }
+
+    fn search(&mut self, search: &Search<'_>) {
+        self.json.begin_object().key("type").string("web_search_20250305").key("name").string("web_search");
+        // A search that reads more is one that looks more often.
+        let uses = search.max_uses.or(match search.context.escaped() {
+            "low" => Some(1),
+            "medium" => Some(5),
+            "high" => Some(10),
+            _ => None,
+        });
+        if let Some(uses) = uses {
+            self.json.key("max_uses").number(uses);
+        }
+        match (search.allowed_domains, search.blocked_domains) {
+            (Some(allowed), blocked) => {
+                self.json.key("allowed_domains").raw(allowed);
+                // The vendor takes one list or the other.
+                if blocked.is_some() {
+                    self.notes.lose("web_search_filters");
+                }
+            }
+            (None, Some(blocked)) => {
+                self.json.key("blocked_domains").raw(blocked);
+            }
+            (None, None) => {}
+        }
+        if let Some(location) = search.location {
+            self.location(location);
+        }
+        self.mark(search.cache);
+        self.json.end_object();
+    }
+
+    fn location(&mut self, location: RawJson<'_>) {
+        const NAMES: [&str; 4] = ["city", "region", "country", "timezone"];
+        let mut found: [Option<JsonStr<'_>>; 4] = [None; 4];
+        let read = members(&mut Cursor::new(location.text()), |key, json| {
+            let value = json.raw()?.as_str();
+            for (name, slot) in NAMES.iter().zip(&mut found) {
+                if key.escaped() == *name {
+                    *slot = value;
+                }
+            }
+            Ok(())
+        });
+        if read.is_err() || found.iter().all(Option::is_none) {
+            self.notes.lose("web_search_location");
+            return;
+        }
+        self.json.key("user_location").begin_object().key("type").string("approximate");
+        for (name, value) in NAMES.iter().zip(found) {
+            if let Some(value) = value {
+                self.json.key(name).paste(value);
+            }
+        }
+        self.json.end_object();
+    }
+
+    fn tool_choice(&mut self, reasoning: bool) {
+        let parallel = self.request.parallel_tools;
+        let (mut kind, mut name) = match &self.request.tool_choice {
+            // Without a choice there is no place for the switch.
+            None if parallel == Some(false) => ("auto", None),
+            None => return,
+            Some(ToolChoice::Auto | ToolChoice::Allowed { required: false, .. }) => ("auto", None),
+            Some(ToolChoice::None) => ("none", None),
+            Some(ToolChoice::Required) => ("any", None),
+            Some(ToolChoice::Tool(name)) => ("tool", Some(*name)),
+            Some(ToolChoice::Allowed { names, required: true }) => match names.as_slice() {
+                [name] => ("tool", Some(*name)),
+                _ => ("any", None),
+            },
+        };
+        if reasoning && matches!(kind, "any" | "tool") {
+            (kind, name) = ("auto", None);
+            self.notes.warn("tool_choice");
+        }
+        self.json.key("tool_choice").begin_object().key("type").string(kind);
+        if let Some(name) = name {
+            self.json.key("name").paste(name);
+        }
+        if let Some(parallel) = parallel.filter(|_| kind != "none") {
+            self.json.key("disable_parallel_tool_use").boolean(!parallel);
+        }
+        self.json.end_object();
+    }
+}

@@ -1,0 +1,246 @@
+//! Instructions and turns, written.
+
+use super::encode::Scribe;
+use super::plan::{Document, Message, Plan, call_id, carried_in_result, image_type, trimmed};
+use crate::canonical::{Block, CacheMark, Input, Role, Source};
+use crate::json::{Cursor, JsonStr, RawJson};
+use crate::wire::messages::arguments;
+
+impl Scribe<'_, '_, '_> {
+    /// `system` and `messages`.
+    pub(super) fn conversation(&mut self, plan: &Plan<'_, '_>) {
+        if !plan.system.is_empty() {
+            self.json.key("system").begin_array();
+            for block in &plan.system {
+                self.block(block);
+            }
+            self.json.end_array();
+        }
+        self.json.key("messages").begin_array();
+        let last = plan.messages.len().saturating_sub(1);
+        for (index, message) in plan.messages.iter().enumerate() {
+            self.message(message, plan.prefill && index == last);
+        }
+        self.json.end_array();
+    }
+
+    fn message(&mut self, message: &Message<'_, '_>, prefill: bool) {
+        let role = match message.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::System | Role::Developer => "system",
+        };
+        self.json.begin_object().key("role").string(role).key("content").begin_array();
+        if message.blocks.is_empty() {
+            self.text(JsonStr::from_escaped("."), None);
+        }
+        let last = message.blocks.len().saturating_sub(1);
+        for (index, block) in message.blocks.iter().enumerate() {
+            match block {
+                Block::Text { text, cache, .. } if prefill && index == last => {
+                    self.text(trimmed(*text), *cache);
+                }
+                _ => self.block(block),
+            }
+        }
+        self.json.end_array().end_object();
+    }
+
+    /// A mark, unless it is one too many.
+    pub(super) fn mark(&mut self, mark: Option<CacheMark>) {
+        let Some(mark) = mark else { return };
+        if self.surplus_marks > 0 {
+            // A later mark covers what an earlier one does.
+            self.surplus_marks -= 1;
+            self.notes.lose("cache_control");
+            return;
+        }
+        self.json.key("cache_control").begin_object().key("type").string("ephemeral");
+        if mark == CacheMark::Long {
+            self.json.key("ttl").string("1h");
+        }
+        self.json.end_object();
+    }
+
+    fn text(&mut self, text: JsonStr<'_>, mark: Option<CacheMark>) {
+        self.json.begin_object().key("type").string("text").key("text").paste(text);
+        self.mark(mark);
+        self.json.end_object();
+    }
+
+    fn block(&mut self, block: &Block<'_>) {
+        match block {
+            Block::Text { text, cache, .. } => self.text(*text, *cache),
+            Block::Refusal { text } => self.text(*text, None),
+            Block::Image { source, cache, .. } => {
+                self.json.begin_object().key("type").string("image");
+                self.source(*source);
+                self.mark(*cache);
+                self.json.end_object();
+            }
+            Block::File { source, name, cache } => self.file(*source, *name, *cache),
+            Block::Reasoning { text, seal: Some(seal), hidden } => {
+                let seal = JsonStr::from_escaped(&seal.text);
+                self.json.begin_object().key("type");
+                if *hidden {
+                    self.json.string("redacted_thinking").key("data").paste(seal);
+                } else {
+                    self.json.string("thinking").key("thinking");
+                    match text.as_slice() {
+                        [text] => self.json.paste(*text),
+                        parts => {
+                            let whole: String = parts.iter().map(|part| part.escaped()).collect();
+                            self.json.paste(JsonStr::from_escaped(&whole))
+                        }
+                    };
+                    self.json.key("signature").paste(seal);
+                }
+                self.json.end_object();
+            }
+            Block::ToolUse { id, name, input, cache, .. } => {
+                self.json.begin_object().key("type").string("tool_use");
+                self.json.key("id").string(&call_id(*id)).key("name").paste(*name).key("input");
+                self.input(*input);
+                self.mark(*cache);
+                self.json.end_object();
+            }
+            Block::ToolResult { id, content, object, error, cache, .. } => {
+                self.json.begin_object().key("type").string("tool_result");
+                self.json.key("tool_use_id").string(&call_id(*id));
+                let failed = match object {
+                    Some(object) => self.object_result(*object),
+                    None => self.result(content),
+                };
+                if *error || failed {
+                    self.json.key("is_error").boolean(true);
+                }
+                self.mark(*cache);
+                self.json.end_object();
+            }
+            Block::Opaque { raw, .. } => {
+                self.json.raw(*raw);
+            }
+            Block::Reasoning { seal: None, .. } | Block::Audio { .. } | Block::Video { .. } => {}
+        }
+    }
+
+    fn source(&mut self, source: Source<'_>) {
+        self.json.key("source").begin_object().key("type");
+        match source {
+            Source::Base64 { mime, data } => {
+                let mime = image_type(mime, data);
+                self.json.string("base64").key("media_type").paste(JsonStr::from_escaped(mime));
+                self.json.key("data").paste(data);
+            }
+            Source::Url { url, .. } => {
+                self.json.string("url").key("url").paste(url);
+            }
+            Source::Id { id } => {
+                self.json.string("file").key("file_id").paste(id);
+            }
+            Source::Text { text } => {
+                self.json.string("text").key("media_type").string("text/plain").key("data").paste(text);
+            }
+        }
+        self.json.end_object();
+    }
+
+    fn file(&mut self, source: Source<'_>, name: JsonStr<'_>, mark: Option<CacheMark>) {
+        let document = match source {
+            Source::Base64 { mime, data } => Some((Document::of(mime, data), data)),
+            _ => None,
+        };
+        let image = matches!(document, Some((Document::Image(_), _)));
+        self.json.begin_object().key("type").string(if image { "image" } else { "document" });
+        match document {
+            None | Some((Document::Image(_), _)) => self.source(source),
+            Some((Document::Text(text), _)) => {
+                self.json.key("source").begin_object().key("type").string("text");
+                self.json.key("media_type").string("text/plain").key("data").string(&text).end_object();
+            }
+            Some((Document::Pdf | Document::Unknown, data)) => {
+                self.json.key("source").begin_object().key("type").string("base64");
+                self.json.key("media_type").string("application/pdf").key("data").paste(data).end_object();
+            }
+        }
+        if !image {
+            if !name.is_empty() {
+                self.json.key("title").paste(name);
+            }
+            if let Some(citations) = self.citations {
+                self.json.key("citations").raw(citations);
+            }
+        }
+        self.mark(mark);
+        self.json.end_object();
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        match input {
+            Input::Object(object) if object.text().starts_with('{') => {
+                self.json.raw(object);
+            }
+            Input::Object(other) => {
+                self.json.begin_object().key("_raw").string(other.text()).end_object();
+            }
+            Input::Text(text) => {
+                if let Some(object) = arguments::object_of(text) {
+                    self.json.raw(RawJson::from_text(object.trim()));
+                    return;
+                }
+                self.json.begin_object();
+                if !super::plan::is_blank(text) {
+                    // Models do produce such calls, and the history must say so.
+                    self.json.key("_raw").paste(text);
+                }
+                self.json.end_object();
+            }
+        }
+    }
+
+    /// What a tool answered. Always false: the blocks do not say whether it failed.
+    fn result(&mut self, content: &[Block<'_>]) -> bool {
+        let (dialect, from) = (self.dialect, self.notes.from());
+        let mut blocks =
+            content.iter().filter(|block| carried_in_result(block, dialect, from).is_ok()).peekable();
+        let Some(first) = blocks.next() else { return false };
+        self.json.key("content");
+        match first {
+            Block::Text { text, cache: None, .. } if blocks.peek().is_none() => {
+                self.json.paste(*text);
+            }
+            _ => {
+                self.json.begin_array();
+                for block in std::iter::once(first).chain(blocks) {
+                    self.block(block);
+                }
+                self.json.end_array();
+            }
+        }
+        false
+    }
+
+    /// What a tool answered, as an object: one that only wraps a text is unwrapped. Says whether it tells of a failure.
+    fn object_result(&mut self, object: RawJson<'_>) -> bool {
+        self.json.key("content");
+        match only_member(object) {
+            Some((name @ ("output" | "result" | "error"), value)) if value.as_str().is_some() => {
+                self.json.paste(value.as_str().unwrap_or_default());
+                name == "error"
+            }
+            _ => {
+                self.json.string(object.text());
+                false
+            }
+        }
+    }
+}
+
+/// The member of an object that has one and no more.
+fn only_member(object: RawJson<'_>) -> Option<(&str, RawJson<'_>)> {
+    let mut json = Cursor::new(object.text());
+    json.begin_object().ok()?;
+    let name = json.next_key().ok()??;
+    let value = json.raw().ok()?;
+    json.next_key().ok()?.is_none().then_some((name.escaped(), value))
+}
