@@ -80,6 +80,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
 
     /// A member's name that is pasted as it was escaped elsewhere.
 <<<<<<< HEAD
+<<<<<<< HEAD
     pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
         self.paste(name);
         self.out.put_u8(b':');
@@ -91,6 +92,11 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self.out.put_slice(name.escaped().as_bytes());
         self.out.put_slice(b"\":");
 >>>>>>> codec-messages
+=======
+    pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
+        self.paste(name);
+        self.out.put_u8(b':');
+>>>>>>> codec-responses
         self.comma = false;
         self
     }
@@ -114,6 +120,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
+<<<<<<< HEAD
     /// A string that is put together from parts that were escaped elsewhere.
     #[inline]
     pub fn pasted(&mut self, write: impl FnOnce(&mut B)) {
@@ -121,6 +128,17 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self.out.put_u8(b'"');
         write(self.out);
         self.out.put_u8(b'"');
+=======
+    /// A string that is pasted from several pieces.
+    pub fn paste_all(&mut self, pieces: &[&str]) -> &mut Self {
+        self.separate();
+        self.out.put_u8(b'"');
+        for piece in pieces {
+            self.out.put_slice(piece.as_bytes());
+        }
+        self.out.put_u8(b'"');
+        self
+>>>>>>> codec-responses
     }
 
     /// Any value, pasted.
