@@ -79,24 +79,10 @@ impl<'o, B: BufMut> Writer<'o, B> {
     }
 
     /// A member's name that is pasted as it was escaped elsewhere.
-<<<<<<< HEAD
-<<<<<<< HEAD
-    pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
-        self.paste(name);
-        self.out.put_u8(b':');
-=======
     #[inline]
     pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
-        self.separate();
-        self.out.put_u8(b'"');
-        self.out.put_slice(name.escaped().as_bytes());
-        self.out.put_slice(b"\":");
->>>>>>> codec-messages
-=======
-    pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
         self.paste(name);
         self.out.put_u8(b':');
->>>>>>> codec-responses
         self.comma = false;
         self
     }
@@ -120,7 +106,6 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
-<<<<<<< HEAD
     /// A string that is put together from parts that were escaped elsewhere.
     #[inline]
     pub fn pasted(&mut self, write: impl FnOnce(&mut B)) {
@@ -128,7 +113,8 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self.out.put_u8(b'"');
         write(self.out);
         self.out.put_u8(b'"');
-=======
+    }
+
     /// A string that is pasted from several pieces.
     pub fn paste_all(&mut self, pieces: &[&str]) -> &mut Self {
         self.separate();
@@ -138,7 +124,6 @@ impl<'o, B: BufMut> Writer<'o, B> {
         }
         self.out.put_u8(b'"');
         self
->>>>>>> codec-responses
     }
 
     /// Any value, pasted.
