@@ -111,8 +111,8 @@ fn write_part(block: &Block, reply: &Reply, json: &mut Writer<'_, BytesMut>) -> 
         Kind::Media { mime } => {
             let mime = JsonStr::from_escaped(mime);
             match &block.url {
-                Some(url) => part::begin_file(json, mime, JsonStr::from_escaped(url)),
-                None => part::begin_inline(json, mime, text),
+                Some(url) => part::begin_file(json, mime, JsonStr::from_escaped(url), JsonStr::default()),
+                None => part::begin_inline(json, mime, text, JsonStr::default()),
             }
         }
         Kind::Opaque { name, raw } => {

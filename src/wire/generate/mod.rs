@@ -21,6 +21,8 @@ mod grounding;
 mod logprobs;
 mod offsets;
 mod part;
+pub mod request;
+mod schema;
 mod signature;
 pub mod stream;
 mod time;

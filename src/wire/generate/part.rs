@@ -122,19 +122,36 @@ pub(super) fn begin_text(json: &mut Writer<'_, BytesMut>, text: JsonStr<'_>, tho
 }
 
 /// `{"inlineData":{...}}`, up to its end.
-pub(super) fn begin_inline(json: &mut Writer<'_, BytesMut>, mime: JsonStr<'_>, data: JsonStr<'_>) {
+pub(super) fn begin_inline(
+    json: &mut Writer<'_, BytesMut>,
+    mime: JsonStr<'_>,
+    data: JsonStr<'_>,
+    name: JsonStr<'_>,
+) {
     json.begin_object().key("inlineData").begin_object();
     json.key("mimeType").paste(mime);
     json.key("data").paste(data);
-    json.end_object();
+    end_file(json, name);
 }
 
 /// `{"fileData":{...}}`, up to its end.
-pub(super) fn begin_file(json: &mut Writer<'_, BytesMut>, mime: JsonStr<'_>, uri: JsonStr<'_>) {
+pub(super) fn begin_file(
+    json: &mut Writer<'_, BytesMut>,
+    mime: JsonStr<'_>,
+    uri: JsonStr<'_>,
+    name: JsonStr<'_>,
+) {
     json.begin_object().key("fileData").begin_object();
     if !mime.is_empty() {
         json.key("mimeType").paste(mime);
     }
     json.key("fileUri").paste(uri);
+    end_file(json, name);
+}
+
+fn end_file(json: &mut Writer<'_, BytesMut>, name: JsonStr<'_>) {
+    if !name.is_empty() {
+        json.key("displayName").paste(name);
+    }
     json.end_object();
 }

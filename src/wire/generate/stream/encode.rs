@@ -252,8 +252,8 @@ impl Encoder {
                 self.frame(open.choice, out, |out| {
                     let mut json = Writer::new(out);
                     match open.whole {
-                        true => part::begin_file(&mut json, mime, data),
-                        false => part::begin_inline(&mut json, mime, data),
+                        true => part::begin_file(&mut json, mime, data, JsonStr::default()),
+                        false => part::begin_inline(&mut json, mime, data, JsonStr::default()),
                     }
                     part::end(&mut json, &open.seal, &reply.issuer);
                 });

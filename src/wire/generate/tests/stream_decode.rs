@@ -33,7 +33,10 @@ fn a_stream_of_text_with_thoughts_in_front() {
         "{}",
         r#"{"candidates":[{"content":{"parts":[{"text":"ße"}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":3,"thoughtsTokenCount":4,"totalTokenCount":16}}"#,
     ]);
-    assert_eq!((&*answer.id, &*answer.model, answer.created), ("r1", "gemini-2.5-flash", Some(1_775_149_430)));
+    assert_eq!(
+        (&*answer.id, &*answer.model, answer.created),
+        ("r1", "gemini-2.5-flash", Some(1_775_149_430))
+    );
     assert_eq!(kinds(&answer), [("reasoning", "Hm\\nso."), ("text", "Grüße")]);
     assert_eq!(answer.finishes, [(0, FinishOwned::Stop)]);
     let usage = Usage { input: Some(9), output: Some(7), reasoning: Some(4), ..Usage::default() };
@@ -76,7 +79,10 @@ fn fact_35_a_signature_is_kept_wherever_it_stands() {
 #[test]
 fn a_block_has_one_signature() {
     let answer = whole(&[
-        &parts(r#"{"text":"a","thoughtSignature":"S1"},{"text":"b"},{"text":"c","thoughtSignature":"S2"}"#, ""),
+        &parts(
+            r#"{"text":"a","thoughtSignature":"S1"},{"text":"b"},{"text":"c","thoughtSignature":"S2"}"#,
+            "",
+        ),
         &parts(r#"{"text":"","thoughtSignature":"S3"}"#, STOP),
     ]);
     let blocks: Vec<_> = answer.blocks.iter().map(|block| (&*block.text, &*block.seal)).collect();
@@ -93,7 +99,9 @@ fn fact_36_calls_without_ids_or_arguments() {
         .blocks
         .iter()
         .map(|block| match &block.kind {
-            Kind::ToolUse { id, name, kind: ToolKind::Function, .. } => (&**id, &**name, block.object.as_deref()),
+            Kind::ToolUse { id, name, kind: ToolKind::Function, .. } => {
+                (&**id, &**name, block.object.as_deref())
+            }
             other => panic!("{other:?}"),
         })
         .collect();
@@ -107,9 +115,18 @@ fn fact_36_calls_without_ids_or_arguments() {
 fn fact_36_arguments_in_parts() {
     let answer = whole(&[
         &parts(r#"{"functionCall":{"name":"w","willContinue":true},"thoughtSignature":"S"}"#, ""),
-        &parts(r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.ops[0].place","stringValue":"New \"Y","willContinue":true}],"willContinue":true}}"#, ""),
-        &parts(r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.ops[0].place","stringValue":"ork"}],"willContinue":true}}"#, ""),
-        &parts(r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.ops[1]['a b']","numberValue":0.50},{"jsonPath":"$.ok","boolValue":true},{"jsonPath":"$.no","nullValue":"NULL_VALUE"}],"willContinue":true}}"#, ""),
+        &parts(
+            r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.ops[0].place","stringValue":"New \"Y","willContinue":true}],"willContinue":true}}"#,
+            "",
+        ),
+        &parts(
+            r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.ops[0].place","stringValue":"ork"}],"willContinue":true}}"#,
+            "",
+        ),
+        &parts(
+            r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.ops[1]['a b']","numberValue":0.50},{"jsonPath":"$.ok","boolValue":true},{"jsonPath":"$.no","nullValue":"NULL_VALUE"}],"willContinue":true}}"#,
+            "",
+        ),
         &parts(r#"{"functionCall":{}}"#, ""),
         // Without the empty call at the end.
         &parts(r#"{"functionCall":{"name":"v","willContinue":true}}"#, ""),
@@ -134,10 +151,16 @@ fn fact_36_arguments_in_parts() {
 fn fact_37_what_may_be_missing_in_a_candidate() {
     for (frame, finish) in [
         (r#"{"candidates":[{"finishReason":"SAFETY"}],"responseId":"r"}"#, FinishOwned::ContentFilter),
-        (r#"{"candidates":[{"content":{"role":"model"},"finishReason":"MAX_TOKENS","index":0}]}"#, FinishOwned::Length),
+        (
+            r#"{"candidates":[{"content":{"role":"model"},"finishReason":"MAX_TOKENS","index":0}]}"#,
+            FinishOwned::Length,
+        ),
         (r#"{"candidates":[{"content":null,"finishReason":"STOP"}]}"#, FinishOwned::Stop),
         (r#"{"candidates":[{"content":{"parts":[{}]},"finishReason":"STOP"}]}"#, FinishOwned::Stop),
-        (r#"{"candidates":[{"content":{"parts":null},"finishReason":"RECITATION"}]}"#, FinishOwned::ContentFilter),
+        (
+            r#"{"candidates":[{"content":{"parts":null},"finishReason":"RECITATION"}]}"#,
+            FinishOwned::ContentFilter,
+        ),
         (r#"{"promptFeedback":{"blockReason":"SAFETY","safetyRatings":[]}}"#, FinishOwned::ContentFilter),
     ] {
         let answer = whole(&[frame]);
@@ -174,7 +197,8 @@ fn fact_37_server_side_parts_stay_whole() {
 fn bug_32_both_signatures_of_server_side_tools_are_kept() {
     let both = r#"{"toolCall":{"id":"1"},"thoughtSignature":"S"},{"toolResponse":{"id":"1"},"thoughtSignature":"S"}"#;
     let answer = whole(&[&parts(both, STOP)]);
-    let signed = |kind: &Kind| matches!(kind, Kind::Opaque { raw, .. } if raw.contains(r#""thoughtSignature":"S""#));
+    let signed =
+        |kind: &Kind| matches!(kind, Kind::Opaque { raw, .. } if raw.contains(r#""thoughtSignature":"S""#));
     assert!(answer.blocks.len() == 2 && answer.blocks.iter().all(|block| signed(&block.kind)));
 }
 
@@ -186,13 +210,7 @@ fn fact_38_usage_is_cumulative_and_thoughts_stand_beside_the_output() {
     ]);
     assert_eq!(
         answer.usage,
-        Usage {
-            input: Some(17),
-            cached: Some(0),
-            output: Some(7),
-            reasoning: Some(5),
-            ..Usage::default()
-        }
+        Usage { input: Some(17), cached: Some(0), output: Some(7), reasoning: Some(5), ..Usage::default() }
     );
 }
 
@@ -261,17 +279,20 @@ fn bug_69_grounding_becomes_citations_in_characters() {
             "groundingChunks":[{"web":{"uri":"https://a","title":"A"}},{"retrievedContext":{"text":"t"}},{"web":{"uri":"https://b"}}]}}]}"#,
         r#"{"usageMetadata":{"promptTokenCount":1,"totalTokenCount":1}}"#,
     ]);
-    let citations: Vec<_> =
-        answer.blocks[0].citations.iter().map(|c| (&*c.url, &*c.title, c.span)).collect();
+    let citations: Vec<_> = answer.blocks[0].citations.iter().map(|c| (&*c.url, &*c.title, c.span)).collect();
     assert_eq!(citations, [("https://a", "A", Some((7, 17))), ("https://b", "", Some((7, 17)))]);
 }
 
 #[test]
 fn sources_without_passages_are_cited_as_a_whole() {
-    let metadata = r#","finishReason":"STOP","groundingMetadata":{"groundingChunks":[{"web":{"uri":"https://a"}}]}"#;
+    let metadata =
+        r#","finishReason":"STOP","groundingMetadata":{"groundingChunks":[{"web":{"uri":"https://a"}}]}"#;
     let answer = whole(&[&parts(r#"{"text":"a"},{"functionCall":{"name":"f"}}"#, metadata)]);
     assert_eq!(kinds(&answer), [("text", "a"), ("call", ""), ("text", "")]);
-    assert_eq!((&*answer.blocks[2].citations[0].url, answer.blocks[2].citations[0].span), ("https://a", None));
+    assert_eq!(
+        (&*answer.blocks[2].citations[0].url, answer.blocks[2].citations[0].span),
+        ("https://a", None)
+    );
     // Pictures have no words to cite for.
     let picture = r#"{"inlineData":{"mimeType":"image/png","data":"QQ=="}}"#;
     assert_eq!(whole(&[&parts(picture, metadata)]).blocks.len(), 1);

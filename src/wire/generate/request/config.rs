@@ -1,0 +1,124 @@
+//! `generationConfig`: how tokens are chosen, what comes out, how much is thought.
+
+use super::read::{Fault, boolean, count, number, object, string, strings, wrong};
+use crate::canonical::request::Extra;
+use crate::canonical::{Effort, OutputFormat, Request, Thinking};
+use crate::json::{Cursor, JsonStr, RawJson};
+
+/// Members that only this format has, under the path by which they are known.
+pub(super) const OWN: [&str; 12] = [
+    "generationConfig.imageConfig",
+    "generationConfig.speechConfig",
+    "generationConfig.mediaResolution",
+    "generationConfig.responseFormat",
+    "generationConfig.routingConfig",
+    "generationConfig.modelSelectionConfig",
+    "generationConfig.modelConfig",
+    "generationConfig.audioTimestamp",
+    "generationConfig.enableAffectiveDialog",
+    "generationConfig.enableEnhancedCivicAnswers",
+    "generationConfig.translationConfig",
+    "generationConfig.enableVerboseLogging",
+];
+
+/// What the answer must look like, in the pieces that it is given in.
+#[derive(Default)]
+struct Output<'a> {
+    mime: JsonStr<'a>,
+    schema: Option<RawJson<'a>>,
+    json_schema: Option<RawJson<'a>>,
+}
+
+/// Reads `generationConfig` into the request.
+pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+    let mut output = Output::default();
+    let (mut logprobs, mut alternatives) = (false, 0);
+    let path = |key: &str| format!("generationConfig.{key}");
+    object(
+        json,
+        || "generationConfig".to_owned(),
+        |key, name, json| {
+            let sampling = &mut request.sampling;
+            match key {
+                "temperature" => sampling.temperature = Some(number(json, &path(key))?),
+                "topP" => sampling.top_p = Some(number(json, &path(key))?),
+                "topK" => sampling.top_k = Some(number(json, &path(key))?),
+                "presencePenalty" => sampling.presence_penalty = Some(number(json, &path(key))?),
+                "frequencyPenalty" => sampling.frequency_penalty = Some(number(json, &path(key))?),
+                "seed" => sampling.seed = Some(number(json, &path(key))?),
+                "maxOutputTokens" => request.max_output = Some(count(json, &path(key))?),
+                "candidateCount" => request.choices = Some(count(json, &path(key))?),
+                "stopSequences" => request.stop = strings(json, &path(key))?,
+                "responseModalities" => request.modalities = strings(json, &path(key))?,
+                "responseLogprobs" => logprobs = boolean(json, &path(key))?,
+                "logprobs" => alternatives = count(json, &path(key))?,
+                "responseMimeType" => output.mime = string(json, || path(key))?,
+                "responseSchema" => output.schema = Some(json.raw()?),
+                "responseJsonSchema" => output.json_schema = Some(json.raw()?),
+                "thinkingConfig" => thinking(json, request)?,
+                _ => {
+                    let known = OWN.into_iter().find(|own| own.rsplit('.').next() == Some(key));
+                    let name = known.unwrap_or(name.escaped());
+                    request.extra.push(Extra { name, value: json.raw()? });
+                }
+            }
+            Ok(())
+        },
+    )?;
+    request.logprobs = logprobs.then_some(alternatives);
+    request.output = output.format();
+    Ok(())
+}
+
+impl<'a> Output<'a> {
+    fn format(self) -> OutputFormat<'a> {
+        let (name, description) = (JsonStr::default(), JsonStr::default());
+        let openapi = self.json_schema.is_none();
+        match (self.mime.decode().as_ref(), self.json_schema.or(self.schema)) {
+            ("text/x.enum", Some(schema)) => OutputFormat::Choice { schema },
+            (_, Some(schema)) => OutputFormat::Schema { name, description, schema, openapi, strict: None },
+            ("application/json", None) => OutputFormat::Json,
+            _ => OutputFormat::Text,
+        }
+    }
+}
+
+fn thinking<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+    const BUDGET: &str = "generationConfig.thinkingConfig.thinkingBudget";
+    const LEVEL: &str = "generationConfig.thinkingConfig.thinkingLevel";
+    const SHOWN: &str = "generationConfig.thinkingConfig.includeThoughts";
+    let mut level = None;
+    object(
+        json,
+        || "generationConfig.thinkingConfig".to_owned(),
+        |key, _, json| {
+            match key {
+                "includeThoughts" => request.show_thinking = Some(boolean(json, SHOWN)?),
+                "thinkingBudget" => {
+                    let budget = number(json, BUDGET)?;
+                    request.thinking = match budget.as_u64() {
+                        Some(0) => Thinking::Off,
+                        Some(tokens) => Thinking::Budget(tokens),
+                        None if budget.text() == "-1" => Thinking::Adaptive,
+                        None => return Err(wrong(BUDGET, "must be a whole number, or -1")),
+                    };
+                }
+                "thinkingLevel" => {
+                    let word = string(json, || LEVEL.to_owned())?;
+                    level = match word.escaped() {
+                        "" | "THINKING_LEVEL_UNSPECIFIED" => None,
+                        word => {
+                            Some(Effort::from_name(word).ok_or_else(|| wrong(LEVEL, "is no known level"))?)
+                        }
+                    };
+                }
+                _ => json.skip()?,
+            }
+            Ok(())
+        },
+    )?;
+    if let Some(level) = level {
+        request.thinking = Thinking::Effort(level);
+    }
+    Ok(())
+}

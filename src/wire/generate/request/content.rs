@@ -1,0 +1,374 @@
+//! Contents: turns and their parts, as a client sends them.
+
+use super::calls::Calls;
+use super::read::{Fault, boolean, list, object, string, wrong};
+use crate::canonical::{Block, Input, Role, Seal, Source, ToolKind, Turn};
+use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use crate::wire::generate::signature;
+
+/// Reads the conversation.
+#[derive(Default)]
+pub(super) struct Reader<'a> {
+    pub(super) turns: Vec<Turn<'a>>,
+    calls: Calls<'a>,
+    /// What is said of each video besides where it is.
+    pub(super) videos: Vec<Option<RawJson<'a>>>,
+    /// Where it stands, for faults: the content and the part.
+    at: (usize, usize),
+}
+
+impl<'a> Reader<'a> {
+    /// `contents`: an array, one content, or a text.
+    pub(super) fn contents(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
+        list(
+            json,
+            || "contents".to_owned(),
+            |number, json| {
+                self.at = (number, 0);
+                if json.kind()? == Kind::String {
+                    let blocks = text_blocks(json.string()?).into_iter().collect();
+                    self.turns.push(Turn::new(Role::User, blocks));
+                    return Ok(());
+                }
+                self.content(json)
+            },
+        )
+    }
+
+    fn path(&self, member: &str) -> String {
+        let (content, part) = self.at;
+        format!("contents[{content}].parts[{part}]{member}")
+    }
+
+    fn content(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
+        // The role may stand behind the parts, which need it.
+        let mut ahead = json.clone();
+        let number = self.at.0;
+        let mut role = Role::User;
+        object(
+            &mut ahead,
+            || format!("contents[{number}]"),
+            |key, _, json| {
+                match key {
+                    "role" => {
+                        role = role_of(json.raw()?).ok_or_else(|| {
+                            wrong(format!("contents[{number}].role"), "must be \"user\" or \"model\"")
+                        })?;
+                    }
+                    _ => json.skip()?,
+                }
+                Ok(())
+            },
+        )?;
+        let goes_on = self.turns.last().is_some_and(|turn| turn.role == Role::Assistant);
+        if role == Role::Assistant && !goes_on {
+            self.calls.turn();
+        }
+        let mut blocks = Vec::new();
+        object(
+            json,
+            || format!("contents[{number}]"),
+            |key, _, json| match key {
+                "parts" => list(
+                    json,
+                    || format!("contents[{number}].parts"),
+                    |part, json| {
+                        self.at.1 = part;
+                        self.part(json, &mut blocks)
+                    },
+                ),
+                // A content that is a part, which some helpers make.
+                "text" => {
+                    blocks.extend(text_blocks(string(json, || format!("contents[{number}].text"))?));
+                    Ok(())
+                }
+                _ => Ok(json.skip()?),
+            },
+        )?;
+        if role == Role::Assistant && goes_on {
+            self.join_thoughts(&mut blocks);
+            if blocks.is_empty() {
+                return Ok(());
+            }
+        }
+        self.turns.push(Turn::new(role, blocks));
+        Ok(())
+    }
+
+    /// Clients that keep a stream's frames as contents of their own divide a thought from its signature.
+    fn join_thoughts(&mut self, blocks: &mut Vec<Block<'a>>) {
+        let Some(before) = self.turns.last_mut() else { return };
+        let is_thought = |block: Option<&Block<'_>>| matches!(block, Some(Block::Reasoning { .. }));
+        while is_thought(blocks.first()) && is_thought(before.blocks.last()) {
+            let thought = blocks.remove(0);
+            if let Some(thought) = join(&mut before.blocks, thought) {
+                blocks.insert(0, thought);
+                return;
+            }
+        }
+    }
+
+    /// Reads a part and adds what it is to `blocks`.
+    pub(super) fn part(&mut self, json: &mut Cursor<'a>, blocks: &mut Vec<Block<'a>>) -> Result<(), Fault> {
+        if json.kind()? == Kind::String {
+            blocks.extend(text_blocks(json.string()?));
+            return Ok(());
+        }
+        let mut whole = json.clone();
+        let mut part = Part::default();
+        let path = self.path("");
+        object(
+            json,
+            || path.clone(),
+            |key, name, json| {
+                match key {
+                    "text" => part.text = Some(string(json, || self.path(".text"))?),
+                    "thought" => part.thought = boolean(json, &self.path(".thought"))?,
+                    "thoughtSignature" => {
+                        part.seal = signature::read(string(json, || self.path(".thoughtSignature"))?);
+                    }
+                    "inlineData" => part.block = Some(self.media(json, ".inlineData")?),
+                    "fileData" => part.block = Some(self.media(json, ".fileData")?),
+                    "functionCall" => part.block = Some(self.call(json)?),
+                    "functionResponse" => part.block = Some(self.response(json)?),
+                    "videoMetadata" => part.video = Some(json.raw()?),
+                    "mediaResolution" => part.detail = detail_of(json.raw()?)?,
+                    "partMetadata" => json.skip()?,
+                    _ => {
+                        if json.kind()? == Kind::Object {
+                            part.block = Some(Block::Opaque { name, raw: RawJson::NULL });
+                        }
+                        json.skip()?;
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        if let Some(Block::Opaque { raw, .. }) = &mut part.block {
+            *raw = whole.raw()?;
+        }
+        self.add(part, blocks);
+        Ok(())
+    }
+
+    fn add(&mut self, part: Part<'a>, blocks: &mut Vec<Block<'a>>) {
+        let Part { text, thought, seal, block, video, detail } = part;
+        let mut block = match (block, text) {
+            (Some(block), _) => block,
+            (None, text) if thought => {
+                if text.is_none() && seal.is_none() {
+                    return;
+                }
+                let hidden = text.is_none();
+                let text = text.into_iter().filter(|text| !text.is_empty()).collect();
+                let thought = Block::Reasoning { text, seal, hidden };
+                let thought = join(blocks, thought);
+                blocks.extend(thought);
+                return;
+            }
+            (None, text) => {
+                let text = text.unwrap_or_default();
+                if !text.is_empty() || seal.is_some() {
+                    blocks.push(Block::Text { text, cache: None, seal });
+                }
+                return;
+            }
+        };
+        match &mut block {
+            Block::ToolUse { seal: slot, .. } => *slot = seal,
+            Block::Image { seal: slot, detail: closeness, .. } => (*slot, *closeness) = (seal, detail),
+            Block::Video { .. } => self.videos.push(video),
+            _ => {}
+        }
+        blocks.push(block);
+    }
+
+    /// `inlineData` or `fileData`.
+    fn media(&self, json: &mut Cursor<'a>, member: &str) -> Result<Block<'a>, Fault> {
+        let (mut mime, mut name) = (JsonStr::default(), JsonStr::default());
+        let (mut data, mut uri) = (None, None);
+        object(
+            json,
+            || self.path(member),
+            |key, _, json| {
+                match key {
+                    "mimeType" => mime = string(json, || self.path(&format!("{member}.mimeType")))?,
+                    "data" => data = Some(string(json, || self.path(&format!("{member}.data")))?),
+                    "fileUri" => uri = Some(string(json, || self.path(&format!("{member}.fileUri")))?),
+                    "displayName" => name = string(json, || self.path(&format!("{member}.displayName")))?,
+                    _ => json.skip()?,
+                }
+                Ok(())
+            },
+        )?;
+        let source = match (data, uri) {
+            (Some(data), _) => Source::Base64 { mime, data },
+            (None, Some(uri)) => file_source(uri, mime),
+            (None, None) if member == ".inlineData" => {
+                return Err(wrong(self.path(".inlineData.data"), "is missing"));
+            }
+            (None, None) => return Err(wrong(self.path(".fileData.fileUri"), "is missing")),
+        };
+        Ok(media_block(source, mime, name))
+    }
+
+    fn call(&mut self, json: &mut Cursor<'a>) -> Result<Block<'a>, Fault> {
+        let (mut id, mut name) = (JsonStr::default(), JsonStr::default());
+        let mut input = Input::Object(RawJson::from_text("{}"));
+        let path = self.path(".functionCall");
+        object(
+            json,
+            || path.clone(),
+            |key, _, json| {
+                match key {
+                    "id" => id = string(json, || format!("{path}.id"))?,
+                    "name" => name = string(json, || format!("{path}.name"))?,
+                    "args" => {
+                        let args = json.raw()?;
+                        input = match (args.text().as_bytes().first(), args.as_str()) {
+                            (Some(b'{'), _) => Input::Object(args),
+                            (_, Some(text)) => Input::Text(text),
+                            _ => return Err(wrong(format!("{path}.args"), "must be an object")),
+                        };
+                    }
+                    _ => json.skip()?,
+                }
+                Ok(())
+            },
+        )?;
+        if name.is_empty() {
+            return Err(wrong(format!("{path}.name"), "is missing"));
+        }
+        let id = self.calls.call(id, name)?;
+        let kind = ToolKind::Function;
+        Ok(Block::ToolUse { id, name, input, kind, namespace: JsonStr::default(), seal: None, cache: None })
+    }
+
+    fn response(&mut self, json: &mut Cursor<'a>) -> Result<Block<'a>, Fault> {
+        let (mut id, mut name) = (JsonStr::default(), JsonStr::default());
+        let mut content = Vec::new();
+        let mut object_value = None;
+        let path = self.path(".functionResponse");
+        object(
+            json,
+            || path.clone(),
+            |key, _, json| {
+                match key {
+                    "id" => id = string(json, || format!("{path}.id"))?,
+                    "name" => name = string(json, || format!("{path}.name"))?,
+                    "response" => {
+                        let response = json.raw()?;
+                        match response.as_str() {
+                            Some(text) => content.splice(0..0, text_blocks(text)).for_each(drop),
+                            None => object_value = Some(response),
+                        }
+                    }
+                    "parts" => {
+                        list(json, || format!("{path}.parts"), |_, json| self.part(json, &mut content))?;
+                    }
+                    _ => json.skip()?,
+                }
+                Ok(())
+            },
+        )?;
+        let (id, name) = self.calls.result(id, name)?;
+        if name.is_empty() {
+            return Err(wrong(format!("{path}.name"), "is missing"));
+        }
+        let error = object_value.is_some_and(is_error);
+        let kind = ToolKind::Function;
+        Ok(Block::ToolResult { id, name, content, object: object_value, error, kind, cache: None })
+    }
+}
+
+/// A part while it is read.
+#[derive(Default)]
+struct Part<'a> {
+    text: Option<JsonStr<'a>>,
+    thought: bool,
+    seal: Option<Seal<'a>>,
+    block: Option<Block<'a>>,
+    video: Option<RawJson<'a>>,
+    detail: JsonStr<'a>,
+}
+
+/// Adds a thought to the one before it, which goes on until it is signed; gives it back where it is one of its own.
+fn join<'a>(blocks: &mut [Block<'a>], thought: Block<'a>) -> Option<Block<'a>> {
+    match (blocks.last_mut(), thought) {
+        (
+            Some(Block::Reasoning { text, seal: slot @ None, hidden: false }),
+            Block::Reasoning { text: more, seal, hidden: false },
+        ) => {
+            text.extend(more);
+            *slot = seal;
+            None
+        }
+        (_, thought) => Some(thought),
+    }
+}
+
+fn text_blocks(text: JsonStr<'_>) -> Option<Block<'_>> {
+    (!text.is_empty()).then(|| Block::text(text))
+}
+
+fn role_of(value: RawJson<'_>) -> Option<Role> {
+    Some(match value.as_str()?.escaped() {
+        // Absent, which some clients write as nothing.
+        "user" | "" => Role::User,
+        "model" | "assistant" => Role::Assistant,
+        "function" | "tool" => Role::User,
+        "system" => Role::System,
+        _ => return None,
+    })
+}
+
+/// A response that only says what went wrong.
+fn is_error(response: RawJson<'_>) -> bool {
+    let mut json = Cursor::new(response.text());
+    let mut error = false;
+    let read = object(&mut json, String::new, |key, _, json| {
+        error |= key == "error";
+        Ok(json.skip()?)
+    });
+    read.is_ok() && error
+}
+
+/// How closely to look at an image: `{"level":"MEDIA_RESOLUTION_LOW"}`.
+fn detail_of(value: RawJson<'_>) -> Result<JsonStr<'_>, Fault> {
+    let mut level = value.as_str().unwrap_or_default();
+    if value.text().starts_with('{') {
+        object(&mut Cursor::new(value.text()), String::new, |key, _, json| {
+            match key {
+                "level" => level = json.raw()?.as_str().unwrap_or_default(),
+                _ => json.skip()?,
+            }
+            Ok(())
+        })?;
+    }
+    Ok(JsonStr::from_escaped(match level.escaped() {
+        "MEDIA_RESOLUTION_LOW" => "low",
+        "MEDIA_RESOLUTION_HIGH" => "high",
+        "MEDIA_RESOLUTION_ULTRA_HIGH" => "original",
+        _ => "",
+    }))
+}
+
+/// A file that was uploaded to the vendor has an address too, which nobody else can read.
+fn file_source<'a>(uri: JsonStr<'a>, mime: JsonStr<'a>) -> Source<'a> {
+    let plain = uri.decode();
+    if plain.starts_with("files/") || plain.contains("generativelanguage.googleapis.com/") {
+        Source::Id { id: uri }
+    } else {
+        Source::Url { url: uri, mime }
+    }
+}
+
+fn media_block<'a>(source: Source<'a>, mime: JsonStr<'a>, name: JsonStr<'a>) -> Block<'a> {
+    let plain = mime.decode();
+    match plain.split('/').next().unwrap_or_default() {
+        "image" => Block::Image { source, detail: JsonStr::default(), cache: None, seal: None },
+        "audio" => Block::Audio { source },
+        "video" => Block::Video { source },
+        _ => Block::File { source, name, cache: None },
+    }
+}

@@ -1,0 +1,106 @@
+//! A request from a client of this format.
+
+use super::content::Reader;
+use super::read::{Fault, boolean, list, object, string, wrong};
+use super::{config, tools};
+use crate::canonical::request::Extra;
+use crate::canonical::{Request, Role, Turn};
+use crate::error::ApiError;
+use crate::json::{Cursor, Kind, RawJson};
+
+/// Members of the request itself that only this format has.
+pub(super) const OWN: [&str; 4] = ["safetySettings", "cachedContent", "labels", "modelArmorConfig"];
+
+/// What is said of videos besides where they are: one for each video, once there is one.
+pub(super) const VIDEO: &str = "videoMetadata";
+
+/// Reads a request. Whether it asks for a stream stands in its path, not in it.
+///
+/// # Errors
+/// It is malformed.
+pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
+    Ok(read(body)?)
+}
+
+fn read(body: &str) -> Result<Request<'_>, Fault> {
+    let mut request = Request::default();
+    let mut system = None;
+    let mut reader = Reader::default();
+    let mut given = false;
+    let mut json = Cursor::new(body);
+    object(
+        &mut json,
+        || "request".to_owned(),
+        |key, name, json| {
+            match key {
+                "contents" => {
+                    given = true;
+                    reader.contents(json)?;
+                }
+                "systemInstruction" => system = Some(instructions(json)?),
+                "tools" => tools::read(json, &mut request)?,
+                "toolConfig" => tools::read_config(json, &mut request)?,
+                // The specification names it without its parent.
+                "functionCallingConfig" => tools::read_calling(json, &mut request)?,
+                "generationConfig" => config::read(json, &mut request)?,
+                "serviceTier" => request.service_tier = Some(string(json, || "serviceTier".to_owned())?),
+                "store" => request.store = Some(boolean(json, "store")?),
+                // The model stands in the path.
+                "model" => json.skip()?,
+                _ => {
+                    let name = OWN.into_iter().find(|own| *own == key).unwrap_or(name.escaped());
+                    request.extra.push(Extra { name, value: json.raw()? });
+                }
+            }
+            Ok(())
+        },
+    )?;
+    json.end()?;
+    if !given {
+        return Err(Fault::Field(Box::new(ApiError::missing("contents"))));
+    }
+    if reader.turns.is_empty() {
+        return Err(wrong("contents", "must not be empty"));
+    }
+    if reader.videos.iter().any(Option::is_some) {
+        let values = reader.videos.iter().map(|video| video.unwrap_or(RawJson::NULL));
+        request.extra.extend(values.map(|value| Extra { name: VIDEO, value }));
+    }
+    request.turns.extend(system.filter(|turn| !turn.blocks.is_empty()));
+    request.turns.append(&mut reader.turns);
+    Ok(request)
+}
+
+/// `systemInstruction`: a text, a content, a part, or a list of these.
+fn instructions<'a>(json: &mut Cursor<'a>) -> Result<Turn<'a>, Fault> {
+    let mut blocks = Vec::new();
+    list(
+        json,
+        || "systemInstruction".to_owned(),
+        |_, json| {
+            let mut reader = Reader::default();
+            if json.kind()? == Kind::String {
+                return reader.part(json, &mut blocks);
+            }
+            let mut whole = json.clone();
+            let mut parts = false;
+            object(
+                json,
+                || "systemInstruction".to_owned(),
+                |key, _, json| match key {
+                    "parts" => {
+                        parts = true;
+                        list(
+                            json,
+                            || "systemInstruction.parts".to_owned(),
+                            |_, json| reader.part(json, &mut blocks),
+                        )
+                    }
+                    _ => Ok(json.skip()?),
+                },
+            )?;
+            if parts { Ok(()) } else { reader.part(&mut whole, &mut blocks) }
+        },
+    )?;
+    Ok(Turn::new(Role::System, blocks))
+}

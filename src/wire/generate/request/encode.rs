@@ -1,0 +1,105 @@
+//! A request to a vendor of this format.
+
+use bytes::BytesMut;
+
+use super::read::camel;
+use super::{config, decode, settings, tools, turns};
+use crate::canonical::{Block, Dialect, Request};
+use crate::json::{JsonStr, Writer};
+use crate::wire::Format;
+use crate::wire::codec::Notes;
+use crate::wire::generate::part;
+
+/// Writes a request. What is the same from turn to turn stands in front, for the vendor's prompt cache.
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, out: &mut BytesMut) {
+    let mut json = Writer::new(out);
+    json.begin_object();
+    instructions(request, notes, &mut json);
+    tools::write(request, dialect, notes, &mut json);
+    members(request, notes, &mut json);
+    settings::write(request, dialect, notes, &mut json);
+    turns::write(request, dialect, notes, &mut json);
+    json.end_object();
+}
+
+/// All instructions stand in one place here, those of the middle of a conversation too, each text as a part.
+fn instructions(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+    let mut begun = false;
+    for block in request.turns.iter().filter(|turn| turn.role.is_system()).flat_map(|turn| &turn.blocks) {
+        let Block::Text { text, cache, .. } = block else {
+            notes.lose("system_media");
+            continue;
+        };
+        if cache.is_some() {
+            notes.lose("cache_control");
+        }
+        if text.is_empty() {
+            continue;
+        }
+        if !begun {
+            begun = true;
+            json.key("systemInstruction").begin_object().key("parts").begin_array();
+        }
+        part::begin_text(json, *text, false);
+        json.end_object();
+    }
+    if begun {
+        json.end_array().end_object();
+    }
+}
+
+/// The members that stand for themselves, and an account of those that have no place.
+fn members(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+    for extra in &request.extra {
+        let own = decode::OWN.contains(&extra.name);
+        if own {
+            json.key(extra.name);
+            part::paste(extra.value, json);
+        }
+        if !own
+            && !tools::is_own(extra.name)
+            && !config::OWN.contains(&extra.name)
+            && extra.name != decode::VIDEO
+        {
+            notes.lose(extra.name.to_owned());
+        }
+    }
+    if let Some(tier) = request.service_tier {
+        match service_tier(tier) {
+            Some("") => {}
+            Some(word) => {
+                json.key("serviceTier").string(word);
+            }
+            None => notes.lose("service_tier"),
+        }
+    }
+    match request.store {
+        Some(store) if notes.from() == Format::Generate => {
+            json.key("store").boolean(store);
+        }
+        Some(_) => notes.lose("store"),
+        None => {}
+    }
+    for (element, given) in [
+        ("user", request.user.is_some()),
+        ("metadata", request.metadata.is_some()),
+        ("prompt_cache_key", request.cache_key.is_some()),
+        ("previous_response_id", request.previous.is_some()),
+        ("verbosity", request.verbosity.is_some()),
+    ] {
+        if given {
+            notes.lose(element);
+        }
+    }
+}
+
+/// The word for a tier; empty where none is needed.
+fn service_tier(word: JsonStr<'_>) -> Option<&'static str> {
+    match camel(word.escaped()).to_ascii_lowercase().as_str() {
+        "auto" => Some(""),
+        "default" | "standard" | "standardonly" => Some("standard"),
+        "flex" => Some("flex"),
+        "priority" | "fast" => Some("priority"),
+        _ => None,
+    }
+}

@@ -1,0 +1,145 @@
+//! What reading a request has in common: names in either spelling, null as absence, faults with the path of a field.
+
+use std::borrow::Cow;
+
+use crate::error::{ApiError, Kind as ErrorKind};
+use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
+
+/// Why a request cannot be read.
+pub(super) enum Fault {
+    /// It is no JSON.
+    Json(JsonError),
+    /// A field is wrong.
+    Field(Box<ApiError>),
+}
+
+impl From<JsonError> for Fault {
+    fn from(error: JsonError) -> Self {
+        Fault::Json(error)
+    }
+}
+
+impl From<Fault> for ApiError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Json(error) => {
+                ApiError::new(ErrorKind::InvalidJson, format!("The request is not valid JSON: {error}."))
+            }
+            Fault::Field(error) => *error,
+        }
+    }
+}
+
+/// A field is wrong: `what` completes "'path' ...".
+pub(super) fn wrong(path: impl Into<String>, what: &str) -> Fault {
+    let path = path.into();
+    let message = format!("'{path}' {what}.");
+    Fault::Field(Box::new(ApiError::new(ErrorKind::InvalidField, message).param(path)))
+}
+
+/// A name in camelCase, whichever way it is written.
+pub(super) fn camel(name: &str) -> Cow<'_, str> {
+    if !name.contains('_') {
+        return Cow::Borrowed(name);
+    }
+    let mut out = String::with_capacity(name.len());
+    let mut raise = false;
+    for c in name.chars() {
+        match c {
+            '_' => raise = !out.is_empty(),
+            c if raise => {
+                out.push(c.to_ascii_uppercase());
+                raise = false;
+            }
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Visits the members of an object that are not null: the name in camelCase, the name as it stands there, and the
+/// value, which must be read.
+pub(super) fn object<'a>(
+    json: &mut Cursor<'a>,
+    path: impl FnOnce() -> String,
+    mut each: impl FnMut(&str, JsonStr<'a>, &mut Cursor<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    if json.kind()? != Kind::Object {
+        return Err(wrong(path(), "must be an object"));
+    }
+    json.begin_object()?;
+    while let Some(key) = json.next_key()? {
+        if json.kind()? == Kind::Null {
+            json.skip()?;
+        } else {
+            each(&camel(key.escaped()), key, json)?;
+        }
+    }
+    Ok(())
+}
+
+/// Visits the elements of an array with their numbers. A single object or string stands for an array of one.
+pub(super) fn list<'a>(
+    json: &mut Cursor<'a>,
+    path: impl FnOnce() -> String,
+    mut each: impl FnMut(usize, &mut Cursor<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    match json.kind()? {
+        Kind::Array => {
+            json.begin_array()?;
+            let mut number = 0;
+            while json.next_element()? {
+                if json.kind()? == Kind::Null {
+                    json.skip()?;
+                } else {
+                    each(number, json)?;
+                }
+                number += 1;
+            }
+            Ok(())
+        }
+        Kind::Object | Kind::String => each(0, json),
+        _ => Err(wrong(path(), "must be an array")),
+    }
+}
+
+/// A string.
+pub(super) fn string<'a>(json: &mut Cursor<'a>, path: impl FnOnce() -> String) -> Result<JsonStr<'a>, Fault> {
+    json.raw()?.as_str().ok_or_else(|| wrong(path(), "must be a string"))
+}
+
+/// An array of strings.
+pub(super) fn strings<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Vec<JsonStr<'a>>, Fault> {
+    let mut all = Vec::new();
+    list(
+        json,
+        || path.to_owned(),
+        |_, json| {
+            all.push(string(json, || path.to_owned())?);
+            Ok(())
+        },
+    )?;
+    Ok(all)
+}
+
+/// `true` or `false`.
+pub(super) fn boolean(json: &mut Cursor<'_>, path: &str) -> Result<bool, Fault> {
+    json.raw()?.as_bool().ok_or_else(|| wrong(path, "must be true or false"))
+}
+
+/// A number, as it is written. This format takes numbers in quotes as well.
+pub(super) fn number<'a>(json: &mut Cursor<'a>, path: &str) -> Result<RawJson<'a>, Fault> {
+    let value = json.raw()?;
+    let value = value.as_str().map_or(value, |text| RawJson::from_text(text.escaped()));
+    let is_number = |text: &str| {
+        // What the standard library reads besides: `+1`, `.5`, `inf`.
+        let first = text.trim_start_matches('-').as_bytes().first();
+        first.is_some_and(u8::is_ascii_digit) && text.parse::<f64>().is_ok_and(f64::is_finite)
+    };
+    if is_number(value.text()) { Ok(value) } else { Err(wrong(path, "must be a number")) }
+}
+
+/// A whole number that is not negative.
+pub(super) fn count(json: &mut Cursor<'_>, path: &str) -> Result<u64, Fault> {
+    number(json, path)?.as_u64().ok_or_else(|| wrong(path, "must be a whole number that is not negative"))
+}

@@ -1,0 +1,201 @@
+//! `generationConfig`, as a vendor gets it.
+
+use bytes::BytesMut;
+
+use super::config;
+use crate::canonical::dialect::{Reasoning, Sampling, Told};
+use crate::canonical::{Dialect, Effort, OutputFormat, Request, Thinking};
+use crate::json::{RawJson, Writer};
+use crate::wire::Format;
+use crate::wire::codec::Notes;
+use crate::wire::generate::{part, schema};
+
+/// Sequences that end an answer, at most.
+const MAX_STOP: usize = 5;
+
+/// Alternatives of a token that can be asked for.
+const MAX_LOGPROBS: u64 = 20;
+
+/// Writes `generationConfig`, if there is anything to say.
+pub(super) fn write(
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+    json: &mut Writer<'_, BytesMut>,
+) {
+    let mut inside = BytesMut::new();
+    let mut members = Writer::new(&mut inside);
+    members.begin_object();
+    limits(request, notes, &mut members);
+    sampling(request, dialect, notes, &mut members);
+    output(request, dialect, notes, &mut members);
+    thinking(request, dialect, notes, &mut members);
+    for extra in request.extra.iter().filter(|extra| config::OWN.contains(&extra.name)) {
+        members.key(extra.name.rsplit('.').next().unwrap_or_default());
+        part::paste(extra.value, &mut members);
+    }
+    members.end_object();
+    if inside.len() > 2 {
+        json.key("generationConfig").raw(RawJson::from_text(std::str::from_utf8(&inside).unwrap_or("{}")));
+    }
+}
+
+fn limits(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+    if let Some(tokens) = request.max_output {
+        json.key("maxOutputTokens").number(tokens);
+    }
+    if let Some(choices) = request.choices {
+        json.key("candidateCount").number(choices);
+    }
+    if !request.stop.is_empty() {
+        if request.stop.len() > MAX_STOP && notes.from() != Format::Generate {
+            notes.refuse("stop", format!("This model takes at most {MAX_STOP} stop sequences."));
+        }
+        json.key("stopSequences").begin_array();
+        for sequence in &request.stop {
+            json.paste(*sequence);
+        }
+        json.end_array();
+    }
+    if let Some(alternatives) = request.logprobs {
+        json.key("responseLogprobs").boolean(true);
+        if alternatives > 0 {
+            json.key("logprobs").number(alternatives.min(MAX_LOGPROBS));
+        }
+    }
+}
+
+fn sampling(
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+    json: &mut Writer<'_, BytesMut>,
+) {
+    let given = &request.sampling;
+    let mut top_p = given.top_p;
+    if dialect.sampling == Sampling::One && given.temperature.is_some() && top_p.take().is_some() {
+        notes.lose("top_p");
+    }
+    for (element, name, value, range) in [
+        ("temperature", "temperature", given.temperature, 0.0..=2.0),
+        ("top_p", "topP", top_p, 0.0..=1.0),
+        ("top_k", "topK", given.top_k, 0.0..=f64::MAX),
+        ("presence_penalty", "presencePenalty", given.presence_penalty, -2.0..=2.0),
+        ("frequency_penalty", "frequencyPenalty", given.frequency_penalty, -2.0..=2.0),
+    ] {
+        let Some(value) = value else { continue };
+        if dialect.sampling == Sampling::None {
+            notes.lose(element);
+            continue;
+        }
+        json.key(name);
+        match value.text().parse::<f64>() {
+            Ok(number) if range.contains(&number) || notes.from() == Format::Generate => json.raw(value),
+            Ok(number) => {
+                notes.warn(element);
+                let nearest = if number < *range.start() { *range.start() } else { *range.end() };
+                json.raw(RawJson::from_text(&format!("{nearest}")))
+            }
+            // Not a number: the vendor may say so.
+            Err(_) => json.raw(value),
+        };
+    }
+    if let Some(seed) = given.seed {
+        // The field has 32 bits here.
+        if seed.text().parse::<i32>().is_ok() || notes.from() == Format::Generate {
+            json.key("seed").raw(seed);
+        } else {
+            notes.lose("seed");
+        }
+    }
+}
+
+fn output(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+    match request.output {
+        OutputFormat::Text => {}
+        OutputFormat::Json => {
+            json.key("responseMimeType").string("application/json");
+        }
+        OutputFormat::Choice { schema } => {
+            json.key("responseMimeType").string("text/x.enum");
+            json.key("responseSchema");
+            part::paste(schema, json);
+        }
+        OutputFormat::Schema { schema, openapi, .. } => {
+            json.key("responseMimeType").string("application/json");
+            if openapi {
+                json.key("responseSchema");
+                part::paste(schema, json);
+            } else if dialect.json_schema {
+                json.key("responseJsonSchema");
+                part::paste(schema, json);
+            } else {
+                let cut = schema::openapi(schema, schema::Root::Answer);
+                if cut.narrowed {
+                    notes.lose("schema_keywords");
+                }
+                if let Some(text) = cut.text {
+                    json.key("responseSchema").raw(RawJson::from_text(&text));
+                }
+            }
+        }
+    }
+    if !request.modalities.is_empty() {
+        json.key("responseModalities").begin_array();
+        for modality in &request.modalities {
+            json.string(&modality.decode().to_ascii_uppercase());
+        }
+        json.end_array();
+    }
+}
+
+fn thinking(
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+    json: &mut Writer<'_, BytesMut>,
+) {
+    let told = dialect.reasoning.tell(request.thinking);
+    if dialect.reasoning == Reasoning::Fixed {
+        if !matches!(request.thinking, Thinking::Unsaid | Thinking::Off) {
+            notes.lose("reasoning_effort");
+        }
+        return;
+    }
+    // Whoever asks another format for reasoning gets to see it there; here it must be asked for.
+    let asked = !matches!(request.thinking, Thinking::Unsaid | Thinking::Off | Thinking::Budget(0));
+    let shown = request.show_thinking.or_else(|| (asked && notes.from() != Format::Generate).then_some(true));
+    if told == Told::Nothing && shown.is_none() {
+        return;
+    }
+    json.key("thinkingConfig").begin_object();
+    match (told, dialect.reasoning) {
+        (Told::Off, Reasoning::Effort { min, .. }) => level(min, json),
+        (Told::Off, Reasoning::Adaptive { .. }) => level(Effort::Minimal, json),
+        (Told::Off, _) => {
+            json.key("thinkingBudget").number(0u64);
+        }
+        (Told::Budget(tokens), _) => {
+            json.key("thinkingBudget").number(tokens);
+        }
+        (Told::Effort(effort) | Told::Adaptive(Some(effort)), _) => level(effort, json),
+        (Told::Adaptive(None), Reasoning::Budget { .. }) => {
+            json.key("thinkingBudget").number(-1i64);
+        }
+        (Told::Adaptive(None) | Told::Nothing, _) => {}
+    }
+    if let Some(shown) = shown {
+        json.key("includeThoughts").boolean(shown);
+    }
+    json.end_object();
+}
+
+fn level(effort: Effort, json: &mut Writer<'_, BytesMut>) {
+    json.key("thinkingLevel").string(match effort {
+        Effort::Minimal => "MINIMAL",
+        Effort::Low => "LOW",
+        Effort::Medium => "MEDIUM",
+        Effort::High => "HIGH",
+        Effort::XHigh | Effort::Max => "XHIGH",
+    });
+}

@@ -1,0 +1,362 @@
+//! Tools and what may be done with them, in both directions.
+
+use bytes::BytesMut;
+
+use super::model;
+use super::read::{Fault, list, object, string, strings, wrong};
+use crate::canonical::request::{Extra, Search};
+use crate::canonical::{Dialect, Request, Tool, ToolChoice, ToolKind};
+use crate::json::{Cursor, JsonStr, RawJson, Writer};
+use crate::wire::Format;
+use crate::wire::codec::Notes;
+use crate::wire::generate::{part, schema};
+
+/// Tools that the vendor runs, besides its search.
+const HOSTED: [&str; 8] = [
+    "tools.codeExecution",
+    "tools.urlContext",
+    "tools.googleMaps",
+    "tools.fileSearch",
+    "tools.computerUse",
+    "tools.mcpServers",
+    "tools.retrieval",
+    "tools.enterpriseWebSearch",
+];
+
+/// What else `toolConfig` holds.
+const SETTINGS: [&str; 2] = ["toolConfig.retrievalConfig", "toolConfig.includeServerSideToolInvocations"];
+
+const CALLING: &str = "functionCallingConfig";
+const STREAM_ARGUMENTS: &str = "functionCallingConfig.streamFunctionCallArguments";
+
+/// Reads `tools`.
+pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+    list(
+        json,
+        || "tools".to_owned(),
+        |number, json| {
+            object(
+                json,
+                || format!("tools[{number}]"),
+                |key, _, json| match key {
+                    "functionDeclarations" => {
+                        let path = format!("tools[{number}].functionDeclarations");
+                        list(
+                            json,
+                            || path.clone(),
+                            |number, json| {
+                                request.tools.push(declaration(json, &format!("{path}[{number}]"))?);
+                                Ok(())
+                            },
+                        )
+                    }
+                    "googleSearch" | "groundingSearch" | "googleSearchRetrieval" => {
+                        request.search = Some(search(json)?);
+                        Ok(())
+                    }
+                    _ => {
+                        let known = HOSTED.into_iter().find(|own| own.rsplit('.').next() == Some(key));
+                        request
+                            .extra
+                            .push(Extra { name: known.unwrap_or("server_tool"), value: json.raw()? });
+                        Ok(())
+                    }
+                },
+            )
+        },
+    )
+}
+
+fn declaration<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Tool<'a>, Fault> {
+    let (mut name, mut description) = (JsonStr::default(), JsonStr::default());
+    let (mut openapi, mut plain) = (None, None);
+    object(
+        json,
+        || path.to_owned(),
+        |key, _, json| {
+            match key {
+                "name" => name = string(json, || format!("{path}.name"))?,
+                "description" => description = string(json, || format!("{path}.description"))?,
+                "parameters" => openapi = Some(json.raw()?),
+                "parametersJsonSchema" => plain = Some(json.raw()?),
+                // What the tool will answer: a hint that no other format knows.
+                _ => json.skip()?,
+            }
+            Ok(())
+        },
+    )?;
+    if name.is_empty() {
+        return Err(wrong(format!("{path}.name"), "is missing"));
+    }
+    Ok(Tool {
+        name,
+        description,
+        openapi: plain.is_none() && openapi.is_some(),
+        schema: plain.or(openapi),
+        strict: None,
+        kind: ToolKind::Function,
+        format: None,
+        namespace: JsonStr::default(),
+        cache: None,
+    })
+}
+
+fn search<'a>(json: &mut Cursor<'a>) -> Result<Search<'a>, Fault> {
+    let mut search = Search::default();
+    object(
+        json,
+        || "tools.googleSearch".to_owned(),
+        |key, _, json| {
+            match key {
+                "excludeDomains" => search.blocked_domains = Some(json.raw()?),
+                _ => json.skip()?,
+            }
+            Ok(())
+        },
+    )?;
+    Ok(search)
+}
+
+/// Reads `toolConfig`.
+pub(super) fn read_config<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+    object(
+        json,
+        || "toolConfig".to_owned(),
+        |key, name, json| {
+            if key == CALLING {
+                return read_calling(json, request);
+            }
+            let known = SETTINGS.into_iter().find(|own| own.rsplit('.').next() == Some(key));
+            request.extra.push(Extra { name: known.unwrap_or(name.escaped()), value: json.raw()? });
+            Ok(())
+        },
+    )
+}
+
+/// Reads `functionCallingConfig`.
+pub(super) fn read_calling<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+    const MODE: &str = "functionCallingConfig.mode";
+    let mut mode = None;
+    let mut names = Vec::new();
+    object(
+        json,
+        || CALLING.to_owned(),
+        |key, _, json| {
+            match key {
+                "mode" => mode = Some(json.raw()?),
+                "allowedFunctionNames" => {
+                    names = strings(json, "functionCallingConfig.allowedFunctionNames")?
+                }
+                "streamFunctionCallArguments" => {
+                    request.extra.push(Extra { name: STREAM_ARGUMENTS, value: json.raw()? });
+                }
+                _ => json.skip()?,
+            }
+            Ok(())
+        },
+    )?;
+    let Some(mode) = mode else { return Ok(()) };
+    let word = mode.as_str().map_or(mode.text(), JsonStr::escaped).to_ascii_uppercase();
+    request.tool_choice = match &*word {
+        "AUTO" | "1" => Some(ToolChoice::Auto),
+        "ANY" | "2" => Some(match names.as_slice() {
+            [] => ToolChoice::Required,
+            [name] => ToolChoice::Tool(*name),
+            _ => ToolChoice::Allowed { names, required: true },
+        }),
+        "NONE" | "3" => Some(ToolChoice::None),
+        "VALIDATED" | "4" if names.is_empty() => Some(ToolChoice::Auto),
+        "VALIDATED" | "4" => Some(ToolChoice::Allowed { names, required: false }),
+        "MODE_UNSPECIFIED" | "0" | "" => None,
+        _ => return Err(wrong(MODE, "must be one of AUTO, ANY, NONE and VALIDATED")),
+    };
+    Ok(())
+}
+
+/// Writes `tools` and `toolConfig`.
+pub(super) fn write(
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+    json: &mut Writer<'_, BytesMut>,
+) {
+    let both = model::takes_functions_beside_search(dialect.model);
+    let allowed = filter(request, dialect);
+    let tools: Vec<_> =
+        request.tools.iter().filter(|tool| allowed.is_none_or(|names| names.contains(&tool.name))).collect();
+    let mut search = request.search.as_ref();
+    if search.is_some() && !tools.is_empty() && !both && notes.from() != Format::Generate {
+        // The functions are what the client's program lives on.
+        notes.warn("web_search");
+        search = None;
+    }
+    let hosted = request.extra.iter().filter(|extra| HOSTED.contains(&extra.name));
+    if !tools.is_empty() || search.is_some() || hosted.clone().next().is_some() {
+        json.key("tools").begin_array();
+        if !tools.is_empty() {
+            json.begin_object().key("functionDeclarations").begin_array();
+            tools.iter().for_each(|tool| write_tool(tool, dialect, notes, json));
+            json.end_array().end_object();
+        }
+        if let Some(search) = search {
+            write_search(search, notes, json);
+        }
+        for extra in hosted {
+            json.begin_object().key(extra.name.rsplit('.').next().unwrap_or_default());
+            part::paste(extra.value, json);
+            json.end_object();
+        }
+        json.end_array();
+    }
+    if request.parallel_tools == Some(false) && !tools.is_empty() {
+        notes.lose("parallel_tool_calls");
+    }
+    write_config(request, dialect, notes, (!tools.is_empty(), search.is_some()), json);
+}
+
+/// The only tools that are declared, where a choice among them cannot be said otherwise.
+fn filter<'r, 'a>(request: &'r Request<'a>, dialect: &Dialect<'_>) -> Option<&'r Vec<JsonStr<'a>>> {
+    match &request.tool_choice {
+        Some(ToolChoice::Allowed { names, required: false }) if !model::knows_validated(dialect.model) => {
+            Some(names)
+        }
+        _ => None,
+    }
+}
+
+fn write_tool(tool: &Tool<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+    json.begin_object();
+    json.key("name").paste(tool.name);
+    if !tool.description.is_empty() {
+        json.key("description").paste(tool.description);
+    }
+    match tool.schema {
+        _ if tool.kind == ToolKind::Custom => {
+            if tool.format.is_some() {
+                notes.lose("custom_tool_grammar");
+            }
+            json.key("parameters").raw(RawJson::from_text(FREE_TEXT));
+        }
+        None => {}
+        Some(schema) if tool.openapi => {
+            json.key("parameters");
+            part::paste(schema, json);
+        }
+        Some(schema) if dialect.json_schema => {
+            json.key("parametersJsonSchema");
+            part::paste(schema, json);
+        }
+        Some(schema) => {
+            let cut = schema::openapi(schema, schema::Root::Arguments);
+            if cut.narrowed {
+                notes.lose("schema_keywords");
+            }
+            // An object without members is refused; a tool without parameters is not.
+            if let Some(text) = cut.text {
+                json.key("parameters").raw(RawJson::from_text(&text));
+            }
+        }
+    }
+    json.end_object();
+    if tool.cache.is_some() {
+        notes.lose("cache_control");
+    }
+    if tool.strict == Some(true) && !model::knows_validated(dialect.model) {
+        notes.lose("tool_strict");
+    }
+}
+
+/// The parameters of a tool that takes free text.
+const FREE_TEXT: &str = r#"{"type":"OBJECT","properties":{"input":{"type":"STRING"}},"required":["input"]}"#;
+
+fn write_search(search: &Search<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+    json.begin_object().key("googleSearch").begin_object();
+    match search.blocked_domains {
+        // One of this format's own clients knows what its vendor takes.
+        Some(domains) if notes.from() == Format::Generate => {
+            json.key("excludeDomains");
+            part::paste(domains, json);
+        }
+        Some(_) => notes.lose("web_search_filters"),
+        None => {}
+    }
+    json.end_object().end_object();
+    if search.allowed_domains.is_some() {
+        notes.lose("web_search_filters");
+    }
+    if search.location.is_some() {
+        notes.lose("web_search_location");
+    }
+    if !search.context.is_empty() || search.max_uses.is_some() {
+        notes.lose("web_search_context");
+    }
+    if search.cache.is_some() {
+        notes.lose("cache_control");
+    }
+}
+
+fn write_config(
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+    (functions, search): (bool, bool),
+    json: &mut Writer<'_, BytesMut>,
+) {
+    let own = notes.from() == Format::Generate;
+    let strict = request.tools.iter().any(|tool| tool.strict == Some(true));
+    let validated = model::knows_validated(dialect.model) && (strict || (search && !own));
+    let auto = if functions && validated { "VALIDATED" } else { "AUTO" };
+    // A choice without functions is refused, but a client of this format may have reasons of its own.
+    let choice = request.tool_choice.as_ref().filter(|_| functions || own);
+    let calling = match choice {
+        None if auto == "AUTO" => None,
+        None | Some(ToolChoice::Auto) => Some((auto, &[][..])),
+        Some(ToolChoice::None) => Some(("NONE", &[][..])),
+        Some(ToolChoice::Required) => Some(("ANY", &[][..])),
+        Some(ToolChoice::Tool(name)) => Some(("ANY", std::slice::from_ref(name))),
+        Some(ToolChoice::Allowed { names, required: true }) => Some(("ANY", names.as_slice())),
+        Some(ToolChoice::Allowed { names, required: false }) => Some(match filter(request, dialect) {
+            Some(_) => ("AUTO", &[][..]),
+            None => ("VALIDATED", names.as_slice()),
+        }),
+    };
+    let streamed = request.extra.iter().find(|extra| extra.name == STREAM_ARGUMENTS);
+    let settings = request.extra.iter().filter(|extra| SETTINGS.contains(&extra.name));
+    // Functions beside the vendor's own tools must be asked for; its cloud, which also knows no ids of calls, does
+    // not know the word.
+    let mixed = functions && search && !own && dialect.call_ids;
+    if calling.is_none() && streamed.is_none() && settings.clone().next().is_none() && !mixed {
+        return;
+    }
+    json.key("toolConfig").begin_object();
+    if calling.is_some() || streamed.is_some() {
+        json.key(CALLING).begin_object();
+        if let Some((mode, names)) = calling {
+            json.key("mode").string(mode);
+            if !names.is_empty() {
+                json.key("allowedFunctionNames").begin_array();
+                names.iter().for_each(|name| {
+                    json.paste(*name);
+                });
+                json.end_array();
+            }
+        }
+        if let Some(extra) = streamed {
+            json.key("streamFunctionCallArguments").raw(extra.value);
+        }
+        json.end_object();
+    }
+    if mixed {
+        json.key("includeServerSideToolInvocations").boolean(true);
+    }
+    for extra in settings {
+        json.key(extra.name.rsplit('.').next().unwrap_or_default());
+        part::paste(extra.value, json);
+    }
+    json.end_object();
+}
+
+/// Whether an extra is written here.
+pub(super) fn is_own(name: &str) -> bool {
+    HOSTED.contains(&name) || SETTINGS.contains(&name) || name == STREAM_ARGUMENTS
+}

@@ -1,0 +1,419 @@
+//! Contents, as a vendor gets them: one for each run of the same role, results of functions apart.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::BytesMut;
+
+use super::decode::VIDEO;
+use super::model;
+use crate::canonical::{Block, CacheMark, Dialect, Input, Request, Role, Seal, Source};
+use crate::json::{JsonStr, RawJson, Writer};
+use crate::wire::Format;
+use crate::wire::codec::Notes;
+use crate::wire::generate::{part, signature};
+
+/// What stands where this format must have something and the conversation has nothing.
+const FILLER: JsonStr<'static> = JsonStr::from_escaped(" ");
+
+/// What a content holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    User,
+    Model,
+    /// Results of functions, which no text may stand beside.
+    Results,
+}
+
+/// Writes `contents`.
+pub(super) fn write(
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+    json: &mut Writer<'_, BytesMut>,
+) {
+    json.key("contents").begin_array();
+    let mut contents = Contents {
+        own: notes.from() == Format::Generate,
+        dialect,
+        notes,
+        json,
+        group: None,
+        calls: 0,
+        later: Vec::new(),
+        videos: request.extra.iter().filter(|extra| extra.name == VIDEO).map(|extra| extra.value).collect(),
+        video: 0,
+        names: Vec::new(),
+    };
+    for turn in request.turns.iter().filter(|turn| !turn.role.is_system()) {
+        if !turn.name.is_empty() {
+            contents.notes.lose("name");
+        }
+        if !turn.phase.is_empty() {
+            contents.notes.lose("phase");
+        }
+        for block in &turn.blocks {
+            contents.block(block, turn.role);
+        }
+    }
+    contents.finish(request.turns.is_empty());
+    json.end_array();
+}
+
+struct Contents<'w, 'b, 'r> {
+    own: bool,
+    dialect: &'w Dialect<'w>,
+    notes: &'w mut Notes,
+    json: &'w mut Writer<'b, BytesMut>,
+    group: Option<Group>,
+    /// Calls in the current content of the model.
+    calls: usize,
+    /// Files of results that must stand in a content of their own behind them.
+    later: Vec<&'r Block<'r>>,
+    videos: Vec<RawJson<'r>>,
+    video: usize,
+    /// Ids and names of the calls so far.
+    names: Vec<(JsonStr<'r>, JsonStr<'r>)>,
+}
+
+impl<'r> Contents<'_, '_, 'r> {
+    fn enter(&mut self, group: Group) {
+        if self.group == Some(group) {
+            return;
+        }
+        // Some models refuse a conversation that the model begins.
+        if self.group.is_none() && group == Group::Model && !self.own {
+            self.enter(Group::User);
+            self.text(FILLER, false, None);
+        }
+        self.leave();
+        if group != Group::Results && !self.later.is_empty() {
+            let later = std::mem::take(&mut self.later);
+            self.enter(Group::User);
+            later.into_iter().for_each(|block| self.media(block));
+            if group == Group::User {
+                return;
+            }
+            self.leave();
+        }
+        self.group = Some(group);
+        self.calls = 0;
+        let role = if group == Group::Model { "model" } else { "user" };
+        self.json.begin_object().key("role").string(role);
+        self.json.key("parts").begin_array();
+    }
+
+    fn leave(&mut self) {
+        if self.group.take().is_some() {
+            self.json.end_array().end_object();
+        }
+    }
+
+    fn finish(&mut self, empty: bool) {
+        if !self.later.is_empty() {
+            self.enter(Group::User);
+        }
+        let model_last = self.group == Some(Group::Model) && !self.dialect.prefill && !self.own;
+        if model_last {
+            self.notes.lose("prefill");
+        }
+        if empty {
+            self.notes.refuse("contents", "The conversation is empty.");
+        }
+        if model_last || self.group.is_none() {
+            self.enter(Group::User);
+            self.text(FILLER, false, None);
+        }
+        self.leave();
+    }
+
+    fn block(&mut self, block: &'r Block<'r>, role: Role) {
+        let group = if role == Role::Assistant { Group::Model } else { Group::User };
+        match block {
+            Block::Text { text, cache, seal } => {
+                self.cached(*cache);
+                if !text.is_empty() || seal.is_some() {
+                    self.enter(group);
+                    self.text(*text, false, seal.as_ref());
+                }
+            }
+            Block::Refusal { text } if !text.is_empty() => {
+                self.enter(group);
+                self.text(*text, false, None);
+            }
+            Block::Refusal { .. } => {}
+            Block::Reasoning { text, seal, hidden } => self.thought(text, seal.as_ref(), *hidden),
+            Block::Image { .. } | Block::File { .. } | Block::Audio { .. } | Block::Video { .. } => {
+                // What cannot be carried must not leave an empty content behind.
+                if self.carries(block) {
+                    self.enter(group);
+                    self.media(block);
+                }
+            }
+            Block::ToolUse { id, name, input, kind, seal, cache, .. } => {
+                self.cached(*cache);
+                self.enter(Group::Model);
+                let (text, object) = match input {
+                    Input::Text(text) => (*text, None),
+                    Input::Object(object) => (JsonStr::default(), Some(*object)),
+                };
+                self.names.push((*id, *name));
+                let id = if self.dialect.call_ids { *id } else { JsonStr::default() };
+                part::begin_call(self.json, &part::Call { id, name: *name, kind: *kind, text, object });
+                let first = self.calls == 0;
+                self.calls += 1;
+                match seal {
+                    Some(seal) => self.signature(seal),
+                    // Only the first of parallel calls is signed.
+                    None if first && model::wants_signatures(self.dialect.model) => {
+                        self.json.key("thoughtSignature").string(signature::SKIP);
+                    }
+                    None => {}
+                }
+                self.json.end_object();
+            }
+            Block::ToolResult { id, name, content, object, error, cache, .. } => {
+                self.cached(*cache);
+                self.enter(Group::Results);
+                self.result(*id, *name, content, *object, *error);
+            }
+            Block::Opaque { name, raw } if part::is_own(*name) => {
+                self.enter(group);
+                part::paste(*raw, self.json);
+            }
+            Block::Opaque { .. } => self.notes.lose("server_tool_block"),
+        }
+    }
+
+    fn cached(&mut self, mark: Option<CacheMark>) {
+        if mark.is_some() {
+            self.notes.lose("cache_control");
+        }
+    }
+
+    fn text(&mut self, text: JsonStr<'_>, thought: bool, seal: Option<&Seal<'_>>) {
+        part::begin_text(self.json, text, thought);
+        if let Some(seal) = seal {
+            self.signature(seal);
+        }
+        self.json.end_object();
+    }
+
+    fn signature(&mut self, seal: &Seal<'_>) {
+        self.json.key("thoughtSignature").paste(JsonStr::from_escaped(&seal.text));
+    }
+
+    /// A thought without a signature tells its vendor nothing, unless its own client sends it back.
+    fn thought(&mut self, text: &[JsonStr<'_>], seal: Option<&Seal<'_>>, hidden: bool) {
+        if seal.is_none() && !self.own {
+            self.notes.lose("thinking_block");
+            return;
+        }
+        self.enter(Group::Model);
+        let (last, before) = match text.split_last() {
+            Some((last, before)) => (Some(*last), before),
+            None => (None, text),
+        };
+        for text in before {
+            self.text(*text, true, None);
+        }
+        match (last, seal) {
+            (None, Some(seal)) if hidden => {
+                self.json.begin_object().key("thought").boolean(true);
+                self.signature(seal);
+                self.json.end_object();
+            }
+            (last, seal) => self.text(last.unwrap_or_default(), true, seal),
+        }
+    }
+
+    fn result(
+        &mut self,
+        id: JsonStr<'r>,
+        name: JsonStr<'r>,
+        content: &'r [Block<'r>],
+        object: Option<RawJson<'_>>,
+        error: bool,
+    ) {
+        let known = self.names.iter().rev().find(|call| call.0 == id).map(|call| call.1);
+        let name = if name.is_empty() { known.unwrap_or_default() } else { name };
+        if name.is_empty() {
+            self.notes.refuse("contents", "A result of a tool belongs to no call of the conversation.");
+        }
+        self.json.begin_object().key("functionResponse").begin_object();
+        if self.dialect.call_ids && !id.is_empty() {
+            self.json.key("id").paste(id);
+        }
+        self.json.key("name").paste(name).key("response");
+        self.response(content, object, error);
+        let files: Vec<_> = content.iter().filter(|block| self.carries(block)).collect();
+        if !model::takes_files_in_responses(self.dialect.model) {
+            self.later.extend(files);
+        } else if !files.is_empty() {
+            self.json.key("parts").begin_array();
+            files.into_iter().for_each(|block| self.media(block));
+            self.json.end_array();
+        }
+        self.json.end_object().end_object();
+        for block in content {
+            match block {
+                Block::Text { cache, .. } => self.cached(*cache),
+                Block::Opaque { .. } => self.notes.lose("server_tool_block"),
+                _ => {}
+            }
+        }
+    }
+
+    /// The response must be an object: what is one already goes as it is.
+    fn response(&mut self, content: &[Block<'_>], object: Option<RawJson<'_>>, error: bool) {
+        if let Some(value) = object {
+            if value.text().starts_with('{') {
+                part::paste(value, self.json);
+            } else {
+                self.json.begin_object().key("output");
+                part::paste(value, self.json);
+                self.json.end_object();
+            }
+            return;
+        }
+        let text = joined(content);
+        let text = JsonStr::from_escaped(&text);
+        let plain = text.decode();
+        if !error && part::is_object(&plain) {
+            part::paste(RawJson::from_text(plain.trim()), self.json);
+        } else {
+            let name = if error { "error" } else { "output" };
+            self.json.begin_object().key(name).paste(text).end_object();
+        }
+    }
+
+    /// Whether media can be written; what cannot be is accounted for.
+    fn carries(&mut self, block: &Block<'_>) -> bool {
+        let (source, element) = match block {
+            Block::Image { source, .. } => (source, "image_url"),
+            Block::Audio { source } => (source, "audio"),
+            Block::Video { source } => (source, "video"),
+            Block::File { source, .. } => (source, "file_url"),
+            _ => return false,
+        };
+        match source {
+            Source::Base64 { .. } | Source::Text { .. } => true,
+            Source::Url { url, .. } if self.own || self.dialect.media_urls || is_video_page(*url) => true,
+            Source::Id { .. } if self.own => true,
+            Source::Url { .. } => {
+                self.notes.lose(element);
+                false
+            }
+            Source::Id { .. } => {
+                self.notes.lose("file_id");
+                false
+            }
+        }
+    }
+
+    fn media(&mut self, block: &Block<'_>) {
+        let (source, name, cache) = match block {
+            Block::Image { source, cache, .. } => (source, JsonStr::default(), *cache),
+            Block::File { source, name, cache } => (source, *name, *cache),
+            Block::Audio { source } | Block::Video { source } => (source, JsonStr::default(), None),
+            _ => return,
+        };
+        self.cached(cache);
+        // Only the vendor's cloud takes names, as a client of this format may know.
+        let name = if self.own { name } else { JsonStr::default() };
+        match *source {
+            Source::Base64 { mime, data } => {
+                part::begin_inline(self.json, mime_of(mime), data, name);
+            }
+            Source::Text { text } => {
+                let data = STANDARD.encode(text.decode().as_bytes());
+                let mime = JsonStr::from_escaped("text/plain");
+                part::begin_inline(self.json, mime, JsonStr::from_escaped(&data), name);
+            }
+            Source::Url { url, mime } => {
+                let mime = if mime.is_empty() { guess(url, block) } else { mime };
+                part::begin_file(self.json, mime, url, name);
+            }
+            Source::Id { id } => part::begin_file(self.json, JsonStr::default(), id, name),
+        }
+        match block {
+            Block::Image { detail, seal, .. } => {
+                if let Some(seal) = seal {
+                    self.signature(seal);
+                }
+                self.detail(*detail);
+            }
+            Block::Video { .. } => {
+                let said = self.videos.get(self.video).filter(|said| !said.is_null());
+                self.video += 1;
+                if let Some(said) = said {
+                    self.json.key("videoMetadata").raw(*said);
+                }
+            }
+            _ => {}
+        }
+        self.json.end_object();
+    }
+
+    fn detail(&mut self, detail: JsonStr<'_>) {
+        let level = match detail.escaped() {
+            "low" => "MEDIA_RESOLUTION_LOW",
+            "high" => "MEDIA_RESOLUTION_HIGH",
+            "original" => "MEDIA_RESOLUTION_ULTRA_HIGH",
+            _ => return,
+        };
+        if model::takes_files_in_responses(self.dialect.model) {
+            self.json.key("mediaResolution").begin_object().key("level").string(level).end_object();
+        } else {
+            self.notes.lose("image_detail");
+        }
+    }
+}
+
+/// The texts of a result, one below the other.
+fn joined<'c>(content: &[Block<'c>]) -> Cow<'c, str> {
+    let mut texts = content.iter().filter_map(|block| match block {
+        Block::Text { text, .. } | Block::Refusal { text } => Some(text.escaped()),
+        _ => None,
+    });
+    let first = texts.next().unwrap_or_default();
+    texts.fold(Cow::Borrowed(first), |all, text| Cow::Owned(format!("{all}\\n{text}")))
+}
+
+/// Pages of the one site whose videos the vendor watches by address.
+fn is_video_page(url: JsonStr<'_>) -> bool {
+    let url = url.decode();
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or_default();
+    let host = rest.split('/').next().unwrap_or_default();
+    host == "youtu.be" || host == "youtube.com" || host.ends_with(".youtube.com")
+}
+
+fn mime_of(mime: JsonStr<'_>) -> JsonStr<'_> {
+    // A name that many programs use, and nobody registered.
+    if mime.is("image/jpg") { JsonStr::from_escaped("image/jpeg") } else { mime }
+}
+
+/// The media type that an address suggests.
+fn guess(url: JsonStr<'_>, block: &Block<'_>) -> JsonStr<'static> {
+    let url = url.decode();
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let end = path.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    JsonStr::from_escaped(match (end.as_str(), block) {
+        ("png", _) => "image/png",
+        ("jpg" | "jpeg", _) => "image/jpeg",
+        ("webp", _) => "image/webp",
+        ("gif", _) => "image/gif",
+        ("heic", _) => "image/heic",
+        ("txt" | "md", _) => "text/plain",
+        ("csv", _) => "text/csv",
+        ("html" | "htm", _) => "text/html",
+        ("mp3", _) => "audio/mpeg",
+        ("wav", _) => "audio/wav",
+        ("mp4", _) => "video/mp4",
+        ("webm", _) => "video/webm",
+        ("mov", _) => "video/quicktime",
+        (_, Block::File { .. }) => "application/pdf",
+        _ => "",
+    })
+}

@@ -1,0 +1,113 @@
+//! A JSON value as a tree, no deeper than is worth it.
+
+use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
+
+/// Depth up to which a value is read; what is deeper is left as it is written.
+const MAX_DEPTH: usize = 64;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Node<'a> {
+    Object(Vec<(JsonStr<'a>, Node<'a>)>),
+    Array(Vec<Node<'a>>),
+    /// A string, a number, a word, or what stands too deep.
+    Leaf(RawJson<'a>),
+}
+
+impl<'a> Node<'a> {
+    /// Reads a value. What is not JSON is nothing.
+    pub(super) fn read(value: RawJson<'a>) -> Self {
+        Self::parse(&mut Cursor::new(value.text()), 0).unwrap_or(Node::Object(Vec::new()))
+    }
+
+    fn parse(json: &mut Cursor<'a>, depth: usize) -> Result<Self, JsonError> {
+        match json.kind()? {
+            Kind::Object if depth < MAX_DEPTH => {
+                let mut members = Vec::new();
+                json.begin_object()?;
+                while let Some(key) = json.next_key()? {
+                    members.push((key, Self::parse(json, depth + 1)?));
+                }
+                Ok(Node::Object(members))
+            }
+            Kind::Array if depth < MAX_DEPTH => {
+                let mut items = Vec::new();
+                json.begin_array()?;
+                while json.next_element()? {
+                    items.push(Self::parse(json, depth + 1)?);
+                }
+                Ok(Node::Array(items))
+            }
+            _ => Ok(Node::Leaf(json.raw()?)),
+        }
+    }
+
+    /// The members of an object; none of anything else.
+    pub(super) fn members(&self) -> &[(JsonStr<'a>, Node<'a>)] {
+        match self {
+            Node::Object(members) => members,
+            _ => &[],
+        }
+    }
+
+    /// The elements of an array; none of anything else.
+    pub(super) fn items(&self) -> &[Node<'a>] {
+        match self {
+            Node::Array(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// A member, by name.
+    pub(super) fn get(&self, name: &str) -> Option<&Node<'a>> {
+        self.members().iter().find(|member| member.0.is(name)).map(|member| &member.1)
+    }
+
+    /// A string.
+    pub(super) fn string(&self) -> Option<JsonStr<'a>> {
+        match self {
+            Node::Leaf(raw) => raw.as_str(),
+            _ => None,
+        }
+    }
+
+    /// The text of a string, a number or a word.
+    pub(super) fn leaf(&self) -> Option<RawJson<'a>> {
+        match self {
+            Node::Leaf(raw) if !raw.text().starts_with(['{', '[']) => Some(*raw),
+            _ => None,
+        }
+    }
+
+    /// What a reference within the document leads to (`#/$defs/name`).
+    pub(super) fn follow(&self, reference: &str) -> Option<&Node<'a>> {
+        let path = reference.strip_prefix('#')?;
+        let mut node = self;
+        for step in path.split('/').skip(1) {
+            let step = unescape(step);
+            node = match node {
+                Node::Array(items) => items.get(step.parse::<usize>().ok()?)?,
+                node => node.get(&step)?,
+            };
+        }
+        Some(node)
+    }
+}
+
+/// A step of a JSON pointer in a fragment: `~1` is `/`, `~0` is `~`, `%20` is a space.
+fn unescape(step: &str) -> String {
+    let mut bytes = Vec::with_capacity(step.len());
+    let mut rest = step.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.filter(|_| first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = tail.get(2..).unwrap_or_default();
+            }
+            None => bytes.push(first),
+        }
+    }
+    String::from_utf8_lossy(&bytes).replace("~1", "/").replace("~0", "~")
+}
