@@ -50,7 +50,7 @@ fn write(shape: &Shape<'_>, json: &mut Json<'_>) {
     if !shape.properties.is_empty() {
         json.key("properties").begin_object();
         for (name, property) in &shape.properties {
-            json.member(*name);
+            json.paste_key(*name);
             write(property, json);
         }
         json.end_object();
