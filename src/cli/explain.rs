@@ -11,9 +11,9 @@ use crate::canonical::Thinking;
 use crate::json::EscapedString;
 use crate::translate::{Ask, outgoing};
 use crate::vendor::{BaseUrl, Kind, Provider, Setup};
+use crate::wire::Format;
 use crate::wire::codec::Loss;
 use crate::wire::loss::{Policy, ROWS};
-use crate::wire::Format;
 
 #[derive(Debug, Args)]
 pub(super) struct Options {

@@ -50,7 +50,8 @@ pub(super) fn run(options: &Options) -> ExitCode {
     };
     let stream = options.stream.unwrap_or(arrival != Arrival::Whole);
     let mut exchange = exchange(options, arrival, stream);
-    let ended = if stream { replay(&mut exchange, &body, options.pieces) } else { whole(&mut exchange, body) };
+    let ended =
+        if stream { replay(&mut exchange, &body, options.pieces) } else { whole(&mut exchange, body) };
     let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -17,6 +17,9 @@ const FREE_TEXT: RawJson<'static> = RawJson::from_text(
     r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#,
 );
 
+/// Why a request with tools and a form of the answer is refused.
+const TOOLS_OR_FORMAT: &str = "This model cannot be held to a form of its answer while tools are offered; use one of both, or a newer model.";
+
 /// The name of the tool whose arguments are the answer, for models that cannot be asked for a schema.
 const ANSWER_TOOL: &str = "respond";
 
@@ -283,8 +286,16 @@ fn settle_output<'a>(
         OutputFormat::Text => {}
         // Messages has no word for "any JSON".
         OutputFormat::Json if to != Format::Messages && native => {}
+        // A model that has tools cannot be held to JSON as well; the vendor would refuse it.
+        _ if dialect.structured == Structured::NativeWithoutTools && !native => {
+            notes.refuse("response_format", TOOLS_OR_FORMAT);
+        }
         OutputFormat::Json => {
-            hint(request, "Answer with one JSON object and nothing else.".to_owned(), bump);
+            // The format that has this demands that the conversation speaks of JSON, so that no more need be said.
+            if !speaks_of_json(request) {
+                hint(request, "Answer with one JSON object and nothing else.".to_owned(), bump);
+            }
+            notes.lose("response_format");
             request.output = OutputFormat::Text;
         }
         OutputFormat::Choice { .. } if to == Format::Generate && native => {}
@@ -314,6 +325,15 @@ fn settle_output<'a>(
             }
         }
     }
+}
+
+/// Whether any text of the conversation says "JSON".
+fn speaks_of_json(request: &Request<'_>) -> bool {
+    let says = |text: &str| text.as_bytes().windows(4).any(|word| word.eq_ignore_ascii_case(b"json"));
+    request.turns.iter().flat_map(|turn| &turn.blocks).any(|block| match block {
+        Block::Text { text, .. } => says(text.escaped()),
+        _ => false,
+    })
 }
 
 /// A tool that must be called, whose arguments are the answer.

@@ -136,7 +136,7 @@ fn shows_thinking(client: Format, said: Option<bool>, thinking: Thinking) -> boo
     said.unwrap_or(match client {
         // An extension that clients who do not know it do not see.
         Format::Chat => true,
-        Format::Messages => thinking != Thinking::Off,
+        Format::Messages => !matches!(thinking, Thinking::Unsaid | Thinking::Off),
         // Both must be asked for it.
         Format::Responses | Format::Generate => false,
     })

@@ -108,7 +108,11 @@ impl Scribe<'_, '_, '_> {
                 self.json.begin_object().key("type").string("tool_result");
                 self.json.key("tool_use_id").string(&call_id(*id));
                 let failed = match object {
-                    Some(object) => self.object_result(*object),
+                    Some(object) if content.is_empty() => {
+                        self.json.key("content");
+                        self.object_result(*object)
+                    }
+                    Some(object) => self.object_and_more(*object, content),
                     None => self.result(content),
                 };
                 if *error || failed {
@@ -220,9 +224,22 @@ impl Scribe<'_, '_, '_> {
         false
     }
 
+    /// An object, and the media that came with it.
+    fn object_and_more(&mut self, object: RawJson<'_>, content: &[Block<'_>]) -> bool {
+        let (dialect, from) = (self.dialect, self.notes.from());
+        self.json.key("content").begin_array();
+        self.json.begin_object().key("type").string("text").key("text");
+        let failed = self.object_result(object);
+        self.json.end_object();
+        for block in content.iter().filter(|block| carried_in_result(block, dialect, from).is_ok()) {
+            self.block(block);
+        }
+        self.json.end_array();
+        failed
+    }
+
     /// What a tool answered, as an object: one that only wraps a text is unwrapped. Says whether it tells of a failure.
     fn object_result(&mut self, object: RawJson<'_>) -> bool {
-        self.json.key("content");
         match only_member(object) {
             Some((name @ ("output" | "result" | "error"), value)) if value.as_str().is_some() => {
                 self.json.paste(value.as_str().unwrap_or_default());

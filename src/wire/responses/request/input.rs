@@ -192,9 +192,9 @@ impl Items<'_, '_, '_> {
             // No image is made of words.
             Source::Text { .. } => self.notes.lose("image_url"),
         }
-        if !detail.is_empty() {
-            self.json.key("detail").paste(detail);
-        }
+        // The SDK's own types demand it.
+        let detail = if detail.is_empty() { JsonStr::from_escaped("auto") } else { detail };
+        self.json.key("detail").paste(detail);
         self.mark(marked);
         self.json.end_object();
     }
@@ -372,11 +372,16 @@ impl Items<'_, '_, '_> {
             ([], None) => {
                 self.json.string("");
             }
-            ([Block::Text { text, cache: None, .. }], _) => {
+            ([Block::Text { text, cache: None, .. }], None) => {
                 self.json.paste(*text);
             }
-            (blocks, _) => {
+            (blocks, object) => {
                 self.json.begin_array();
+                if let Some(object) = object {
+                    self.json.begin_object().key("type").string("input_text").key("text");
+                    self.as_string(object);
+                    self.json.end_object();
+                }
                 for block in blocks {
                     self.part(block, Role::User);
                 }

@@ -1,5 +1,7 @@
 //! Whole items and whole responses: the ends of a stream, where what was not said is said, and all of a JSON answer.
 
+use smallvec::SmallVec;
+
 use super::super::watch;
 use super::decode::{Decoder, Reasoning};
 use super::parse::{Item, Part, Response};
@@ -60,10 +62,13 @@ impl Decoder {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let Some(content) = item.content else { return Ok(()) };
+        // Some vendors count parts from 1 while they stream: the parts that were seen, in their order.
+        let seen: SmallVec<[u64; 4]> = self.slot(at).blocks.iter().map(|block| block.part).collect();
         let mut number = 0;
         elements(&mut Cursor::new(content.text()), |json| {
             let part = Part::read(json.raw()?)?;
-            self.message_part(at, number, &part, true, sink)?;
+            let place = seen.get(number as usize).copied().unwrap_or(number);
+            self.message_part(at, place, &part, true, sink)?;
             number += 1;
             Ok(())
         })?;
