@@ -71,6 +71,13 @@ impl<'a> Cursor<'a> {
         Cursor { text, at: 0, first: true }
     }
 
+    /// Starts before a value in the middle of a document whose first `offset` bytes are known to be sound, and to end
+    /// where a value must follow.
+    #[inline]
+    pub fn resume(text: &'a str, offset: usize) -> Self {
+        Cursor { text, at: offset, first: false }
+    }
+
     /// The byte offset that is read next.
     pub fn offset(&self) -> usize {
         self.at

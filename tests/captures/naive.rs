@@ -108,14 +108,17 @@ fn usage(api: Api, report: &Value) -> Usage {
             usage.input = n(&report["prompt_tokens"]);
             usage.output = n(&report["completion_tokens"]);
             let details = &report["prompt_tokens_details"];
-            usage.cached = n(&details["cached_tokens"])
-                .or(n(&report["prompt_cache_hit_tokens"]))
-                .or(n(&report["cached_tokens"]));
-            usage.cache_write =
-                n(&details["cache_write_tokens"]).or(n(&details["cache_creation_input_tokens"]));
+            let beside =
+                ["prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens", "cache_read_input_tokens"];
+            let beside = beside.into_iter().filter_map(|name| n(&report[name])).max();
+            usage.cached = n(&details["cached_tokens"]).or(beside);
+            usage.cache_write = n(&details["cache_write_tokens"])
+                .or(n(&details["cache_creation_input_tokens"]))
+                .or(n(&report["cache_creation_input_tokens"]));
+            usage.searches = n(&report["server_tool_use_details"]["web_search_requests"]);
             usage.audio_input = n(&details["audio_tokens"]);
             let details = &report["completion_tokens_details"];
-            usage.reasoning = n(&details["reasoning_tokens"]);
+            usage.reasoning = n(&details["reasoning_tokens"]).or(n(&report["reasoning_tokens"]));
             usage.audio_output = n(&details["audio_tokens"]);
             usage.image_output = n(&details["image_tokens"]);
             let (reasoning, total) = (usage.reasoning.unwrap_or(0), n(&report["total_tokens"]));

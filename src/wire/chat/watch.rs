@@ -95,18 +95,30 @@ fn set_usage<'a>(sight: &mut Sight<'a>, json: &mut Cursor<'a>) -> Result<(), Jso
 /// Reads a usage object of the chat format, with the vendors' deviations.
 ///
 /// `completion_tokens` includes reasoning, except at xAI, where `total_tokens` is the sum of all three, and at gateways
-/// before Gemini, where reasoning is more than the whole: that is how both are recognised. Cached tokens have a second
-/// home at DeepSeek and Together.
+/// before Gemini, where reasoning is more than the whole: that is how both are recognised. What stands in
+/// the details has a second home, beside the totals, at half a dozen vendors.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     let mut usage = Usage::default();
     let (mut total, mut cached_elsewhere) = (None, None);
+    let (mut written_elsewhere, mut reasoned_elsewhere) = (None, None);
     let mut json = Cursor::new(value.text());
     members(&mut json, |key, json| {
         match key.escaped() {
             "prompt_tokens" => usage.input = json.u64_or_skip()?,
             "completion_tokens" => usage.output = json.u64_or_skip()?,
             "total_tokens" => total = json.u64_or_skip()?,
-            "prompt_cache_hit_tokens" | "cached_tokens" => cached_elsewhere = json.u64_or_skip()?,
+            "prompt_cache_hit_tokens" | "cached_tokens" | "num_cached_tokens" | "cache_read_input_tokens" => {
+                cached_elsewhere = cached_elsewhere.max(json.u64_or_skip()?);
+            }
+            "cache_creation_input_tokens" => written_elsewhere = json.u64_or_skip()?,
+            "reasoning_tokens" => reasoned_elsewhere = json.u64_or_skip()?,
+            "server_tool_use_details" => members(json, |key, json| {
+                match key.escaped() {
+                    "web_search_requests" => usage.searches = json.u64_or_skip()?,
+                    _ => json.skip()?,
+                }
+                Ok(())
+            })?,
             "prompt_tokens_details" => members(json, |key, json| {
                 match key.escaped() {
                     "cached_tokens" => usage.cached = json.u64_or_skip()?,
@@ -132,6 +144,8 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
         Ok(())
     })?;
     usage.cached = usage.cached.or(cached_elsewhere);
+    usage.cache_write = usage.cache_write.or(written_elsewhere);
+    usage.reasoning = usage.reasoning.or(reasoned_elsewhere);
     if let (Some(output), Some(reasoning)) = (usage.output, usage.reasoning) {
         let apart = usage.input.unwrap_or(0).checked_add(output).and_then(|sum| sum.checked_add(reasoning));
         if reasoning > output || (reasoning > 0 && total.is_some() && total == apart) {

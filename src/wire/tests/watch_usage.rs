@@ -85,6 +85,14 @@ fn fact_15_vendors_deviations_are_recognised() {
     assert_eq!(read(deepseek), Usage { cached: Some(8), ..usage(10, 5) });
     let together = r#"{"prompt_tokens":10,"completion_tokens":5,"cached_tokens":4}"#;
     assert_eq!(read(together), Usage { cached: Some(4), ..usage(10, 5) });
+    let mistral =
+        r#"{"prompt_tokens":99,"completion_tokens":5,"num_cached_tokens":48,"prompt_audio_seconds":null}"#;
+    assert_eq!(read(mistral), Usage { cached: Some(48), ..usage(99, 5) });
+    let copilot = r#"{"prompt_tokens":9,"completion_tokens":5,"reasoning_tokens":0}"#;
+    assert_eq!(read(copilot), Usage { reasoning: Some(0), ..usage(9, 5) });
+    let beside = r#"{"prompt_tokens":99,"completion_tokens":5,"cache_read_input_tokens":40,"cache_creation_input_tokens":2,"server_tool_use_details":{"web_search_requests":3}}"#;
+    let expected = Usage { cached: Some(40), cache_write: Some(2), searches: Some(3), ..usage(99, 5) };
+    assert_eq!(read(beside), expected);
     let huge = r#"{"prompt_tokens":18446744073709551615,"completion_tokens":18446744073709551615,"total_tokens":1,"completion_tokens_details":{"reasoning_tokens":1}}"#;
     assert_eq!(read(huge), Usage { reasoning: Some(1), ..usage(u64::MAX, u64::MAX) });
 }

@@ -48,7 +48,7 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, o
     if let (Some(show), true) = (request.show_thinking, speaks(dialect, "include_reasoning")) {
         json.key("include_reasoning").boolean(show);
     }
-    output(&mut json, request);
+    output(&mut json, request, notes);
     account(&mut json, request, dialect, notes);
     search(&mut json, request, dialect, notes);
     extras(&mut json, request, dialect, notes);
@@ -118,25 +118,28 @@ fn sampling(
     }
 }
 
-fn output(json: &mut Writer<'_, BytesMut>, request: &Request<'_>) {
+fn output(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, notes: &Notes) {
     match request.output {
         OutputFormat::Text => {}
         OutputFormat::Json => {
             json.key("response_format").begin_object().key("type").string("json_object").end_object();
         }
         OutputFormat::Schema { name, description, schema, openapi, strict } => {
+            // Other formats have no name; clients of this one who say none speak to a vendor that wants none.
+            let named = !name.is_empty() || notes.from() != Format::Chat;
+            let name = named.then(|| schema_name(name));
             json_schema(json, name, description, schema, openapi, strict);
         }
         OutputFormat::Choice { schema } => {
             let none = JsonStr::default();
-            json_schema(json, none, none, schema, true, None);
+            json_schema(json, Some(schema_name(none)), none, schema, true, None);
         }
     }
 }
 
 fn json_schema(
     json: &mut Writer<'_, BytesMut>,
-    name: JsonStr<'_>,
+    name: Option<String>,
     description: JsonStr<'_>,
     schema: RawJson<'_>,
     openapi: bool,
@@ -145,7 +148,9 @@ fn json_schema(
     json.key("response_format").begin_object();
     json.key("type").string("json_schema");
     json.key("json_schema").begin_object();
-    json.key("name").string(&schema_name(name));
+    if let Some(name) = name {
+        json.key("name").string(&name);
+    }
     if !description.is_empty() {
         json.key("description").paste(description);
     }

@@ -74,8 +74,12 @@ impl Choice {
         ids: &mut Ids,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
-        if let Some(delta) = said.delta.or(said.message) {
-            self.words(&Words::read(delta)?, ids, sink)?;
+        match (&said.delta, said.message) {
+            (Some(words), _) => self.words(words, ids, sink)?,
+            (None, Some(message)) => {
+                self.words(&Words::read(&mut Cursor::new(message.text()))?, ids, sink)?;
+            }
+            (None, None) => {}
         }
         if let Some(logprobs) = said.logprobs {
             self.logprobs(logprobs, sink)?;

@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::choice::{Choice, Ids};
-use super::said::Said;
+use super::said::{Said, Words};
 use crate::canonical::{Event, Start, Usage};
-use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
 use crate::wire::chat::watch::usage;
 use crate::wire::codec::Cut;
 use crate::wire::watch::{elements, members};
@@ -21,6 +21,9 @@ pub struct Decoder {
     over: bool,
     /// One completion, in which the message counts and not the delta.
     whole: bool,
+    /// How the last chunk began, up to the value of its choices, if nothing before it matters: most chunks of a
+    /// stream begin alike.
+    head: String,
 }
 
 /// What a chunk says besides its choices.
@@ -36,6 +39,14 @@ struct Frame<'a> {
     is_error: bool,
 }
 
+impl Frame<'_> {
+    /// What makes an error without an `error` counts only where there are no choices.
+    fn says_nothing(&self) -> bool {
+        let said = [self.usage, self.usage_elsewhere, self.error];
+        !self.has_choices && !self.is_error && said.iter().all(Option::is_none)
+    }
+}
+
 impl Decoder {
     /// A reader of one answer. Ids that the vendor does not give are made from `seed`.
     pub fn new(seed: &str) -> Self {
@@ -46,6 +57,7 @@ impl Decoder {
             started: false,
             over: false,
             whole: false,
+            head: String::new(),
         }
     }
 
@@ -117,13 +129,19 @@ impl Decoder {
             self.start(text, sink)?;
         }
         let mut frame = Frame::default();
-        let mut json = Cursor::new(text);
-        json.begin_object()?;
+        let mut json;
+        if !self.head.is_empty() && text.as_bytes().starts_with(self.head.as_bytes()) {
+            json = Cursor::resume(text, self.head.len());
+            self.choices(&mut json, &mut frame, sink)?;
+        } else {
+            json = Cursor::new(text);
+            json.begin_object()?;
+        }
         while let Some(key) = json.next_key()? {
             match key.escaped() {
                 "choices" => {
-                    frame.has_choices = true;
-                    elements(&mut json, |json| self.choice(json, &mut frame, sink))?;
+                    self.keep_head(&frame, text, json.offset());
+                    self.choices(&mut json, &mut frame, sink)?;
                 }
                 "usage" => frame.usage = Some(json.raw()?),
                 "x_groq" => members(&mut json, |key, json| {
@@ -144,6 +162,24 @@ impl Decoder {
         }
         json.end()?;
         self.rest(&frame, text, sink)
+    }
+
+    #[inline]
+    fn choices<'a>(
+        &mut self,
+        json: &mut Cursor<'a>,
+        frame: &mut Frame<'a>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        frame.has_choices = true;
+        elements(json, |json| self.choice(json, frame, sink)).map(drop)
+    }
+
+    fn keep_head(&mut self, frame: &Frame<'_>, text: &str, end: usize) {
+        self.head.clear();
+        if frame.says_nothing() {
+            self.head.push_str(text.get(..end).unwrap_or_default());
+        }
     }
 
     /// What a chunk says besides its choices.
@@ -208,7 +244,7 @@ impl Decoder {
         members(json, |key, json| {
             match key.escaped() {
                 "index" => said.index = json.u64_or_skip()?.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
-                "delta" => said.delta = present(json)?,
+                "delta" if json.kind()? == Kind::Object => said.delta = Some(Words::read(json)?),
                 "message" => said.message = present(json)?,
                 "logprobs" => said.logprobs = present(json)?,
                 "finish_reason" => said.finish = word(json)?,

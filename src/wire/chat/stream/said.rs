@@ -8,7 +8,7 @@ use crate::wire::watch::members;
 #[derive(Debug, Default)]
 pub(super) struct Said<'a> {
     pub(super) index: u32,
-    pub(super) delta: Option<RawJson<'a>>,
+    pub(super) delta: Option<Words<'a>>,
     pub(super) message: Option<RawJson<'a>>,
     pub(super) logprobs: Option<RawJson<'a>>,
     pub(super) finish: JsonStr<'a>,
@@ -32,9 +32,9 @@ pub(super) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    pub(super) fn read(value: RawJson<'a>) -> Result<Self, JsonError> {
+    pub(super) fn read(json: &mut Cursor<'a>) -> Result<Self, JsonError> {
         let mut words = Words::default();
-        members(&mut Cursor::new(value.text()), |key, json| {
+        members(json, |key, json| {
             let slot = match key.escaped() {
                 "content" => &mut words.content,
                 "reasoning_content" => &mut words.reasoning_content,
