@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 
 use crate::json::{Cursor, JsonStr, push_escaped};
 
-/// Deeper nesting is not followed.
-const MAX_DEPTH: usize = 256;
+/// Deeper nesting is not followed: the parsers of SDKs give up at 128 levels or later.
+const MAX_DEPTH: usize = 120;
 
 /// Where text goes that may pass.
 pub(super) trait Sink {
@@ -57,6 +57,8 @@ pub(super) struct Arguments {
     open: SmallVec<[bool; 16]>,
     /// A comma was met, and waits for what it separates.
     comma: bool,
+    /// That comma and the white space behind it, if they came in an earlier fragment.
+    gap: String,
     mode: Mode,
     /// What could not be passed on.
     held: String,
@@ -84,7 +86,7 @@ enum At {
     Key,
     Colon,
     Value,
-    Element { first: bool },
+    Element,
     String { key: bool },
     Escape { key: bool },
     Hex { key: bool, left: u8 },
@@ -110,6 +112,12 @@ enum Digits {
 /// What is done with a character.
 enum Step {
     Pass,
+    /// It passes if something follows that it separates.
+    Comma,
+    /// It passes, and so does the comma before it.
+    Begin,
+    /// It passes, and the comma before it does not.
+    End,
     Drop,
     /// Something is put before it, and it is looked at again.
     Insert(&'static str),
@@ -125,6 +133,7 @@ impl Arguments {
             at: At::Start,
             open: SmallVec::new(),
             comma: false,
+            gap: String::new(),
             mode: Mode::Passing,
             held: String::new(),
             mended: false,
@@ -153,8 +162,8 @@ impl Arguments {
             self.held.push_str(fragment);
             return;
         }
-        let slice = |from: usize, to: usize| fragment.get(from..to).unwrap_or_default().as_bytes();
-        let (mut from, mut at) = (0, 0);
+        let slice = |from: usize, to: usize| fragment.get(from..to).unwrap_or_default();
+        let (mut from, mut at, mut comma_at) = (0, 0, None);
         while let Some(rest) = fragment.as_bytes().get(at..).filter(|rest| !rest.is_empty()) {
             if matches!(self.at, At::String { .. }) {
                 // In the string of a string, every character that means something has a backslash before it.
@@ -165,34 +174,55 @@ impl Arguments {
                 }
             }
             let (character, length) = meaning(rest);
-            match self.step(character) {
+            let step = self.step(character);
+            match step {
                 Step::Pass => at += length,
+                Step::Comma => {
+                    (self.comma, comma_at) = (true, Some(at));
+                    at += length;
+                }
+                Step::Begin => {
+                    if std::mem::take(&mut self.comma) && comma_at.take().is_none() {
+                        out.put(std::mem::take(&mut self.gap).as_bytes());
+                    }
+                    at += length;
+                }
+                Step::End => {
+                    if std::mem::take(&mut self.comma) {
+                        self.mended = true;
+                        self.gap.clear();
+                        if let Some(comma) = comma_at.take() {
+                            out.put(slice(from, comma).as_bytes());
+                            from = at;
+                        }
+                    }
+                    at += length;
+                }
                 Step::Drop => {
-                    out.put(slice(from, at));
+                    out.put(slice(from, at).as_bytes());
                     at += length;
                     from = at;
                 }
-                Step::Insert(text) => {
-                    out.put(slice(from, at));
+                Step::Insert(text) | Step::InsertAndPass(text) => {
+                    out.put(slice(from, at).as_bytes());
                     out.put(text.as_bytes());
                     from = at;
-                }
-                Step::InsertAndPass(text) => {
-                    out.put(slice(from, at));
-                    out.put(text.as_bytes());
-                    from = at;
-                    at += length;
+                    if matches!(step, Step::InsertAndPass(_)) {
+                        at += length;
+                    }
                 }
                 Step::Fault => {
-                    out.put(slice(from, at));
+                    out.put(slice(from, comma_at.unwrap_or(at)).as_bytes());
                     self.mode = if self.at == At::Start { Mode::Holding } else { Mode::Broken };
                     self.mended = true;
-                    self.held.push_str(fragment.get(at..).unwrap_or_default());
+                    self.held.push_str(slice(at, fragment.len()));
                     return;
                 }
             }
         }
-        out.put(slice(from, fragment.len()));
+        let end = if self.comma { comma_at.unwrap_or(from) } else { fragment.len() };
+        out.put(slice(from, end).as_bytes());
+        self.gap.push_str(slice(end, fragment.len()));
     }
 
     /// The call has ended: appends what makes an object of it. `cut` says that the end came before its time, and that
@@ -293,8 +323,8 @@ impl Arguments {
                 Step::Pass
             }
             At::Colon => Step::Fault,
-            At::Element { .. } if character == b']' => self.leave(false),
-            At::Value | At::Element { .. } => match character {
+            At::Element if character == b']' => self.leave(false),
+            At::Value | At::Element => match character {
                 b'{' => self.enter(true),
                 b'[' => self.enter(false),
                 b'"' => self.begin(At::String { key: false }),
@@ -308,9 +338,8 @@ impl Arguments {
             },
             At::After => match (character, self.open.last()) {
                 (b',', Some(&object)) => {
-                    self.comma = true;
-                    self.at = if object { At::Key } else { At::Element { first: false } };
-                    Step::Drop
+                    self.at = if object { At::Key } else { At::Element };
+                    Step::Comma
                 }
                 (b'}', Some(true)) => self.leave(true),
                 (b']', Some(false)) => self.leave(false),
@@ -319,10 +348,10 @@ impl Arguments {
         }
     }
 
-    /// A value or a name begins; the comma that waited for it goes first.
+    /// A value or a name begins.
     fn begin(&mut self, at: At) -> Step {
         self.at = at;
-        if std::mem::take(&mut self.comma) { Step::InsertAndPass(",") } else { Step::Pass }
+        Step::Begin
     }
 
     fn enter(&mut self, object: bool) -> Step {
@@ -330,18 +359,16 @@ impl Arguments {
             return Step::Fault;
         }
         self.open.push(object);
-        self.begin(if object { At::FirstKey } else { At::Element { first: true } })
+        self.begin(if object { At::FirstKey } else { At::Element })
     }
 
     fn leave(&mut self, object: bool) -> Step {
         if self.open.last() != Some(&object) {
             return Step::Fault;
         }
-        // A comma before the bracket separates nothing, and is gone.
-        self.mended |= std::mem::take(&mut self.comma);
         self.open.pop();
         self.at = if self.open.is_empty() { At::Done } else { At::After };
-        Step::Pass
+        Step::End
     }
 
     fn in_string(&mut self, key: bool, character: u8) -> Step {

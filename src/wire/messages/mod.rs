@@ -19,3 +19,6 @@ pub mod request;
 pub mod stream;
 mod usage;
 pub mod watch;
+
+#[cfg(test)]
+mod tests;

@@ -154,8 +154,13 @@ impl Encoder {
         if self.current != Some(index) {
             return self.delta_aside(index, delta, out);
         }
+        let others = self.parts.len() > index + 1;
         if let Some(part) = self.parts.get_mut(index) {
             part.delta(delta, &mut self.next, &self.reply, out);
+            if others && part.may_yield() {
+                self.yield_wire(out);
+                self.promote(out);
+            }
         }
     }
 

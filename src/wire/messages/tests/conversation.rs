@@ -1,0 +1,483 @@
+//! The conversation that is sent to a vendor.
+
+use serde_json::{Value, json};
+
+use super::{Sent, by_budget, dialect, send, send_as};
+use crate::canonical::request::Extra;
+use crate::canonical::{
+    Block, CacheMark, Dialect, Input, Request, Role, Seal, Source, Thinking, ToolKind, Turn,
+};
+use crate::json::{JsonStr, RawJson};
+use crate::wire::Format;
+
+const fn s(text: &str) -> JsonStr<'_> {
+    JsonStr::from_escaped(text)
+}
+
+fn text(text: &str) -> Block<'_> {
+    Block::text(s(text))
+}
+
+fn call<'a>(id: &'a str, input: Input<'a>) -> Block<'a> {
+    Block::ToolUse {
+        id: s(id),
+        name: s("f"),
+        input,
+        kind: ToolKind::Function,
+        namespace: s(""),
+        seal: None,
+        cache: None,
+    }
+}
+
+fn result<'a>(id: &'a str, content: Vec<Block<'a>>) -> Block<'a> {
+    Block::ToolResult {
+        id: s(id),
+        name: s("f"),
+        content,
+        object: None,
+        error: false,
+        kind: ToolKind::Function,
+        cache: None,
+    }
+}
+
+fn reasoning(text: &'static str, seal: Option<&'static str>) -> Block<'static> {
+    let seal = seal.map(|seal| Seal { issuer: Some("vendor".into()), text: seal.into() });
+    Block::Reasoning { text: vec![s(text)], seal, hidden: text.is_empty() }
+}
+
+fn of<'a>(turns: Vec<(Role, Vec<Block<'a>>)>) -> Request<'a> {
+    let turns = turns.into_iter().map(|(role, blocks)| Turn::new(role, blocks)).collect();
+    Request { turns, ..Request::default() }
+}
+
+fn chat(turns: Vec<(Role, Vec<Block<'_>>)>) -> Sent {
+    send(Format::Chat, &of(turns), &dialect())
+}
+
+use Role::{Assistant, Developer, System, User};
+
+#[test]
+fn mapping_1_leading_instructions_are_the_system_field() {
+    let sent = chat(vec![
+        (System, vec![text("A.")]),
+        (Developer, vec![text("B."), text(" ")]),
+        (User, vec![text("Hi")]),
+    ]);
+    assert_eq!(sent.body["system"], json!([{"type": "text", "text": "A."}, {"type": "text", "text": "B."}]));
+    assert_eq!(sent.body["messages"], json!([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]));
+}
+
+#[test]
+fn mapping_1_later_instructions_stay_where_they_are_or_are_appended() {
+    let turns = vec![
+        (System, vec![text("A.")]),
+        (User, vec![text("1")]),
+        (Developer, vec![text("B.")]),
+        (User, vec![text("2")]),
+    ];
+    let roles = |sent: &Sent| -> Vec<Value> {
+        sent.body["messages"].as_array().unwrap().iter().map(|turn| turn["role"].clone()).collect()
+    };
+    assert_eq!(roles(&chat(turns.clone())), ["user", "system", "user"]);
+    let without = Dialect { system_in_middle: false, ..dialect() };
+    let sent = send(Format::Chat, &of(turns), &without);
+    assert_eq!(roles(&sent), ["user"]);
+    assert_eq!(sent.body["system"].as_array().unwrap().len(), 2);
+    assert_eq!(sent.body["messages"][0]["content"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn mapping_1_instructions_alone_become_the_users() {
+    let sent = chat(vec![(System, vec![text("Say hi.")])]);
+    assert!(sent.body.get("system").is_none());
+    assert_eq!(
+        sent.body["messages"],
+        json!([{"role": "user", "content": [{"type": "text", "text": "Say hi."}]}])
+    );
+}
+
+#[test]
+fn mapping_1_turns_alternate_and_empty_ones_are_gone() {
+    let sent = chat(vec![
+        (User, vec![text("a")]),
+        (User, vec![text("b")]),
+        (Assistant, vec![text("")]),
+        (User, vec![text("\\n\\t "), text("c")]),
+        (Assistant, vec![text("d")]),
+        (Assistant, vec![text("e")]),
+        (User, vec![text("f")]),
+    ]);
+    let texts: Vec<(Value, usize)> = sent.body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| (turn["role"].clone(), turn["content"].as_array().unwrap().len()))
+        .collect();
+    assert_eq!(texts, [(json!("user"), 3), (json!("assistant"), 2), (json!("user"), 1)]);
+    assert!(sent.losses.is_empty());
+}
+
+#[test]
+fn mapping_1_a_conversation_that_the_model_began_gets_a_first_turn() {
+    let sent = chat(vec![(Assistant, vec![text("Welcome!")]), (User, vec![text("Hi")])]);
+    assert_eq!(sent.body["messages"][0], json!({"role": "user", "content": [{"type": "text", "text": "."}]}));
+    assert_eq!(sent.body["messages"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn mapping_1_a_beginning_of_the_answer_is_continued_where_the_model_can() {
+    let turns = vec![(User, vec![text("Hi")]), (Assistant, vec![text("x \\\\n\\n \\t")])];
+    let sent = chat(turns.clone());
+    // White space at the end is refused; a backslash and an n is none.
+    assert_eq!(sent.body["messages"][1]["content"], json!([{"type": "text", "text": "x \\n"}]));
+    assert!(sent.losses.is_empty());
+
+    let cannot = Dialect { prefill: false, ..dialect() };
+    let sent = send(Format::Messages, &of(turns.clone()), &cannot);
+    assert_eq!(sent.body["messages"].as_array().unwrap().len(), 1);
+    assert_eq!(sent.losses, ["prefill"]);
+    // Of other formats it is a turn, which is kept.
+    let sent = send(Format::Chat, &of(turns), &cannot);
+    assert_eq!(sent.body["messages"][2]["content"][0]["text"], ".");
+    assert_eq!(sent.losses, ["prefill"]);
+}
+
+#[test]
+fn bug_55_and_client_5_results_are_one_turn_of_the_user_before_anything_else() {
+    let sent = chat(vec![
+        (User, vec![text("go")]),
+        (Assistant, vec![text("Let me see.")]),
+        (Assistant, vec![call("a", Input::Text(s("{}")))]),
+        (Assistant, vec![call("b", Input::Text(s("{}")))]),
+        (User, vec![result("a", vec![text("1")])]),
+        (User, vec![text("Which?"), result("b", vec![text("2")])]),
+    ]);
+    let messages = sent.body["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 3);
+    let kinds = |index: usize| -> Vec<&str> {
+        let blocks = messages[index]["content"].as_array().unwrap().iter();
+        blocks.map(|block| block["type"].as_str().unwrap()).collect()
+    };
+    assert_eq!(kinds(1), ["text", "tool_use", "tool_use"]);
+    assert_eq!(kinds(2), ["tool_result", "tool_result", "text"]);
+    assert_eq!(messages[2]["content"][1]["tool_use_id"], "b");
+}
+
+#[test]
+fn mapping_3_arguments_become_objects() {
+    for (input, object) in [
+        (Input::Text(s("")), json!({})),
+        (Input::Text(s(" \\n")), json!({})),
+        (Input::Text(s("{}")), json!({})),
+        (Input::Text(s(r#" {\"b\":\"\\n\",\"a\":[1.50]} "#)), json!({"b": "\n", "a": [1.5]})),
+        (Input::Text(s("not json")), json!({"_raw": "not json"})),
+        (Input::Text(s(r#"{\"a\":1"#)), json!({"_raw": "{\"a\":1"})),
+        (Input::Text(s("[1]")), json!({"_raw": "[1]"})),
+        (Input::Object(RawJson::from_text(r#"{"a":1}"#)), json!({"a": 1})),
+        (Input::Object(RawJson::from_text("[1]")), json!({"_raw": "[1]"})),
+    ] {
+        let sent = chat(vec![
+            (User, vec![text("go")]),
+            (Assistant, vec![call("a", input)]),
+            (User, vec![result("a", vec![])]),
+        ]);
+        assert_eq!(sent.body["messages"][1]["content"][0]["input"], object, "{input:?}");
+    }
+}
+
+#[test]
+fn bug_54_the_order_of_members_is_kept() {
+    let sent = chat(vec![
+        (User, vec![text("go")]),
+        (Assistant, vec![call("a", Input::Text(s(r#"{\"z\": 1, \"a\": 2, \"m\": 1e5}"#)))]),
+        (User, vec![result("a", vec![])]),
+    ]);
+    assert!(sent.raw.contains(r#""input":{"z": 1, "a": 2, "m": 1e5}"#), "{}", sent.raw);
+    assert!(sent.raw.find("\"messages\"") > sent.raw.find("\"max_tokens\""));
+}
+
+#[test]
+fn bug_10_an_id_is_the_same_on_the_call_and_on_its_result() {
+    for (id, sent_id) in
+        [("call_1-x", "call_1-x"), ("functions.f:0", "functions_f_0"), ("a\\/b\\u00fc", "a_b_"), ("0", "0")]
+    {
+        let sent = chat(vec![
+            (User, vec![text("go")]),
+            (Assistant, vec![call(id, Input::Text(s("{}")))]),
+            (User, vec![result(id, vec![])]),
+        ]);
+        assert_eq!(sent.body["messages"][1]["content"][0]["id"], sent_id);
+        assert_eq!(sent.body["messages"][2]["content"][0]["tool_use_id"], sent_id);
+    }
+}
+
+#[test]
+fn mapping_3_results_of_every_kind() {
+    let image = |data, mime| Block::Image {
+        source: Source::Base64 { mime: s(mime), data: s(data) },
+        detail: s(""),
+        cache: None,
+        seal: None,
+    };
+    let one = |block: Block<'static>| {
+        let sent = chat(vec![
+            (User, vec![text("go")]),
+            (Assistant, vec![call("a", Input::Text(s("{}")))]),
+            (User, vec![block]),
+        ]);
+        let mut block = sent.body["messages"][2]["content"][0].clone();
+        let block = block.as_object_mut().unwrap();
+        block.remove("type");
+        block.remove("tool_use_id");
+        Value::from(block.clone())
+    };
+    assert_eq!(one(result("a", vec![])), json!({}));
+    assert_eq!(one(result("a", vec![text("")])), json!({}));
+    assert_eq!(one(result("a", vec![text("5")])), json!({"content": "5"}));
+    // bug_60: an image is an image.
+    assert_eq!(
+        one(result("a", vec![text("done"), image("iVBORw0KGgo=", "image/png")])),
+        json!({"content": [{"type": "text", "text": "done"},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}]})
+    );
+    let object = |text: &'static str, error| {
+        let mut block = result("a", vec![]);
+        if let Block::ToolResult { object, error: failed, .. } = &mut block {
+            (*object, *failed) = (Some(RawJson::from_text(text)), error);
+        }
+        one(block)
+    };
+    assert_eq!(object(r#"{"output":"5 °\n"}"#, false), json!({"content": "5 °\n"}));
+    assert_eq!(object(r#"{"result":"5"}"#, true), json!({"content": "5", "is_error": true}));
+    assert_eq!(object(r#"{"error":"no"}"#, false), json!({"content": "no", "is_error": true}));
+    assert_eq!(object(r#"{"output":5}"#, false), json!({"content": "{\"output\":5}"}));
+    assert_eq!(object(r#"{"a":"x","b":1}"#, false), json!({"content": "{\"a\":\"x\",\"b\":1}"}));
+}
+
+#[test]
+fn mapping_2_images() {
+    let send_image = |source, dialect: &Dialect<'_>, from| {
+        let image = Block::Image { source, detail: s("high"), cache: None, seal: None };
+        send(from, &of(vec![(User, vec![text("a"), image])]), dialect)
+    };
+    let base64 = |mime, data| Source::Base64 { mime: s(mime), data: s(data) };
+    for (source, mime) in [
+        (base64("image/jpg", "QQ=="), "image/jpeg"),
+        (base64("image/png", "/9j/4AAQ"), "image/jpeg"),
+        (base64("image/jpeg", "iVBORw0KGgoAAA"), "image/png"),
+        (base64("", "R0lGODlh"), "image/gif"),
+        (base64("image/webp", "UklGRgAA"), "image/webp"),
+    ] {
+        let sent = send_image(source, &dialect(), Format::Chat);
+        assert_eq!(sent.body["messages"][0]["content"][1]["source"]["media_type"], mime, "{source:?}");
+        assert_eq!(sent.losses, ["image_detail"]);
+    }
+    let url = Source::Url { url: s("https://a.example/i.png"), mime: s("") };
+    let sent = send_image(url, &dialect(), Format::Chat);
+    assert_eq!(
+        sent.body["messages"][0]["content"][1]["source"],
+        json!({"type": "url", "url": "https://a.example/i.png"})
+    );
+    let sent = send_image(url, &Dialect { media_urls: false, ..dialect() }, Format::Chat);
+    assert_eq!(sent.refused.as_deref(), Some("image_url"));
+    // An id means nothing to another vendor.
+    let id = Source::Id { id: s("file_1") };
+    assert_eq!(send_image(id, &dialect(), Format::Chat).refused.as_deref(), Some("file_id"));
+    let sent = send_image(id, &dialect(), Format::Messages);
+    assert_eq!(
+        sent.body["messages"][0]["content"][1]["source"],
+        json!({"type": "file", "file_id": "file_1"})
+    );
+}
+
+#[test]
+fn mapping_2_files() {
+    let send_file = |source, from| {
+        let file = Block::File { source, name: s("a.x"), cache: None };
+        send(from, &of(vec![(User, vec![text("a"), file])]), &dialect())
+    };
+    let base64 = |mime, data| Source::Base64 { mime: s(mime), data: s(data) };
+    for (source, block) in [
+        (
+            base64("application/pdf", "JVBERi0="),
+            json!({"type": "document", "title": "a.x",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}),
+        ),
+        (
+            base64("", "JVBERi0xLjQK"),
+            json!({"type": "document", "title": "a.x",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQK"}}),
+        ),
+        (
+            base64("text/csv", "YSwiYiIKMSwy"),
+            json!({"type": "document", "title": "a.x",
+                "source": {"type": "text", "media_type": "text/plain", "data": "a,\"b\"\n1,2"}}),
+        ),
+        (
+            base64("image/png", "iVBORw0KGgo="),
+            json!({"type": "image",
+                "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}),
+        ),
+        (
+            Source::Text { text: s("x\\ny") },
+            json!({"type": "document", "title": "a.x",
+                "source": {"type": "text", "media_type": "text/plain", "data": "x\ny"}}),
+        ),
+        (
+            Source::Url { url: s("https://a.example/a.pdf"), mime: s("") },
+            json!({"type": "document", "title": "a.x", "source": {"type": "url", "url": "https://a.example/a.pdf"}}),
+        ),
+    ] {
+        let sent = send_file(source, Format::Responses);
+        assert_eq!(sent.body["messages"][0]["content"][1], block);
+        assert_eq!(sent.refused, None);
+    }
+    assert_eq!(
+        send_file(base64("application/zip", "UEsDBAA="), Format::Chat).refused.as_deref(),
+        Some("file")
+    );
+    let id = Source::Id { id: s("file_1") };
+    assert_eq!(send_file(id, Format::Responses).refused.as_deref(), Some("file_id"));
+    assert_eq!(send_file(id, Format::Messages).refused, None);
+}
+
+#[test]
+fn mapping_2_sound_and_video_are_refused() {
+    let source = Source::Base64 { mime: s("audio/wav"), data: s("UklGRg==") };
+    for (block, element) in [(Block::Audio { source }, "audio"), (Block::Video { source }, "video")] {
+        let sent = chat(vec![(User, vec![text("a"), block])]);
+        assert_eq!(sent.refused.as_deref(), Some(element));
+    }
+}
+
+#[test]
+fn bug_26_reasoning_goes_back_unaltered_and_in_its_place() {
+    let sent = chat(vec![
+        (User, vec![text("go")]),
+        (
+            Assistant,
+            vec![
+                reasoning("Hm \\u00fc\\n", Some("Eq\\/+==")),
+                reasoning("", Some("Em")),
+                text("a"),
+                call("a", Input::Text(s("{}"))),
+            ],
+        ),
+        (User, vec![result("a", vec![])]),
+    ]);
+    assert!(sent.raw.contains(r#"{"type":"thinking","thinking":"Hm \u00fc\n","signature":"Eq\/+=="}"#));
+    assert!(sent.raw.contains(r#"{"type":"redacted_thinking","data":"Em"},{"type":"text""#));
+}
+
+#[test]
+fn bug_34_reasoning_that_is_not_signed_is_left_out() {
+    let sent = chat(vec![
+        (User, vec![text("a")]),
+        (Assistant, vec![reasoning("Hm.", None), text("b")]),
+        (User, vec![text("c")]),
+    ]);
+    assert_eq!(sent.body["messages"][1]["content"], json!([{"type": "text", "text": "b"}]));
+    assert_eq!(sent.losses, ["thinking_block"]);
+}
+
+#[test]
+fn mapping_4_a_loop_of_tools_without_its_reasoning_goes_on_without_reasoning() {
+    let turns = |seal| {
+        let mut request = of(vec![
+            (User, vec![text("go")]),
+            (Assistant, vec![reasoning("Hm.", seal), call("a", Input::Text(s("{}")))]),
+            (User, vec![result("a", vec![text("1")])]),
+        ]);
+        request.thinking = Thinking::Budget(2048);
+        request
+    };
+    let sent = send(Format::Chat, &turns(None), &by_budget());
+    assert!(sent.body.get("thinking").is_none());
+    assert!(sent.losses.contains(&"thinking".to_owned()));
+    let sent = send(Format::Chat, &turns(Some("Eq")), &by_budget());
+    assert_eq!(sent.body["thinking"], json!({"type": "enabled", "budget_tokens": 2048}));
+    // Models that reason as they see fit do not miss it.
+    let sent = send(Format::Chat, &turns(None), &dialect());
+    assert_eq!(sent.body["thinking"]["type"], "adaptive");
+}
+
+#[test]
+fn bug_53_at_most_four_marks_and_the_last_ones() {
+    let marked =
+        |text: &'static str| Block::Text { text: s(text), cache: Some(CacheMark::Short), seal: None };
+    let mut request = of(vec![
+        (System, vec![marked("a"), marked("b")]),
+        (User, vec![marked("c"), marked(" "), text("d"), marked("e")]),
+        (Assistant, vec![text("f")]),
+        (User, vec![marked("g")]),
+    ]);
+    request.turns[0].blocks.push(Block::Text { text: s("x"), cache: Some(CacheMark::Long), seal: None });
+    let sent = send(Format::Messages, &request, &dialect());
+    assert_eq!(sent.raw.matches("cache_control").count(), 4);
+    assert!(sent.body["system"][0].get("cache_control").is_none());
+    assert_eq!(sent.body["system"][2]["cache_control"], json!({"type": "ephemeral", "ttl": "1h"}));
+    assert_eq!(sent.body["messages"][2]["content"][0]["cache_control"], json!({"type": "ephemeral"}));
+    assert_eq!(sent.losses, ["cache_control"]);
+    // The mark of the request itself is one of the four.
+    request.extra.push(Extra { name: "cache_control", value: RawJson::from_text(r#"{"type":"ephemeral"}"#) });
+    let sent = send(Format::Messages, &request, &dialect());
+    assert_eq!(sent.raw.matches("cache_control").count(), 4);
+}
+
+#[test]
+fn bug_59_no_empty_block_and_no_mark_on_one() {
+    let blank = Block::Text { text: s(" \\n"), cache: Some(CacheMark::Short), seal: None };
+    let sent = chat(vec![(User, vec![text("a"), blank])]);
+    assert_eq!(sent.body["messages"][0]["content"], json!([{"type": "text", "text": "a"}]));
+}
+
+#[test]
+fn names_and_phases_are_dropped_in_silence() {
+    let mut request = of(vec![(User, vec![text("a")])]);
+    request.turns[0].name = s("ann");
+    request.turns[0].phase = s("final_answer");
+    assert_eq!(send(Format::Chat, &request, &dialect()).losses, ["name", "phase"]);
+}
+
+#[test]
+fn blocks_of_the_vendors_own_tools_go_back_to_the_same_format_only() {
+    let raw = r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[]}"#;
+    let opaque = Block::Opaque { name: s("web_search_tool_result"), raw: RawJson::from_text(raw) };
+    let turns = vec![(User, vec![text("a")]), (Assistant, vec![opaque, text("b")]), (User, vec![text("c")])];
+    let sent = send(Format::Messages, &of(turns.clone()), &dialect());
+    assert!(sent.raw.contains(raw));
+    let sent = chat(turns);
+    assert!(!sent.raw.contains("web_search"));
+    assert_eq!(sent.losses, ["server_tool_block"]);
+}
+
+#[test]
+fn client_7_a_growing_conversation_keeps_its_prefix_byte_for_byte() {
+    let turns = [
+        r#"{"role":"user","content":"go"}"#,
+        r#"{"role":"assistant","content":[{"type":"text","text":"ok"},{"type":"tool_use","id":"a","name":"f","input":{"z":1,"a":2}}]}"#,
+        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"1"},{"type":"text","text":"and?"}]}"#,
+        r#"{"role":"assistant","content":"done"}"#,
+        r#"{"role":"user","content":"more"}"#,
+    ];
+    let mut before: Option<String> = None;
+    for count in [1, 3, 5] {
+        let body = format!(
+            r#"{{"max_tokens":9,"system":"S","tools":[{{"name":"f","input_schema":{{"type":"object"}}}}],"messages":[{}]}}"#,
+            turns[..count].join(",")
+        );
+        for from in [Format::Messages, Format::Chat] {
+            let sent = send_as(from, &body, &dialect());
+            assert_eq!(sent.raw, send_as(from, &body, &dialect()).raw);
+            if let Some(before) = &before {
+                // All but the brackets at the end.
+                assert!(sent.raw.starts_with(before.trim_end_matches(['}', ']'])), "{before}\n{}", sent.raw);
+            }
+            if from == Format::Chat {
+                before = Some(sent.raw);
+            }
+        }
+    }
+}

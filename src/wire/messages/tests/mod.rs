@@ -1,0 +1,134 @@
+//! What a client and a vendor of this format would notice.
+//!
+//! Here live a client that reads streams as the official SDKs do ([`client`]), and the tests, by what they look at.
+//! Numbers in names (`fact_18`, `bug_13`, `client_2`, `mapping_7`) are those of the tables of wire facts, of known
+//! bugs, of clients' needs and of the mapping.
+
+mod answer;
+mod arguments;
+mod client;
+mod conversation;
+mod overlap;
+mod parameters;
+mod request_read;
+mod schema;
+mod stream_read;
+mod stream_write;
+mod tools;
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use serde_json::Value;
+
+use super::stream::{Decoder, Encoder};
+use crate::canonical::dialect::{Reasoning, Sampling, Structured};
+use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Request};
+use crate::json::EscapedString;
+use crate::wire::Format;
+use crate::wire::codec::{Cut, Notes, Reply};
+
+/// What a client is told besides the events.
+fn reply() -> Reply {
+    Reply {
+        model: EscapedString::from("claude"),
+        seed: "req_1".into(),
+        show_thinking: true,
+        issuer: "vendor".into(),
+        ..Reply::default()
+    }
+}
+
+/// A vendor that can do everything.
+fn dialect() -> Dialect<'static> {
+    Dialect {
+        model: "claude-sonnet",
+        issuer: "vendor",
+        reasoning: Reasoning::Adaptive { max: Effort::Max, off: true },
+        max_output: 8192,
+        sampling: Sampling::All,
+        structured: Structured::Native,
+        json_schema: true,
+        call_ids: true,
+        developer_role: false,
+        max_completion_tokens: false,
+        system_in_middle: true,
+        prefill: true,
+        reasoning_replay: true,
+        media_urls: true,
+        extensions: &[],
+    }
+}
+
+/// One that reasons by a budget.
+fn by_budget() -> Dialect<'static> {
+    Dialect { reasoning: Reasoning::Budget { min: 1024, max: 32_000, off: true }, ..dialect() }
+}
+
+/// Reads the data of events, under the grammar of the hub, and hands each event on.
+fn read_each(frames: &[&str], mut each: impl FnMut(&Event<'_>)) -> Result<(), Cut> {
+    let mut grammar = Grammar::default();
+    let mut decoder = Decoder::new("req_1");
+    let mut sink = |event: Event<'_>| {
+        grammar.check(&event).unwrap_or_else(|fault| panic!("{fault}: {event:?}"));
+        each(&event);
+    };
+    for frame in frames {
+        decoder.frame(frame, &mut sink).unwrap();
+    }
+    decoder.finish(&mut sink)
+}
+
+/// Reads the data of events into an answer.
+fn read(frames: &[&str]) -> Answer {
+    let mut answer = Answer::default();
+    read_each(frames, |event| answer.take(event)).unwrap();
+    answer
+}
+
+/// Writes events as a stream.
+fn write(reply: Reply, events: &[Event<'_>]) -> String {
+    let mut grammar = Grammar::default();
+    let mut encoder = Encoder::new(Arc::new(reply));
+    let mut out = BytesMut::new();
+    for event in events {
+        grammar.check(event).unwrap_or_else(|fault| panic!("{fault}: {event:?}"));
+        encoder.event(event, &mut out);
+    }
+    String::from_utf8(out.to_vec()).unwrap()
+}
+
+/// Reads a stream and writes it again.
+fn rewrite(frames: &[&str]) -> String {
+    let mut encoder = Encoder::new(Arc::new(reply()));
+    let mut out = BytesMut::new();
+    read_each(frames, |event| encoder.event(event, &mut out)).unwrap();
+    String::from_utf8(out.to_vec()).unwrap()
+}
+
+/// What is sent for a request, and what is lost on the way.
+struct Sent {
+    body: Value,
+    raw: String,
+    losses: Vec<String>,
+    refused: Option<String>,
+}
+
+/// Writes a request that came in a format.
+fn send(from: Format, request: &Request<'_>, dialect: &Dialect<'_>) -> Sent {
+    let mut notes = Notes::new(from, Format::Messages);
+    let mut out = BytesMut::new();
+    super::request::encode(request, dialect, &mut notes, &mut out);
+    let raw = String::from_utf8(out.to_vec()).unwrap();
+    Sent {
+        body: serde_json::from_str(&raw).unwrap_or_else(|error| panic!("{error}: {raw}")),
+        raw,
+        losses: notes.losses().iter().map(|loss| loss.element.to_string()).collect(),
+        refused: notes.take_refusal().and_then(|error| error.param).map(|param| param.to_string()),
+    }
+}
+
+/// What is sent for a request of this format, as if it came from a client of another.
+fn send_as(from: Format, body: &str, dialect: &Dialect<'_>) -> Sent {
+    send(from, &super::request::decode(body).unwrap(), dialect)
+}

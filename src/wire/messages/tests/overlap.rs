@@ -1,0 +1,174 @@
+//! Blocks that overlap in the hub, one after the other on the wire.
+
+use serde_json::json;
+
+use super::stream_write::{arguments, call, hear, start, stop, text};
+use crate::canonical::{BlockKind, Delta, Event, Finish};
+use crate::json::{JsonStr, RawJson};
+
+#[test]
+fn bug_3_and_4_calls_in_a_row_are_blocks_of_their_own() {
+    let heard = hear(
+        &[
+            start(0, call("a", "f")),
+            arguments(0, r#"{\"x\":1}"#),
+            stop(0),
+            start(1, call("b", "f")),
+            arguments(1, r#"{\"x\":2}"#),
+            stop(1),
+            start(2, call("c", "g")),
+            stop(2),
+        ],
+        Finish::ToolUse,
+    );
+    assert_eq!(
+        heard.content(),
+        &json!([{"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}},
+            {"type": "tool_use", "id": "b", "name": "f", "input": {"x": 2}},
+            {"type": "tool_use", "id": "c", "name": "g", "input": {}}])
+    );
+}
+
+#[test]
+fn bug_5_and_6_interleaved_fragments_wait_for_their_block() {
+    let heard = hear(
+        &[
+            start(0, call("a", "f")),
+            start(1, call("b", "g")),
+            start(2, call("c", "h")),
+            arguments(1, r#"{\"y\":"#),
+            arguments(0, r#"{\"x\":"#),
+            arguments(1, "2"),
+            arguments(2, "{}"),
+            arguments(0, "1}"),
+            arguments(1, "}"),
+            stop(0),
+            stop(2),
+            stop(1),
+        ],
+        Finish::ToolUse,
+    );
+    assert_eq!(
+        heard.content(),
+        &json!([{"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}},
+            {"type": "tool_use", "id": "b", "name": "g", "input": {"y": 2}},
+            {"type": "tool_use", "id": "c", "name": "h", "input": {}}])
+    );
+}
+
+#[test]
+fn a_call_whose_arguments_are_complete_does_not_hold_up_the_next() {
+    // Chat vendors end all calls together, at the very end.
+    let before = [
+        start(0, call("a", "f")),
+        arguments(0, r#"{\"x\":1}"#),
+        start(1, call("b", "g")),
+        arguments(1, r#"{\"y\":"#),
+    ];
+    let mut all = vec![super::stream_write::START];
+    all.extend(before);
+    let stream = super::write(super::reply(), &all);
+    assert!(stream.contains(r#""partial_json":"{\"y\":""#), "{stream}");
+    // Also when the next was begun before they were complete.
+    let all = [
+        super::stream_write::START,
+        start(0, call("a", "f")),
+        start(1, call("b", "g")),
+        arguments(1, r#"{\"y\":"#),
+        arguments(0, "{}"),
+        arguments(1, "1"),
+    ];
+    let stream = super::write(super::reply(), &all);
+    assert!(stream.contains(r#""partial_json":"1""#), "{stream}");
+}
+
+#[test]
+fn a_text_gives_way_and_goes_on_in_a_block_of_its_own() {
+    let heard = hear(
+        &[
+            start(0, BlockKind::Text),
+            text(0, "one "),
+            start(1, call("a", "f")),
+            arguments(1, "{"),
+            text(0, "two "),
+            text(0, "three"),
+            arguments(1, "}"),
+            stop(1),
+            stop(0),
+        ],
+        Finish::ToolUse,
+    );
+    assert_eq!(
+        heard.content(),
+        &json!([{"type": "text", "text": "one "},
+            {"type": "tool_use", "id": "a", "name": "f", "input": {}},
+            {"type": "text", "text": "two three"}])
+    );
+}
+
+#[test]
+fn reasoning_keeps_the_wire_until_it_is_signed() {
+    let heard = hear(
+        &[
+            start(0, BlockKind::Reasoning),
+            text(0, "Hm"),
+            start(1, BlockKind::Text),
+            text(1, "Yes"),
+            text(0, "m."),
+            text(1, "!"),
+            Event::Delta { index: 0, delta: Delta::Seal(JsonStr::from_escaped("Eq")) },
+            stop(1),
+            stop(0),
+        ],
+        Finish::Stop,
+    );
+    let content = heard.content();
+    assert_eq!((&content[0]["thinking"], &content[1]["text"]), (&json!("Hmm."), &json!("Yes!")));
+    assert!(content[0]["signature"].as_str().unwrap().starts_with("gw1."));
+}
+
+#[test]
+fn everything_that_waits_comes_whole() {
+    let object = Delta::Object(RawJson::from_text(r#"{"a":"\"\n"}"#));
+    let heard = hear(
+        &[
+            start(0, BlockKind::Reasoning),
+            start(1, call("b", "f")),
+            Event::Delta { index: 1, delta: Delta::Seal(JsonStr::from_escaped("Ci")) },
+            Event::Delta { index: 1, delta: object },
+            start(2, BlockKind::HiddenReasoning),
+            Event::Delta { index: 2, delta: Delta::Seal(JsonStr::from_escaped("Em")) },
+            start(3, BlockKind::Text),
+            stop(1),
+            text(0, "Hmm."),
+            stop(0),
+            stop(2),
+            text(3, "Yes."),
+            stop(3),
+        ],
+        Finish::ToolUse,
+    );
+    let content = heard.content();
+    assert_eq!(content.as_array().unwrap().len(), 4);
+    assert_eq!(content[1]["input"], json!({"a": "\"\n"}));
+    assert!(content[1]["id"].as_str().unwrap().starts_with("b__gw1__vendor__"));
+    assert_eq!(content[2]["type"], "redacted_thinking");
+    assert_eq!(content[3]["text"], "Yes.");
+}
+
+#[test]
+fn calls_that_the_limit_cut_off_are_all_told() {
+    let heard = hear(
+        &[
+            start(0, call("a", "f")),
+            start(1, call("b", "g")),
+            arguments(0, r#"{\"x\":\"ab"#),
+            arguments(1, r#"{\"y\":"#),
+            stop(0),
+            stop(1),
+        ],
+        Finish::Length,
+    );
+    assert_eq!(heard.message["stop_reason"], "max_tokens");
+    assert_eq!(heard.content().as_array().unwrap().len(), 2);
+}

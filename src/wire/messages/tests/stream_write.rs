@@ -1,0 +1,426 @@
+//! Streams for clients, written.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use serde_json::json;
+
+use super::super::stream::Encoder;
+use super::client::Heard;
+use super::{reply, rewrite, write};
+use crate::canonical::{BlockKind, Citation, Delta, Event, Finish, Seal, Start, ToolKind, Usage};
+use crate::error::{ApiError, Kind};
+use crate::json::{JsonStr, RawJson};
+use crate::wire::codec::Reply;
+
+const fn s(text: &str) -> JsonStr<'_> {
+    JsonStr::from_escaped(text)
+}
+
+pub(super) const START: Event<'static> =
+    Event::Start(Start { id: s("chatcmpl-9x"), model: s("gpt"), created: Some(1) });
+
+pub(super) fn start(index: u32, kind: BlockKind<'_>) -> Event<'_> {
+    Event::BlockStart { index, choice: 0, kind }
+}
+
+pub(super) fn text(index: u32, text: &str) -> Event<'_> {
+    Event::Delta { index, delta: Delta::Text(s(text)) }
+}
+
+pub(super) fn arguments(index: u32, text: &str) -> Event<'_> {
+    Event::Delta { index, delta: Delta::Arguments(s(text)) }
+}
+
+pub(super) fn call<'a>(id: &'a str, name: &'a str) -> BlockKind<'a> {
+    BlockKind::ToolUse { id: s(id), name: s(name), kind: ToolKind::Function, namespace: s("") }
+}
+
+pub(super) const fn stop(index: u32) -> Event<'static> {
+    Event::BlockStop { index }
+}
+
+pub(super) const fn finish(finish: Finish<'_>) -> Event<'_> {
+    Event::Finish { choice: 0, finish }
+}
+
+/// What a client hears of these events, between a start and an end for this reason.
+pub(super) fn hear(events: &[Event<'_>], end: Finish<'_>) -> Heard {
+    let mut all = vec![START];
+    all.extend_from_slice(events);
+    all.extend([finish(end), Event::End]);
+    Heard::to(&write(reply(), &all))
+}
+
+#[test]
+fn an_answer_of_text_has_every_event_once_and_in_order() {
+    let heard = hear(&[start(0, BlockKind::Text), text(0, "Hel"), text(0, "lo"), stop(0)], Finish::Stop);
+    let delta = "content_block_delta";
+    assert_eq!(
+        heard.names(),
+        [
+            "message_start",
+            "content_block_start",
+            delta,
+            delta,
+            "content_block_stop",
+            "message_delta",
+            "message_stop"
+        ]
+    );
+    assert_eq!(
+        heard.message,
+        json!({"id": "msg_9x", "type": "message", "role": "assistant", "model": "claude",
+            "content": [{"type": "text", "text": "Hello"}], "stop_reason": "end_turn", "stop_sequence": null,
+            "usage": {"input_tokens": 0, "output_tokens": 0}})
+    );
+    // The start is followed by a ping, as in the vendor's own streams.
+    assert_eq!(heard.events[1].0, "ping");
+}
+
+#[test]
+fn text_is_pasted_as_it_was_escaped() {
+    let escaped = r#"\u00fc\/\"\n\ud83d\ude00 ü"#;
+    let stream = write(
+        reply(),
+        &[START, start(0, BlockKind::Text), text(0, escaped), stop(0), finish(Finish::Stop), Event::End],
+    );
+    assert!(stream.contains(&format!(r#"{{"type":"text_delta","text":"{escaped}"}}"#)), "{stream}");
+}
+
+#[test]
+fn an_answer_without_an_id_gets_the_same_one_every_time() {
+    let events = [Event::Start(Start::default()), finish(Finish::Stop), Event::End];
+    let heard = Heard::to(&write(reply(), &events));
+    let id = heard.message["id"].as_str().unwrap();
+    assert!(id.starts_with("msg_") && id.len() == 28, "{id}");
+    assert_eq!(Heard::to(&write(reply(), &events)).message["id"], id);
+}
+
+#[test]
+fn mapping_11_an_empty_answer_has_one_empty_text() {
+    let heard = hear(&[], Finish::Stop);
+    assert_eq!(heard.content(), &json!([{"type": "text", "text": ""}]));
+    // A text that never came is not a second one.
+    let heard = hear(&[start(0, BlockKind::Text), text(0, ""), stop(0)], Finish::Length);
+    assert_eq!(heard.content(), &json!([{"type": "text", "text": ""}]));
+    assert_eq!(heard.message["stop_reason"], "max_tokens");
+}
+
+#[test]
+fn mapping_7_every_reason() {
+    let reasons = [
+        (Finish::Stop, "end_turn"),
+        (Finish::StopSequence(None), "end_turn"),
+        (Finish::Length, "max_tokens"),
+        (Finish::ContextFull, "model_context_window_exceeded"),
+        (Finish::ToolUse, "end_turn"),
+        (Finish::ContentFilter, "refusal"),
+        (Finish::Pause, "pause_turn"),
+        (Finish::Other(s("MALFORMED")), "end_turn"),
+    ];
+    for (reason, word) in reasons {
+        let heard = hear(&[start(0, BlockKind::Text), text(0, "a"), stop(0)], reason);
+        assert_eq!(heard.message["stop_reason"], word, "{reason:?}");
+        assert!(heard.message["stop_sequence"].is_null());
+    }
+}
+
+#[test]
+fn bug_23_a_stop_sequence_is_told_when_it_is_known() {
+    let heard = hear(&[], Finish::StopSequence(Some(s("END"))));
+    assert_eq!(heard.message["stop_reason"], "stop_sequence");
+    assert_eq!(heard.message["stop_sequence"], "END");
+}
+
+#[test]
+fn bug_13_a_call_is_the_reason_whatever_the_vendor_says() {
+    for reason in [Finish::Stop, Finish::ToolUse, Finish::Other(s("x")), Finish::StopSequence(None)] {
+        let heard = hear(&[start(0, call("c", "f")), arguments(0, "{}"), stop(0)], reason);
+        assert_eq!(heard.message["stop_reason"], "tool_use", "{reason:?}");
+    }
+    let cut = hear(&[start(0, call("c", "f")), arguments(0, r#"{\"a"#), stop(0)], Finish::Length);
+    assert_eq!(cut.message["stop_reason"], "max_tokens");
+}
+
+#[test]
+fn mapping_7_a_refusal_is_text_and_the_reason() {
+    let heard = hear(&[start(0, BlockKind::Refusal), text(0, "I won't."), stop(0)], Finish::Stop);
+    assert_eq!(heard.content(), &json!([{"type": "text", "text": "I won't."}]));
+    assert_eq!(heard.message["stop_reason"], "refusal");
+}
+
+#[test]
+fn bug_25_a_signature_comes_before_the_stop_in_an_envelope() {
+    let seal = Event::Delta { index: 0, delta: Delta::Seal(s("Eq\\/+==")) };
+    let heard =
+        hear(&[start(0, BlockKind::Reasoning), text(0, "Hmm"), seal, text(0, "."), stop(0)], Finish::Stop);
+    let block = &heard.content()[0];
+    assert_eq!((&block["type"], &block["thinking"]), (&json!("thinking"), &json!("Hmm.")));
+    let last = &heard.events[heard.events.len() - 4].1;
+    assert_eq!(last["delta"]["type"], "signature_delta");
+    let signature = block["signature"].as_str().unwrap();
+    let read = Seal::read(s(signature)).unwrap();
+    assert_eq!(read.for_issuer("vendor"), Some(s("Eq\\/+==")));
+    assert_eq!(read.for_issuer("another"), None);
+}
+
+#[test]
+fn fact_23_a_signature_without_text_still_makes_a_block() {
+    let seal = Event::Delta { index: 0, delta: Delta::Seal(s("Eq")) };
+    let heard = hear(&[start(0, BlockKind::Reasoning), seal, stop(0)], Finish::Stop);
+    assert_eq!(heard.content()[0]["thinking"], "");
+    assert!(heard.content()[0]["signature"].as_str().unwrap().starts_with("gw1.vendor."));
+
+    let hidden = hear(&[start(0, BlockKind::HiddenReasoning), seal, stop(0)], Finish::Stop);
+    assert_eq!(hidden.content()[0]["type"], "redacted_thinking");
+    assert!(hidden.content()[0]["data"].as_str().unwrap().starts_with("gw1.vendor."));
+}
+
+#[test]
+fn bug_34_and_35_reasoning_that_nobody_signed_is_shown_and_is_clearly_unsigned() {
+    let heard = hear(&[start(0, BlockKind::Reasoning), text(0, "Hmm."), stop(0)], Finish::Stop);
+    assert_eq!(heard.content(), &json!([{"type": "thinking", "thinking": "Hmm.", "signature": ""}]));
+    // Without text and without a signature there is nothing to show.
+    let nothing = hear(&[start(0, BlockKind::Reasoning), stop(0)], Finish::Stop);
+    assert_eq!(nothing.content(), &json!([{"type": "text", "text": ""}]));
+}
+
+#[test]
+fn a_client_that_does_not_want_reasoning_sees_text_first() {
+    let quiet = Reply { show_thinking: false, ..reply() };
+    let events = [
+        START,
+        start(0, BlockKind::Reasoning),
+        text(0, "Hmm."),
+        stop(0),
+        start(1, BlockKind::Text),
+        text(1, "Yes."),
+        stop(1),
+        finish(Finish::Stop),
+        Event::End,
+    ];
+    let heard = Heard::to(&write(quiet, &events));
+    assert_eq!(heard.content(), &json!([{"type": "text", "text": "Yes."}]));
+}
+
+#[test]
+fn bug_28_a_calls_seal_travels_in_its_id() {
+    let seal = Event::Delta { index: 0, delta: Delta::Seal(s("CiQB")) };
+    let heard = hear(&[start(0, call("call_1", "f")), seal, arguments(0, "{}"), stop(0)], Finish::ToolUse);
+    let id = heard.content()[0]["id"].as_str().unwrap();
+    assert!(id.starts_with("call_1__gw1__vendor__"), "{id}");
+    assert!(id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')));
+    // Also when nothing but the stop follows.
+    let empty = hear(&[start(0, call("call_1", "f")), seal, stop(0)], Finish::ToolUse);
+    assert_eq!(empty.content()[0]["id"], id);
+    assert_eq!(empty.content()[0]["input"], json!({}));
+}
+
+#[test]
+fn mapping_8_usage_excludes_the_cache_and_comes_at_the_end() {
+    let usage = Usage {
+        input: Some(100),
+        cached: Some(60),
+        cache_write: Some(10),
+        cache_write_1h: Some(5),
+        output: Some(50),
+        reasoning: Some(20),
+        searches: Some(2),
+        ..Usage::default()
+    };
+    // Chat vendors tell it behind the reason.
+    let events = [START, finish(Finish::Stop), Event::Usage(usage), Event::End];
+    let heard = Heard::to(&write(reply(), &events));
+    assert_eq!(
+        heard.message["usage"],
+        json!({"input_tokens": 25, "cache_creation_input_tokens": 15, "cache_read_input_tokens": 60,
+            "output_tokens": 50, "output_tokens_details": {"thinking_tokens": 20},
+            "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 0}})
+    );
+}
+
+#[test]
+fn bug_38_and_41_zero_stays_zero_and_nothing_goes_below_it() {
+    let usage =
+        Usage { input: Some(5), cached: Some(9), cache_write: Some(0), output: Some(1), ..Usage::default() };
+    let heard = Heard::to(&write(reply(), &[START, Event::Usage(usage), finish(Finish::Stop), Event::End]));
+    assert_eq!(
+        heard.message["usage"],
+        json!({"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 9,
+            "output_tokens": 1})
+    );
+}
+
+#[test]
+fn mapping_9_a_citation_with_an_address_stands_on_its_text() {
+    let citation =
+        Citation { url: s("https://a.example/"), title: s("A"), quote: s("so"), span: Some((0, 5)) };
+    let nowhere = Citation { quote: s("so"), ..Citation::default() };
+    let cite = |citation| Event::Delta { index: 0, delta: Delta::Citation(citation) };
+    let heard = hear(
+        &[start(0, BlockKind::Text), text(0, "cited"), cite(citation), cite(nowhere), stop(0)],
+        Finish::Stop,
+    );
+    assert_eq!(
+        heard.content()[0]["citations"],
+        json!([{"type": "web_search_result_location", "url": "https://a.example/", "title": "A",
+            "cited_text": "so", "encrypted_index": ""}])
+    );
+}
+
+#[test]
+fn mapping_2_media_has_no_place() {
+    let media = BlockKind::Media { mime: s("image/png") };
+    let data = Event::Delta { index: 0, delta: Delta::Data(s("iVBORw0KGgo=")) };
+    let heard = hear(
+        &[start(0, media), data, stop(0), start(1, BlockKind::Text), text(1, "a"), stop(1)],
+        Finish::Stop,
+    );
+    assert_eq!(heard.content(), &json!([{"type": "text", "text": "a"}]));
+}
+
+#[test]
+fn only_the_first_of_several_answers_is_told() {
+    let other = |event| match event {
+        Event::BlockStart { index, kind, .. } => Event::BlockStart { index, choice: 1, kind },
+        Event::Finish { finish, .. } => Event::Finish { choice: 1, finish },
+        event => event,
+    };
+    let events = [
+        START,
+        start(0, BlockKind::Text),
+        other(start(1, BlockKind::Refusal)),
+        text(0, "first"),
+        text(1, "second"),
+        other(start(2, call("c", "f"))),
+        stop(0),
+        stop(1),
+        arguments(2, "{}"),
+        stop(2),
+        other(finish(Finish::Length)),
+        finish(Finish::Stop),
+        Event::End,
+    ];
+    let heard = Heard::to(&write(reply(), &events));
+    assert_eq!(heard.content(), &json!([{"type": "text", "text": "first"}]));
+    assert_eq!(heard.message["stop_reason"], "end_turn");
+}
+
+#[test]
+fn own_blocks_of_the_format_are_pasted_and_foreign_ones_are_not() {
+    let raw = r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[]}"#;
+    let own = BlockKind::Opaque { name: s("web_search_tool_result"), raw: RawJson::from_text(raw) };
+    let foreign =
+        BlockKind::Opaque { name: s("web_search_call"), raw: RawJson::from_text("{\"id\":\"ws\"}") };
+    let heard = hear(&[start(0, own), stop(0), start(1, foreign), stop(1)], Finish::Stop);
+    assert_eq!(
+        heard.content(),
+        &json!([{"type": "web_search_tool_result", "tool_use_id": "s", "content": []}])
+    );
+}
+
+#[test]
+fn bug_48_and_49_an_error_in_the_middle_is_an_error_event_and_the_last() {
+    let error = ApiError::new(Kind::UpstreamFailed, "It \"broke\".");
+    for before in [&[][..], &[START], &[START, start(0, BlockKind::Text), text(0, "a")]] {
+        let mut encoder = Encoder::new(Arc::new(reply()));
+        let mut out = BytesMut::new();
+        for event in before {
+            encoder.event(event, &mut out);
+        }
+        encoder.fail(&error, &mut out);
+        encoder.fail(&error, &mut out);
+        encoder.event(&Event::End, &mut out);
+        encoder.keep_alive(&mut out);
+        let heard = Heard::to(std::str::from_utf8(&out).unwrap());
+        let error = heard.error.unwrap();
+        assert_eq!((&error["type"], &error["message"]), (&json!("upstream_error"), &json!("It \"broke\".")));
+        assert!(!heard.events.iter().any(|(name, _)| name == "message_stop"));
+        assert_eq!(heard.events.last().unwrap().1["request_id"], "req_1");
+    }
+}
+
+#[test]
+fn a_vendors_error_is_told_in_its_words() {
+    let error = Event::Error(RawJson::from_text(r#"{"type":"overloaded_error","message":"Overloaded"}"#));
+    let heard = Heard::to(&write(reply(), &[START, error]));
+    assert_eq!(heard.error.unwrap()["message"], "Overloaded");
+}
+
+#[test]
+fn bug_47_an_end_without_a_reason_is_an_error() {
+    let mut encoder = Encoder::new(Arc::new(reply()));
+    let mut out = BytesMut::new();
+    for event in [START, Event::End] {
+        encoder.event(&event, &mut out);
+    }
+    let heard = Heard::to(std::str::from_utf8(&out).unwrap());
+    assert!(heard.error.is_some());
+}
+
+#[test]
+fn keep_alive_is_a_ping_in_any_state() {
+    let mut encoder = Encoder::new(Arc::new(reply()));
+    let mut out = BytesMut::new();
+    encoder.keep_alive(&mut out);
+    assert_eq!(&out[..], b"event: ping\ndata: {\"type\":\"ping\"}\n\n");
+    for event in [START, start(0, BlockKind::Text), text(0, "a")] {
+        encoder.event(&event, &mut out);
+        encoder.keep_alive(&mut out);
+    }
+    for event in [Event::Ping, stop(0), finish(Finish::Stop), Event::End] {
+        encoder.event(&event, &mut out);
+    }
+    assert_eq!(Heard::to(std::str::from_utf8(&out).unwrap()).content()[0]["text"], "a");
+}
+
+#[test]
+fn bug_8_every_fragment_goes_out_at_once() {
+    let mut encoder = Encoder::new(Arc::new(reply()));
+    let mut out = BytesMut::new();
+    let events = [
+        START,
+        start(0, BlockKind::Text),
+        text(0, "a"),
+        stop(0),
+        start(1, call("c", "f")),
+        arguments(1, r#"{\"a\":"#),
+        arguments(1, "1"),
+        arguments(1, "}"),
+    ];
+    for event in events {
+        out.clear();
+        encoder.event(&event, &mut out);
+        let heard = std::str::from_utf8(&out).unwrap();
+        if let Event::Delta { .. } = event {
+            assert!(heard.contains("content_block_delta"), "{event:?}: {heard}");
+        }
+    }
+}
+
+#[test]
+fn the_formats_own_stream_comes_out_as_it_went_in() {
+    let frames = [
+        r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":1}}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\n"}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_1","name":"f","input":{}}}"#,
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a\": [1,"}}"#,
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":" 2.5e3]}"}}"#,
+        r#"{"type":"content_block_stop","index":1}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":3,"output_tokens":9}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let stream = rewrite(&frames);
+    let data: Vec<&str> = stream
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .filter(|data| *data != r#"{"type":"ping"}"#)
+        .collect();
+    // The start is told before the usage is known; a comma waits for what it separates.
+    assert_eq!(data[1..5], frames[1..5]);
+    assert_eq!(data[7..], frames[7..]);
+    assert_eq!(Heard::to(&stream).content()[1]["input"], json!({"a": [1, 2.5e3]}));
+}
