@@ -1,7 +1,5 @@
 //! Whole items and whole responses: the ends of a stream, where what was not said is said, and all of a JSON answer.
 
-use smallvec::SmallVec;
-
 use super::super::watch;
 use super::decode::{Decoder, Reasoning};
 use super::parse::{Item, Part, Response};
@@ -62,14 +60,17 @@ impl Decoder {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let Some(content) = item.content else { return Ok(()) };
-        // Some vendors count parts from 1 while they stream: the parts that were seen, in their order.
-        let seen: SmallVec<[u64; 4]> = self.slot(at).blocks.iter().map(|block| block.part).collect();
-        let mut number = 0;
+        // There is a vendor whose indexes do not start at 0: parts are matched in their order.
+        let mut order = 0;
         elements(&mut Cursor::new(content.text()), |json| {
             let part = Part::read(json.raw()?)?;
-            let place = seen.get(number as usize).copied().unwrap_or(number);
-            self.message_part(at, place, &part, true, sink)?;
-            number += 1;
+            if part.is_known() {
+                let blocks = &self.slot(at).blocks;
+                let next = blocks.last().map_or(0, |block| block.part + 1);
+                let number = blocks.get(order).map_or(next, |block| block.part);
+                self.message_part(at, number, &part, true, sink)?;
+                order += 1;
+            }
             Ok(())
         })?;
         Ok(())
@@ -171,8 +172,8 @@ impl Decoder {
             ("incomplete", "content_filter") => Finish::ContentFilter,
             ("incomplete", "") => Finish::Other(JsonStr::from_escaped("incomplete")),
             ("incomplete", _) => Finish::Other(response.reason),
-            ("completed", _) if self.called => Finish::ToolUse,
-            ("completed", _) => Finish::Stop,
+            ("completed" | "complete", _) if self.called => Finish::ToolUse,
+            ("completed" | "complete", _) => Finish::Stop,
             (other, _) => Finish::Other(JsonStr::from_escaped(other)),
         };
         sink(Event::Finish { choice: 0, finish });
