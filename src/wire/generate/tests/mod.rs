@@ -6,6 +6,7 @@ mod request_encode;
 mod stream_decode;
 mod stream_encode;
 
+use crate::canonical::dialect::{Dialect, Reasoning, Sampling, Structured};
 use crate::canonical::{Answer, BlockKind, Delta, Event, Finish, Grammar, Start, ToolKind, Usage};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::Cut;
@@ -67,4 +68,25 @@ fn sample_events() -> Vec<Event<'static>> {
         Event::Finish { choice: 0, finish: Finish::ToolUse },
         Event::End,
     ]
+}
+
+/// A model that can do everything.
+fn dialect(model: &str) -> Dialect<'_> {
+    Dialect {
+        model,
+        issuer: "google",
+        reasoning: Reasoning::Budget { min: 0, max: 24_576, off: true },
+        max_output: 8_192,
+        sampling: Sampling::All,
+        structured: Structured::Native,
+        json_schema: true,
+        call_ids: true,
+        developer_role: true,
+        max_completion_tokens: true,
+        system_in_middle: false,
+        prefill: true,
+        reasoning_replay: true,
+        media_urls: true,
+        extensions: &["*"],
+    }
 }
