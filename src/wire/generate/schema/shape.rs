@@ -3,8 +3,14 @@
 use super::tree::Node;
 use crate::json::{JsonStr, RawJson};
 
-/// Nodes that a schema may unfold to. References let a small schema mean a huge one.
-const MAX_NODES: usize = 4_000;
+/// Work that a schema may make: members and elements looked at. References let a small schema mean a huge one.
+const MAX_WORK: usize = 20_000;
+
+/// References that are followed one from another.
+const MAX_PATH: usize = 64;
+
+/// Places of a tuple that are looked at.
+const MAX_TUPLE: usize = 32;
 
 /// Depth to which a schema unfolds.
 const MAX_DEPTH: usize = 32;
@@ -93,19 +99,18 @@ pub(super) struct Shaper<'t, 'a> {
     /// References that are being followed.
     path: Vec<JsonStr<'a>>,
     depth: usize,
-    nodes: usize,
+    work: usize,
     pub(super) narrowed: bool,
 }
 
 impl<'t, 'a> Shaper<'t, 'a> {
     pub(super) fn new(root: &'t Node<'a>) -> Self {
-        Shaper { root, path: Vec::new(), depth: 0, nodes: 0, narrowed: false }
+        Shaper { root, path: Vec::new(), depth: 0, work: 0, narrowed: false }
     }
 
     /// The shape of a schema.
-    pub(super) fn shape(&mut self, node: &Node<'a>) -> Shape<'a> {
-        self.nodes += 1;
-        if self.nodes > MAX_NODES || self.depth >= MAX_DEPTH {
+    pub(super) fn shape(&mut self, node: &'t Node<'a>) -> Shape<'a> {
+        if self.is_too_much(1) || self.depth >= MAX_DEPTH {
             self.narrowed = true;
             return Shape { kind: Some(Type::Object), ..Shape::default() };
         }
@@ -123,11 +128,16 @@ impl<'t, 'a> Shaper<'t, 'a> {
         shape
     }
 
+    /// Counts work, and tells whether it is enough.
+    fn is_too_much(&mut self, work: usize) -> bool {
+        self.work += work;
+        self.work > MAX_WORK
+    }
+
     /// Takes in a schema, what it refers to, and all that it must fulfil as well. What came first wins. Tells whether
     /// it leads to itself.
-    fn merge(&mut self, node: &Node<'a>, into: &mut Merged<'a>) -> bool {
-        self.nodes += 1;
-        if self.nodes > MAX_NODES {
+    fn merge(&mut self, node: &'t Node<'a>, into: &mut Merged<'t, 'a>) -> bool {
+        if self.is_too_much(1) {
             return true;
         }
         let mut cyclic = false;
@@ -135,11 +145,14 @@ impl<'t, 'a> Shaper<'t, 'a> {
             into.add(*name, value, self);
         }
         if let Some(reference) = node.get("$ref").and_then(Node::string) {
-            if self.path.contains(&reference) {
+            if self.path.contains(&reference) || self.path.len() >= MAX_PATH {
                 self.narrowed = true;
                 return true;
             }
-            match self.root.follow(&reference.decode()) {
+            let root: &'t Node<'a> = self.root;
+            // Finding a definition means passing those before it.
+            self.work += root.members().iter().map(|member| member.1.members().len()).sum::<usize>() / 64;
+            match root.follow(&reference.decode()) {
                 Some(target) => {
                     self.path.push(reference);
                     cyclic |= self.merge(target, into);
@@ -153,7 +166,7 @@ impl<'t, 'a> Shaper<'t, 'a> {
         cyclic
     }
 
-    fn build(&mut self, merged: &Merged<'a>) -> Shape<'a> {
+    fn build(&mut self, merged: &Merged<'t, 'a>) -> Shape<'a> {
         let mut shape = Shape {
             title: merged.text("title"),
             description: merged.text("description"),
@@ -180,26 +193,26 @@ impl<'t, 'a> Shaper<'t, 'a> {
     }
 
     /// The alternatives, without null ones, which make the whole nullable.
-    fn branches(&mut self, merged: &Merged<'a>, shape: &mut Shape<'a>) -> Vec<Shape<'a>> {
+    fn branches(&mut self, merged: &Merged<'t, 'a>, shape: &mut Shape<'a>) -> Vec<Shape<'a>> {
         let mut branches = Vec::new();
         let parts = merged.list("anyOf").iter().chain(merged.list("oneOf"));
-        for part in parts.cloned().collect::<Vec<_>>() {
+        for part in parts {
             let is_null = |node: &Node<'a>| {
                 let word = node.get("type").and_then(Node::string);
                 word.is_some_and(|word| word.decode().eq_ignore_ascii_case("null"))
                     || node.get("const").and_then(Node::leaf).is_some_and(RawJson::is_null)
             };
-            if is_null(&part) {
+            if is_null(part) {
                 shape.nullable = true;
             } else {
-                branches.push(self.shape(&part));
+                branches.push(self.shape(part));
             }
         }
         branches
     }
 
     /// A shape of one type.
-    fn typed(&mut self, kind: Type, merged: &Merged<'a>, mut shape: Shape<'a>) -> Shape<'a> {
+    fn typed(&mut self, kind: Type, merged: &Merged<'t, 'a>, mut shape: Shape<'a>) -> Shape<'a> {
         shape.kind = Some(kind);
         for (name, types) in LIMITS {
             if let Some(value) = merged.leaf(name).filter(|_| types.contains(&kind))
@@ -238,7 +251,7 @@ impl<'t, 'a> Shaper<'t, 'a> {
     }
 
     /// The words that a string may be. Others than strings have no list of values here.
-    fn choices(&mut self, merged: &Merged<'a>, shape: &mut Shape<'a>) {
+    fn choices(&mut self, merged: &Merged<'t, 'a>, shape: &mut Shape<'a>) {
         for value in merged.values() {
             match value.leaf() {
                 Some(value) if value.is_null() => shape.nullable = true,
@@ -255,20 +268,19 @@ impl<'t, 'a> Shaper<'t, 'a> {
         }
     }
 
-    fn items(&mut self, merged: &Merged<'a>) -> Shape<'a> {
-        let single = merged.get("items").filter(|items| matches!(items, Node::Object(_))).cloned();
-        if let Some(items) = single {
-            return self.shape(&items);
+    fn items(&mut self, merged: &Merged<'t, 'a>) -> Shape<'a> {
+        if let Some(items) = merged.get("items").filter(|items| matches!(items, Node::Object(_))) {
+            return self.shape(items);
         }
-        let tuple: Vec<_> = [merged.list("prefixItems"), merged.list("items")].concat();
+        let tuple = merged.list("prefixItems").iter().chain(merged.list("items"));
+        self.narrowed |= tuple.clone().nth(1).is_some();
         let mut shapes: Vec<Shape<'a>> = Vec::new();
-        for item in &tuple {
+        for item in tuple.take(MAX_TUPLE) {
             let shape = self.shape(item);
             if !shapes.contains(&shape) {
                 shapes.push(shape);
             }
         }
-        self.narrowed |= tuple.len() > 1;
         if shapes.is_empty() {
             return Shape { kind: Some(Type::String), ..Shape::default() };
         }
@@ -326,19 +338,23 @@ impl<'a> Shape<'a> {
 
 /// The keywords of a schema and of all that belongs to it.
 #[derive(Default)]
-struct Merged<'a> {
-    keywords: Vec<(JsonStr<'a>, Node<'a>)>,
-    properties: Vec<(JsonStr<'a>, Node<'a>)>,
+struct Merged<'t, 'a> {
+    keywords: Vec<(JsonStr<'a>, &'t Node<'a>)>,
+    properties: Vec<(JsonStr<'a>, &'t Node<'a>)>,
     required: Vec<JsonStr<'a>>,
 }
 
-impl<'a> Merged<'a> {
-    fn add(&mut self, name: JsonStr<'a>, value: &Node<'a>, shaper: &mut Shaper<'_, 'a>) {
+impl<'t, 'a> Merged<'t, 'a> {
+    fn add(&mut self, name: JsonStr<'a>, value: &'t Node<'a>, shaper: &mut Shaper<'t, 'a>) {
+        if shaper.is_too_much(1 + value.members().len() + value.items().len()) {
+            shaper.narrowed = true;
+            return;
+        }
         match name.escaped() {
             "properties" => {
                 for (name, node) in value.members() {
                     if self.properties.iter().all(|known| known.0 != *name) {
-                        self.properties.push((*name, node.clone()));
+                        self.properties.push((*name, node));
                     }
                 }
             }
@@ -354,14 +370,14 @@ impl<'a> Merged<'a> {
                 let of_no_effect = value.leaf().is_some_and(|value| value.text() == "false");
                 shaper.narrowed |= NARROWING.contains(&other) && !of_no_effect;
                 if self.get(other).is_none() {
-                    self.keywords.push((name, value.clone()));
+                    self.keywords.push((name, value));
                 }
             }
         }
     }
 
-    fn get(&self, name: &str) -> Option<&Node<'a>> {
-        self.keywords.iter().find(|known| known.0.escaped() == name).map(|known| &known.1)
+    fn get(&self, name: &str) -> Option<&'t Node<'a>> {
+        self.keywords.iter().find(|known| known.0.escaped() == name).map(|known| known.1)
     }
 
     fn leaf(&self, name: &str) -> Option<RawJson<'a>> {
@@ -372,12 +388,12 @@ impl<'a> Merged<'a> {
         self.get(name).and_then(Node::string).filter(|text| !text.is_empty())
     }
 
-    fn list(&self, name: &str) -> &[Node<'a>] {
+    fn list(&self, name: &str) -> &'t [Node<'a>] {
         self.get(name).map(Node::items).unwrap_or_default()
     }
 
     /// `enum`, or the one value of `const`.
-    fn values(&self) -> impl Iterator<Item = &Node<'a>> {
+    fn values(&self) -> impl Iterator<Item = &'t Node<'a>> {
         self.list("enum").iter().chain(self.get("const"))
     }
 

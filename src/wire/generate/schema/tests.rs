@@ -167,6 +167,12 @@ fn a_small_schema_that_means_a_huge_one_is_bounded() {
     let schema = json!({"$ref":"#/$defs/d0","$defs":definitions});
     let text = openapi(RawJson::from_text(&schema.to_string()), Root::Answer).text.unwrap();
     assert!(text.len() < 1_000_000, "{}", text.len());
+    // Much that is merged again and again.
+    let wide: serde_json::Map<_, _> =
+        (0..3_000).map(|n| (format!("p{n}"), json!({"type":"string"}))).collect();
+    let again = vec![json!({"allOf":[{"$ref":"#/$defs/wide"}]}); 3_000];
+    let schema = json!({"allOf":again,"$defs":{"wide":{"type":"object","properties":wide}}});
+    assert!(openapi(RawJson::from_text(&schema.to_string()), Root::Answer).narrowed);
     // As deep as a body may be.
     let deep = format!("{}{{}}{}", r#"{"items":"#.repeat(500), "}".repeat(500));
     assert!(openapi(RawJson::from_text(&deep), Root::Answer).text.is_some());

@@ -1,8 +1,14 @@
 //! Tests of the format, from hand-written frames and requests.
 
+mod answers;
+mod request_decode;
+mod request_encode;
 mod stream_decode;
+mod stream_encode;
 
-use crate::canonical::{Answer, Event, Grammar};
+use crate::canonical::dialect::{Dialect, Reasoning, Sampling, Structured};
+use crate::canonical::{Answer, BlockKind, Delta, Event, Finish, Grammar, Start, ToolKind, Usage};
+use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::Cut;
 use crate::wire::generate::stream::Decoder;
 
@@ -27,4 +33,60 @@ fn whole(frames: &[&str]) -> Answer {
     let (answer, end) = read(frames);
     end.unwrap();
     answer
+}
+
+/// An answer with something of everything that every format has.
+fn sample_events() -> Vec<Event<'static>> {
+    let s = JsonStr::from_escaped;
+    let call = |id, name| BlockKind::ToolUse {
+        id: s(id),
+        name: s(name),
+        kind: ToolKind::Function,
+        namespace: s(""),
+    };
+    let start = |index, kind| Event::BlockStart { index, choice: 0, kind };
+    let delta = |index, delta| Event::Delta { index, delta };
+    let stop = |index| Event::BlockStop { index };
+    vec![
+        Event::Start(Start { id: s("chatcmpl-9x"), model: s("gpt"), created: Some(1) }),
+        start(0, BlockKind::Reasoning),
+        delta(0, Delta::Text(s("Let me "))),
+        delta(0, Delta::Text(s("see."))),
+        delta(0, Delta::Seal(s("EqQB"))),
+        stop(0),
+        start(1, BlockKind::Text),
+        delta(1, Delta::Text(s("Gr\\u00fc\\u00dfe "))),
+        stop(1),
+        start(2, call("call_1", "f")),
+        delta(2, Delta::Arguments(s("{\\\"city\\\":"))),
+        delta(2, Delta::Arguments(s("\\\"Oslo\\\"}"))),
+        stop(2),
+        start(3, call("call_2", "g")),
+        delta(3, Delta::Object(RawJson::from_text("{}"))),
+        stop(3),
+        Event::Usage(Usage { input: Some(11), output: Some(7), reasoning: Some(3), ..Usage::default() }),
+        Event::Finish { choice: 0, finish: Finish::ToolUse },
+        Event::End,
+    ]
+}
+
+/// A model that can do everything.
+fn dialect(model: &str) -> Dialect<'_> {
+    Dialect {
+        model,
+        issuer: "google",
+        reasoning: Reasoning::Budget { min: 0, max: 24_576, off: true },
+        max_output: 8_192,
+        sampling: Sampling::All,
+        structured: Structured::Native,
+        json_schema: true,
+        call_ids: true,
+        developer_role: true,
+        max_completion_tokens: true,
+        system_in_middle: false,
+        prefill: true,
+        reasoning_replay: true,
+        media_urls: true,
+        extensions: &["*"],
+    }
 }

@@ -1,0 +1,723 @@
+use bytes::BytesMut;
+use serde_json::{Value, json};
+
+use super::dialect;
+use crate::canonical::dialect::{Reasoning, Sampling as Takes};
+use crate::canonical::request::{Extra, Search};
+use crate::canonical::{
+    Block, CacheMark, Dialect, Effort, Input, OutputFormat, Request, Role, Sampling, Seal, Source, Thinking,
+    Tool, ToolChoice, ToolKind, Turn,
+};
+use crate::json::{JsonStr, RawJson};
+use crate::wire::Format;
+use crate::wire::codec::Notes;
+use crate::wire::generate::request::encode;
+
+fn s(text: &str) -> JsonStr<'_> {
+    JsonStr::from_escaped(text)
+}
+
+fn raw(text: &str) -> RawJson<'_> {
+    RawJson::from_text(text)
+}
+
+fn text(text: &str) -> Block<'_> {
+    Block::text(s(text))
+}
+
+fn user(blocks: Vec<Block<'_>>) -> Turn<'_> {
+    Turn::new(Role::User, blocks)
+}
+
+fn model(blocks: Vec<Block<'_>>) -> Turn<'_> {
+    Turn::new(Role::Assistant, blocks)
+}
+
+fn call<'a>(id: &'a str, name: &'a str, input: Input<'a>) -> Block<'a> {
+    Block::ToolUse {
+        id: s(id),
+        name: s(name),
+        input,
+        kind: ToolKind::Function,
+        namespace: s(""),
+        seal: None,
+        cache: None,
+    }
+}
+
+fn result<'a>(id: &'a str, name: &'a str, content: Vec<Block<'a>>) -> Block<'a> {
+    Block::ToolResult {
+        id: s(id),
+        name: s(name),
+        content,
+        object: None,
+        error: false,
+        kind: ToolKind::Function,
+        cache: None,
+    }
+}
+
+fn tool<'a>(name: &'a str, schema: Option<&'a str>) -> Tool<'a> {
+    Tool {
+        name: s(name),
+        description: s(""),
+        schema: schema.map(raw),
+        openapi: false,
+        strict: None,
+        kind: ToolKind::Function,
+        format: None,
+        namespace: s(""),
+        cache: None,
+    }
+}
+
+fn of(turns: Vec<Turn<'_>>) -> Request<'_> {
+    Request { turns, ..Request::default() }
+}
+
+fn hi() -> Request<'static> {
+    of(vec![user(vec![text("Hi")])])
+}
+
+fn signed(seal: &str) -> Option<Seal<'_>> {
+    Some(Seal { issuer: Some("google".into()), text: seal.into() })
+}
+
+/// What is sent for a chat client's request, what was lost, and why it was refused.
+fn write_for(request: &Request<'_>, dialect: &Dialect<'_>) -> (Value, Vec<String>, Option<String>) {
+    let mut notes = Notes::new(Format::Chat, Format::Generate);
+    let mut out = BytesMut::new();
+    encode(request, dialect, &mut notes, &mut out);
+    let losses = notes.losses().iter().map(|loss| loss.element.to_string()).collect();
+    let refusal = notes.take_refusal().map(|error| error.message.to_string());
+    (serde_json::from_slice(&out).unwrap(), losses, refusal)
+}
+
+fn write(request: &Request<'_>) -> Value {
+    let (value, _, refusal) = write_for(request, &dialect("gemini-2.5-flash"));
+    assert_eq!(refusal, None);
+    value
+}
+
+#[test]
+fn mapping_1_instructions_stand_in_one_place_in_order() {
+    let system = |role, words| Turn::new(role, vec![text(words)]);
+    let request = of(vec![
+        system(Role::System, "A."),
+        system(Role::Developer, "B."),
+        user(vec![text("Hi")]),
+        system(Role::System, "C."),
+        system(Role::System, ""),
+        user(vec![text("You")]),
+    ]);
+    let written = write(&request);
+    assert_eq!(written["systemInstruction"], json!({"parts":[{"text":"A."},{"text":"B."},{"text":"C."}]}));
+    assert_eq!(written["contents"], json!([{"role":"user","parts":[{"text":"Hi"},{"text":"You"}]}]));
+}
+
+#[test]
+fn mapping_1_a_conversation_of_instructions_has_a_turn() {
+    let request = of(vec![Turn::new(Role::System, vec![text("A.")])]);
+    let written = write(&request);
+    assert_eq!(written["systemInstruction"]["parts"][0]["text"], "A.");
+    assert_eq!(written["contents"], json!([{"role":"user","parts":[{"text":" "}]}]));
+    let (_, _, refusal) = write_for(&Request::default(), &dialect("gemini-2.5-flash"));
+    assert!(refusal.is_some());
+}
+
+#[test]
+fn mapping_1_turns_of_one_role_are_joined_and_empty_ones_are_none() {
+    let request = of(vec![
+        user(vec![text("a")]),
+        model(vec![text("")]),
+        user(vec![text("b"), text("")]),
+        model(vec![text("c")]),
+        model(vec![text("d")]),
+        user(vec![text("e")]),
+    ]);
+    assert_eq!(
+        write(&request)["contents"],
+        json!([
+            {"role":"user","parts":[{"text":"a"},{"text":"b"}]},
+            {"role":"model","parts":[{"text":"c"},{"text":"d"}]},
+            {"role":"user","parts":[{"text":"e"}]}
+        ])
+    );
+}
+
+#[test]
+fn mapping_1_the_user_begins() {
+    let request = of(vec![model(vec![text("Welcome!")]), user(vec![text("Hi")])]);
+    let written = write(&request);
+    let roles: Vec<_> = written["contents"].as_array().unwrap().iter().map(|c| c["role"].clone()).collect();
+    assert_eq!(roles, ["user", "model", "user"]);
+    assert_eq!(written["contents"][0]["parts"], json!([{"text":" "}]));
+}
+
+#[test]
+fn mapping_1_a_beginning_of_the_answer_stays_where_it_is_taken() {
+    let request = of(vec![user(vec![text("Hi")]), model(vec![text("Well,")])]);
+    let (kept, losses, _) = write_for(&request, &dialect("gemini-2.5-flash"));
+    assert_eq!(kept["contents"].as_array().unwrap().len(), 2);
+    assert!(losses.is_empty());
+    let (closed, losses, _) = write_for(&request, &Dialect { prefill: false, ..dialect("gemini-2.5-flash") });
+    assert_eq!(closed["contents"][2], json!({"role":"user","parts":[{"text":" "}]}));
+    assert_eq!(losses, ["prefill"]);
+}
+
+#[test]
+fn client_5_calls_of_one_turn_and_their_results() {
+    let request = of(vec![
+        user(vec![text("?")]),
+        model(vec![text("Let me see.")]),
+        model(vec![call("c1", "f", Input::Text(s(r#"{\"city\":\"Oslo\"}"#)))]),
+        model(vec![call("c2", "f", Input::Object(raw(r#"{"city":"Rome"}"#)))]),
+        user(vec![result("c1", "f", vec![text("5")])]),
+        user(vec![result("c2", "", vec![text(r#"{\"deg\":20}"#)]), text("Which?")]),
+    ]);
+    assert_eq!(
+        write(&request)["contents"],
+        json!([
+            {"role":"user","parts":[{"text":"?"}]},
+            {"role":"model","parts":[
+                {"text":"Let me see."},
+                {"functionCall":{"id":"c1","name":"f","args":{"city":"Oslo"}}},
+                {"functionCall":{"id":"c2","name":"f","args":{"city":"Rome"}}}
+            ]},
+            {"role":"user","parts":[
+                {"functionResponse":{"id":"c1","name":"f","response":{"output":"5"}}},
+                {"functionResponse":{"id":"c2","name":"f","response":{"deg":20}}}
+            ]},
+            {"role":"user","parts":[{"text":"Which?"}]}
+        ])
+    );
+    let (bare, _, _) = write_for(&request, &Dialect { call_ids: false, ..dialect("gemini-2.5-flash") });
+    assert!(!bare.to_string().contains("\"id\""));
+}
+
+#[test]
+fn mapping_3_arguments_are_objects() {
+    for (input, args) in [
+        ("", json!({})),
+        ("{}", json!({})),
+        (r#"{\"a\":\n 1}"#, json!({"a":1})),
+        ("oops", json!({"_raw":"oops"})),
+        ("[1]", json!({"_raw":"[1]"})),
+        (r#"{\"a\":1"#, json!({"_raw":"{\"a\":1"})),
+    ] {
+        let request = of(vec![user(vec![text("?")]), model(vec![call("c", "f", Input::Text(s(input)))])]);
+        let written = write(&request);
+        assert_eq!(written["contents"][1]["parts"][0]["functionCall"]["args"], args, "{input}");
+    }
+}
+
+#[test]
+fn mapping_3_results_are_objects() {
+    let of_result = |block: Block<'_>| {
+        let request = of(vec![
+            user(vec![text("?")]),
+            model(vec![call("c", "f", Input::Text(s("")))]),
+            user(vec![block]),
+        ]);
+        write(&request)["contents"][2]["parts"][0]["functionResponse"]["response"].clone()
+    };
+    assert_eq!(of_result(result("c", "f", vec![])), json!({"output":""}));
+    assert_eq!(of_result(result("c", "f", vec![text("a"), text("b")])), json!({"output":"a\nb"}));
+    assert_eq!(of_result(result("c", "f", vec![text("[1]")])), json!({"output":"[1]"}));
+    let with = |object: &'static str, failed| {
+        let mut block = result("c", "f", vec![text(r#"{\"why\":1}"#)]);
+        if let Block::ToolResult { object: slot, error, .. } = &mut block {
+            *slot = (!object.is_empty()).then(|| raw(object));
+            *error = failed;
+        }
+        block
+    };
+    assert_eq!(of_result(with("", false)), json!({"why":1}));
+    assert_eq!(of_result(with("", true)), json!({"error":"{\"why\":1}"}));
+    assert_eq!(of_result(with(r#"{"result":1.0}"#, false)), json!({"result":1.0}));
+    assert_eq!(of_result(with("[1,2]", false)), json!({"output":[1,2]}));
+}
+
+#[test]
+fn bug_60_an_image_in_a_result_is_an_image() {
+    let image = Block::Image {
+        source: Source::Base64 { mime: s("image/jpg"), data: s("QQ==") },
+        detail: s(""),
+        cache: None,
+        seal: None,
+    };
+    let request = of(vec![
+        user(vec![text("?")]),
+        model(vec![call("c", "f", Input::Text(s(""))), call("d", "f", Input::Text(s("")))]),
+        user(vec![result("c", "f", vec![text("done"), image]), result("d", "f", vec![])]),
+        model(vec![text("ok")]),
+    ]);
+    let data = json!({"inlineData":{"mimeType":"image/jpeg","data":"QQ=="}});
+    let old = write(&request);
+    assert_eq!(old["contents"][2]["parts"].as_array().unwrap().len(), 2);
+    assert_eq!(old["contents"][3], json!({"role":"user","parts":[data]}));
+    assert_eq!(old["contents"][4]["role"], "model");
+    let (new, _, _) = write_for(&request, &dialect("gemini-3-flash"));
+    assert_eq!(new["contents"][2]["parts"][0]["functionResponse"]["parts"], json!([data]));
+    assert_eq!(new["contents"][3]["role"], "model");
+}
+
+#[test]
+fn bug_28_signatures_go_back_on_the_parts_that_they_came_on() {
+    let mut first = call("c1", "f", Input::Text(s("")));
+    if let Block::ToolUse { seal, .. } = &mut first {
+        *seal = signed("S2");
+    }
+    let thought = |text: &'static [&'static str], seal, hidden| Block::Reasoning {
+        text: text.iter().map(|text| s(text)).collect(),
+        seal,
+        hidden,
+    };
+    let request = of(vec![
+        user(vec![text("?")]),
+        model(vec![
+            thought(&["hm", "so"], signed("S1"), false),
+            thought(&["unsigned"], None, false),
+            first,
+            call("c2", "f", Input::Text(s(""))),
+        ]),
+        user(vec![result("c1", "f", vec![]), result("c2", "f", vec![])]),
+        model(vec![Block::Text { text: s(""), cache: None, seal: signed("S3") }]),
+    ]);
+    let (written, losses, _) = write_for(&request, &dialect("gemini-3-pro-preview"));
+    assert_eq!(
+        written["contents"][1]["parts"],
+        json!([
+            {"text":"hm","thought":true},
+            {"text":"so","thought":true,"thoughtSignature":"S1"},
+            {"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"S2"},
+            {"functionCall":{"id":"c2","name":"f","args":{}}}
+        ])
+    );
+    assert_eq!(written["contents"][3]["parts"], json!([{"text":"","thoughtSignature":"S3"}]));
+    assert_eq!(losses, ["thinking_block"]);
+}
+
+#[test]
+fn bug_29_only_the_first_call_gets_the_value_for_strangers() {
+    let request = of(vec![
+        user(vec![text("?")]),
+        model(vec![text("a"), call("c1", "f", Input::Text(s(""))), call("c2", "f", Input::Text(s("")))]),
+        user(vec![result("c1", "f", vec![]), result("c2", "f", vec![])]),
+        model(vec![call("c3", "f", Input::Text(s("")))]),
+    ]);
+    let signatures = |name| -> Vec<Option<String>> {
+        let (written, _, _) = write_for(&request, &dialect(name));
+        let contents = written["contents"].as_array().unwrap().clone();
+        let parts = contents.iter().flat_map(|content| content["parts"].as_array().unwrap().clone());
+        parts
+            .filter(|part| part.get("functionCall").is_some())
+            .map(|part| part["thoughtSignature"].as_str().map(str::to_owned))
+            .collect()
+    };
+    let skip = Some("c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=".to_owned());
+    assert_eq!(signatures("gemini-3-pro-preview"), [skip.clone(), None, skip]);
+    assert_eq!(signatures("gemini-2.5-pro"), [None, None, None]);
+}
+
+#[test]
+fn mapping_2_media() {
+    let inline = |mime, data| Source::Base64 { mime: s(mime), data: s(data) };
+    let file = |source, name| Block::File { source, name: s(name), cache: None };
+    let request = of(vec![user(vec![
+        Block::Image { source: inline("image/png", "QQ=="), detail: s("high"), cache: None, seal: None },
+        file(inline("application/pdf", "JVBERi0="), "a.pdf"),
+        file(Source::Text { text: s("Gr\\u00fc\\n") }, "a.txt"),
+        Block::Audio { source: inline("audio/wav", "UklGRg==") },
+        Block::Video { source: Source::Url { url: s("https://www.youtube.com/watch?v=x"), mime: s("") } },
+    ])]);
+    let (written, losses, refusal) = write_for(&request, &dialect("gemini-2.5-flash"));
+    assert_eq!((losses, refusal), (vec!["image_detail".to_owned()], None));
+    assert_eq!(
+        written["contents"][0]["parts"],
+        json!([
+            {"inlineData":{"mimeType":"image/png","data":"QQ=="}},
+            {"inlineData":{"mimeType":"application/pdf","data":"JVBERi0="}},
+            {"inlineData":{"mimeType":"text/plain","data":"R3LDvAo="}},
+            {"inlineData":{"mimeType":"audio/wav","data":"UklGRg=="}},
+            {"fileData":{"fileUri":"https://www.youtube.com/watch?v=x"}}
+        ])
+    );
+    let (new, _, _) = write_for(&request, &dialect("gemini-3-pro"));
+    assert_eq!(new["contents"][0]["parts"][0]["mediaResolution"], json!({"level":"MEDIA_RESOLUTION_HIGH"}));
+}
+
+#[test]
+fn mapping_2_media_by_address_only_where_it_is_fetched() {
+    let url = |url| Source::Url { url: s(url), mime: s("") };
+    let image = Block::Image { source: url("https://a/cat.PNG?x=1"), detail: s(""), cache: None, seal: None };
+    let request = of(vec![user(vec![
+        text("?"),
+        image,
+        Block::File { source: url("https://a/b"), name: s(""), cache: None },
+    ])]);
+    let (written, _, refusal) = write_for(&request, &dialect("gemini-2.5-flash"));
+    assert_eq!(refusal, None);
+    assert_eq!(
+        written["contents"][0]["parts"].as_array().unwrap()[1..],
+        [
+            json!({"fileData":{"mimeType":"image/png","fileUri":"https://a/cat.PNG?x=1"}}),
+            json!({"fileData":{"mimeType":"application/pdf","fileUri":"https://a/b"}})
+        ]
+    );
+    let old = Dialect { media_urls: false, ..dialect("gemini-2.5-flash") };
+    let (written, losses, refusal) = write_for(&request, &old);
+    assert_eq!(losses, ["image_url", "file_url"]);
+    assert!(refusal.unwrap().contains("image_url"));
+    assert_eq!(written["contents"][0]["parts"], json!([{"text":"?"}]));
+    let file = of(vec![user(vec![Block::File {
+        source: Source::Id { id: s("file-1") },
+        name: s(""),
+        cache: None,
+    }])]);
+    assert!(write_for(&file, &dialect("gemini-2.5-flash")).2.unwrap().contains("file_id"));
+}
+
+#[test]
+fn mapping_3_declarations() {
+    let schema = r#"{"type":"object","additionalProperties":false,"properties":{"z":{"type":["string","null"]},"a":{"const":"x"}},"required":["z"]}"#;
+    let mut request = hi();
+    request.tools = vec![
+        tool("f", Some(schema)),
+        tool("now", None),
+        tool("none", Some(r#"{"type":"object","properties":{}}"#)),
+    ];
+    request.tools[0].description = s("Does \\\"it\\\".");
+    let (written, losses, _) = write_for(&request, &dialect("gemini-2.5-flash"));
+    assert_eq!(
+        written["tools"],
+        json!([{"functionDeclarations":[
+            {"name":"f","description":"Does \"it\".","parametersJsonSchema":serde_json::from_str::<Value>(schema).unwrap()},
+            {"name":"now"},
+            {"name":"none","parametersJsonSchema":{"type":"object","properties":{}}}
+        ]}])
+    );
+    assert_eq!((written.get("toolConfig"), losses), (None, vec![]));
+    let old = Dialect { json_schema: false, ..dialect("gemini-1.5-pro") };
+    let (written, losses, _) = write_for(&request, &old);
+    assert_eq!(
+        written["tools"][0]["functionDeclarations"],
+        json!([
+            {"name":"f","description":"Does \"it\".","parameters":{"type":"OBJECT","properties":{"z":{"type":"STRING","nullable":true},"a":{"type":"STRING","enum":["x"]}},"required":["z"]}},
+            {"name":"now"},
+            {"name":"none"}
+        ])
+    );
+    assert!(losses.is_empty());
+    request.tools = vec![tool(
+        "f",
+        Some(r#"{"type":"object","properties":{"n":{"type":"integer","exclusiveMinimum":0}}}"#),
+    )];
+    assert_eq!(write_for(&request, &old).1, ["schema_keywords"]);
+}
+
+#[test]
+fn mapping_3_a_schema_in_openapi_stays_as_it_is() {
+    let mut request = hi();
+    request.tools = vec![Tool { openapi: true, ..tool("f", Some(r#"{"type":"OBJECT","nullable":true}"#)) }];
+    assert_eq!(write(&request)["tools"][0]["functionDeclarations"][0]["parameters"]["type"], "OBJECT");
+}
+
+#[test]
+fn mapping_3_every_choice_of_tools() {
+    let names = vec![s("f"), s("g")];
+    let of_choice = |choice: ToolChoice<'_>, name: &str| {
+        let mut request = hi();
+        request.tools = vec![tool("f", None), tool("g", None), tool("h", None)];
+        request.tool_choice = Some(choice);
+        let (written, _, _) = write_for(&request, &dialect(name));
+        let declared = written["tools"][0]["functionDeclarations"].as_array().unwrap().len();
+        (written["toolConfig"]["functionCallingConfig"].clone(), declared)
+    };
+    for name in ["gemini-2.5-flash", "gemini-3-pro"] {
+        assert_eq!(of_choice(ToolChoice::Auto, name), (json!({"mode":"AUTO"}), 3));
+        assert_eq!(of_choice(ToolChoice::None, name), (json!({"mode":"NONE"}), 3));
+        assert_eq!(of_choice(ToolChoice::Required, name), (json!({"mode":"ANY"}), 3));
+        let one = json!({"mode":"ANY","allowedFunctionNames":["f"]});
+        assert_eq!(of_choice(ToolChoice::Tool(s("f")), name), (one, 3));
+        let both = json!({"mode":"ANY","allowedFunctionNames":["f","g"]});
+        let allowed = ToolChoice::Allowed { names: names.clone(), required: true };
+        assert_eq!(of_choice(allowed, name), (both, 3));
+    }
+    let allowed = ToolChoice::Allowed { names: names.clone(), required: false };
+    assert_eq!(of_choice(allowed.clone(), "gemini-2.5-flash"), (json!({"mode":"AUTO"}), 2));
+    let validated = json!({"mode":"VALIDATED","allowedFunctionNames":["f","g"]});
+    assert_eq!(of_choice(allowed, "gemini-3-pro"), (validated, 3));
+}
+
+#[test]
+fn bug_57_a_choice_without_tools_and_parallel_calls() {
+    let mut request = hi();
+    request.tool_choice = Some(ToolChoice::Required);
+    assert_eq!(write(&request).get("toolConfig"), None);
+    request.tools = vec![tool("f", None)];
+    request.parallel_tools = Some(false);
+    assert_eq!(write_for(&request, &dialect("gemini-2.5-flash")).1, ["parallel_tool_calls"]);
+}
+
+#[test]
+fn bug_58_strict_tools_are_validated_where_that_is_known() {
+    let mut request = hi();
+    request.tools = vec![Tool { strict: Some(true), ..tool("f", None) }];
+    let (written, losses, _) = write_for(&request, &dialect("gemini-3-pro"));
+    assert_eq!(written["toolConfig"], json!({"functionCallingConfig":{"mode":"VALIDATED"}}));
+    assert!(losses.is_empty());
+    assert_eq!(write_for(&request, &dialect("gemini-2.5-flash")).1, ["tool_strict"]);
+}
+
+#[test]
+fn bug_62_search_is_the_vendors_own() {
+    let mut request = hi();
+    request.search = Some(Search {
+        context: s("low"),
+        allowed_domains: Some(raw(r#"["x"]"#)),
+        location: Some(raw("{}")),
+        ..Search::default()
+    });
+    let (written, losses, _) = write_for(&request, &dialect("gemini-2.5-flash"));
+    assert_eq!(written["tools"], json!([{"googleSearch":{}}]));
+    assert_eq!(losses, ["web_search_filters", "web_search_location", "web_search_context"]);
+
+    request.search = Some(Search::default());
+    request.tools = vec![tool("f", None)];
+    let (written, losses, refusal) = write_for(&request, &dialect("gemini-2.5-flash"));
+    assert_eq!(written["tools"], json!([{"functionDeclarations":[{"name":"f"}]}]));
+    assert_eq!((losses, refusal), (vec!["web_search".to_owned()], None));
+    let (written, losses, _) = write_for(&request, &dialect("gemini-3-pro"));
+    assert_eq!(written["tools"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        written["toolConfig"],
+        json!({"functionCallingConfig":{"mode":"VALIDATED"},"includeServerSideToolInvocations":true})
+    );
+    assert!(losses.is_empty());
+}
+
+#[test]
+fn mapping_4_reasoning_as_the_model_can_be_told() {
+    let budget = Reasoning::Budget { min: 0, max: 24_576, off: true };
+    let pro = Reasoning::Budget { min: 128, max: 32_768, off: false };
+    let levels = Reasoning::Effort { min: Effort::Low, max: Effort::High, off: false };
+    let flash = Reasoning::Effort { min: Effort::Minimal, max: Effort::High, off: true };
+    for (wish, reasoning, shown, told) in [
+        (Thinking::Unsaid, budget, None, Value::Null),
+        (Thinking::Unsaid, budget, Some(true), json!({"includeThoughts":true})),
+        (Thinking::Off, budget, None, json!({"thinkingBudget":0})),
+        (Thinking::Budget(0), budget, None, json!({"thinkingBudget":0})),
+        (Thinking::Off, pro, None, json!({"thinkingBudget":128})),
+        (Thinking::Off, levels, None, json!({"thinkingLevel":"LOW"})),
+        (Thinking::Off, flash, None, json!({"thinkingLevel":"MINIMAL"})),
+        (Thinking::Adaptive, budget, None, json!({"thinkingBudget":-1,"includeThoughts":true})),
+        (Thinking::Adaptive, levels, None, json!({"includeThoughts":true})),
+        (
+            Thinking::Effort(Effort::Medium),
+            budget,
+            None,
+            json!({"thinkingBudget":8192,"includeThoughts":true}),
+        ),
+        (
+            Thinking::Effort(Effort::Max),
+            levels,
+            Some(false),
+            json!({"thinkingLevel":"HIGH","includeThoughts":false}),
+        ),
+        (Thinking::Budget(100_000), pro, None, json!({"thinkingBudget":32768,"includeThoughts":true})),
+        (Thinking::Budget(9_000), levels, None, json!({"thinkingLevel":"MEDIUM","includeThoughts":true})),
+        (Thinking::Off, Reasoning::Fixed, Some(true), Value::Null),
+    ] {
+        let request = Request { thinking: wish, show_thinking: shown, ..hi() };
+        let (written, losses, _) = write_for(&request, &Dialect { reasoning, ..dialect("g") });
+        assert_eq!(written["generationConfig"]["thinkingConfig"], told, "{wish:?} {reasoning:?}");
+        assert!(losses.is_empty());
+    }
+    let request = Request { thinking: Thinking::Effort(Effort::High), ..hi() };
+    let (_, losses, _) = write_for(&request, &Dialect { reasoning: Reasoning::Fixed, ..dialect("g") });
+    assert_eq!(losses, ["reasoning_effort"]);
+}
+
+#[test]
+fn mapping_5_structured_output() {
+    let schema = |openapi| OutputFormat::Schema {
+        name: s("city"),
+        description: s(""),
+        schema: raw(r#"{"type":"object","properties":{"n":{"const":"x"}}}"#),
+        openapi,
+        strict: Some(true),
+    };
+    let config = |output, dialect: &Dialect<'_>| {
+        write_for(&Request { output, ..hi() }, dialect).0["generationConfig"].clone()
+    };
+    let new = dialect("gemini-2.5-flash");
+    let old = Dialect { json_schema: false, ..dialect("gemini-1.5-pro") };
+    let plain = json!({"type":"object","properties":{"n":{"const":"x"}}});
+    assert_eq!(config(OutputFormat::Text, &new), Value::Null);
+    assert_eq!(config(OutputFormat::Json, &new), json!({"responseMimeType":"application/json"}));
+    assert_eq!(
+        config(schema(false), &new),
+        json!({"responseMimeType":"application/json","responseJsonSchema":plain})
+    );
+    assert_eq!(
+        config(schema(true), &new),
+        json!({"responseMimeType":"application/json","responseSchema":plain})
+    );
+    assert_eq!(
+        config(schema(false), &old),
+        json!({"responseMimeType":"application/json","responseSchema":{"type":"OBJECT","properties":{"n":{"type":"STRING","enum":["x"]}}}})
+    );
+    let choice = OutputFormat::Choice { schema: raw(r#"{"type":"STRING","enum":["a"]}"#) };
+    assert_eq!(
+        config(choice, &new),
+        json!({"responseMimeType":"text/x.enum","responseSchema":{"type":"STRING","enum":["a"]}})
+    );
+}
+
+#[test]
+fn mapping_6_sampling_and_limits() {
+    let request = Request {
+        max_output: Some(77),
+        choices: Some(2),
+        stop: vec![s("END"), s("\\n")],
+        logprobs: Some(3),
+        sampling: Sampling {
+            temperature: Some(raw("1.70")),
+            top_p: Some(raw("0.9")),
+            top_k: Some(raw("40")),
+            presence_penalty: Some(raw("0.5")),
+            frequency_penalty: Some(raw("-3")),
+            seed: Some(raw("7")),
+        },
+        modalities: vec![s("text"), s("image")],
+        ..hi()
+    };
+    let (written, losses, refusal) = write_for(&request, &dialect("g"));
+    assert_eq!(
+        written["generationConfig"],
+        json!({"maxOutputTokens":77,"candidateCount":2,"stopSequences":["END","\n"],"responseLogprobs":true,"logprobs":3,
+            "temperature":1.7,"topP":0.9,"topK":40,"presencePenalty":0.5,"frequencyPenalty":-2,"seed":7,"responseModalities":["TEXT","IMAGE"]})
+    );
+    assert_eq!((losses, refusal), (vec!["frequency_penalty".to_owned()], None));
+    let (written, losses, _) = write_for(&request, &Dialect { sampling: Takes::One, ..dialect("g") });
+    assert_eq!((written["generationConfig"].get("topP"), &*losses[0]), (None, "top_p"));
+    let (written, losses, _) = write_for(&request, &Dialect { sampling: Takes::None, ..dialect("g") });
+    assert!(
+        written["generationConfig"].get("temperature").is_none()
+            && losses.contains(&"temperature".to_owned())
+    );
+
+    let big = Sampling { seed: Some(raw("12345678901")), ..Sampling::default() };
+    let request = Request { sampling: big, stop: vec![s("x"); 6], logprobs: Some(0), ..hi() };
+    let (written, losses, refusal) = write_for(&request, &dialect("g"));
+    assert_eq!(losses, ["seed"]);
+    assert!(refusal.unwrap().contains("stop"));
+    assert_eq!(written["generationConfig"].get("logprobs"), None);
+}
+
+#[test]
+fn mapping_12_what_has_no_place_is_accounted_for() {
+    let mut request = Request {
+        user: Some(s("u")),
+        metadata: Some(raw("{}")),
+        verbosity: Some(s("low")),
+        cache_key: Some(s("k")),
+        store: Some(false),
+        service_tier: Some(s("scale")),
+        extra: vec![
+            Extra { name: "logit_bias", value: raw("{}") },
+            Extra { name: "safetySettings", value: raw("[]") },
+        ],
+        ..hi()
+    };
+    request.turns[0].name = s("ann");
+    request.turns[0].blocks.push(Block::Text { text: s("x"), cache: Some(CacheMark::Short), seal: None });
+    request.turns[0].blocks.push(Block::Opaque { name: s("server_tool_use"), raw: raw("{}") });
+    let (written, losses, refusal) = write_for(&request, &dialect("g"));
+    assert_eq!(
+        losses,
+        [
+            "logit_bias",
+            "service_tier",
+            "store",
+            "user",
+            "metadata",
+            "prompt_cache_key",
+            "verbosity",
+            "name",
+            "cache_control",
+            "server_tool_block"
+        ]
+    );
+    assert_eq!((refusal, &written["safetySettings"]), (None, &json!([])));
+    for (word, tier) in [("default", json!("standard")), ("flex", json!("flex")), ("auto", Value::Null)] {
+        let request = Request { service_tier: Some(s(word)), ..hi() };
+        assert_eq!(write(&request)["serviceTier"], tier);
+    }
+}
+
+#[test]
+fn bug_54_the_conversation_stands_last_and_a_longer_one_begins_the_same() {
+    let mut turns = vec![Turn::new(Role::System, vec![text("S.")])];
+    let mut before = String::new();
+    for number in 0..6 {
+        turns.push(if number % 2 == 0 {
+            user(vec![text("u")])
+        } else {
+            model(vec![call("c", "f", Input::Text(s("")))])
+        });
+        let request = Request { tools: vec![tool("f", None)], max_output: Some(5), ..of(turns.clone()) };
+        let mut out = BytesMut::new();
+        let mut notes = Notes::new(Format::Chat, Format::Generate);
+        encode(&request, &dialect("gemini-3-pro"), &mut notes, &mut out);
+        let text = String::from_utf8(out.to_vec()).unwrap();
+        assert!(text.starts_with(&before), "{before}\n{text}");
+        before = text.strip_suffix("]}").unwrap().to_owned();
+    }
+}
+
+/// What a client of this format sends, this format can send.
+#[test]
+fn a_request_of_the_formats_own_is_written_as_it_was() {
+    let body = json!({
+        "systemInstruction":{"parts":[{"text":"S."}]},
+        "tools":[
+            {"functionDeclarations":[{"name":"f","description":"d","parameters":{"type":"OBJECT","properties":{"a":{"type":"STRING"}}}}]},
+            {"googleSearch":{"excludeDomains":["x"]}},
+            {"codeExecution":{}}
+        ],
+        "toolConfig":{"functionCallingConfig":{"mode":"AUTO","streamFunctionCallArguments":true},"includeServerSideToolInvocations":true,"retrievalConfig":{"languageCode":"no"}},
+        "safetySettings":[{"category":"HARM_CATEGORY_HARASSMENT","threshold":"OFF"}],
+        "cachedContent":"cachedContents/x",
+        "labels":{"a":"b"},
+        "serviceTier":"flex",
+        "store":true,
+        "generationConfig":{"maxOutputTokens":9,"responseModalities":["TEXT"],"thinkingConfig":{"thinkingBudget":-1,"includeThoughts":true},"imageConfig":{"aspectRatio":"16:9"},"mediaResolution":"MEDIA_RESOLUTION_LOW"},
+        "contents":[
+            {"role":"user","parts":[{"fileData":{"mimeType":"video/mp4","fileUri":"gs://b/v"}},{"fileData":{"mimeType":"video/mp4","fileUri":"https://v"},"videoMetadata":{"fps":1}}]},
+            {"role":"model","parts":[{"text":"t","thought":true},{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"S"},{"functionCall":{"id":"c","name":"f","args":{"a":"b"}},"thoughtSignature":"T"}]},
+            {"role":"user","parts":[{"functionResponse":{"id":"c","name":"f","response":{"r":1},"parts":[{"inlineData":{"mimeType":"application/pdf","data":"QQ==","displayName":"n"}}]}}]}
+        ]
+    });
+    let text = body.to_string();
+    let request = crate::wire::generate::request::decode(&text).unwrap();
+    let mut notes = Notes::new(Format::Generate, Format::Generate);
+    let mut out = BytesMut::new();
+    encode(&request, &dialect("gemini-3-pro"), &mut notes, &mut out);
+    assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), body);
+    assert!(notes.losses().is_empty() && notes.take_refusal().is_none());
+}
+
+#[test]
+fn only_the_formats_own_clients_reach_its_files() {
+    let text = r#"{"contents":[{"parts":[{"fileData":{"fileUri":"files/x"}}]},{"role":"model","parts":[{"text":"t","thought":true}]}]}"#;
+    let request = crate::wire::generate::request::decode(text).unwrap();
+    let mut notes = Notes::new(Format::Generate, Format::Generate);
+    let mut out = BytesMut::new();
+    encode(&request, &dialect("gemini-3-pro"), &mut notes, &mut out);
+    let written: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(written["contents"][0]["parts"], json!([{"fileData":{"fileUri":"files/x"}}]));
+    assert_eq!(written["contents"].as_array().unwrap().len(), 2);
+    assert!(write_for(&request, &dialect("gemini-3-pro")).2.unwrap().contains("file_id"));
+}
