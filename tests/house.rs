@@ -226,7 +226,9 @@ fn only_config_reads_files() {
     const READERS: [&str; 5] = ["fs::read", " File::open", "(File::open", "read_to_string(", "read_dir"];
     let mut faults = Vec::new();
     for file in rust("src") {
-        if file.room() == Some("config") || file.is_test() {
+        // A command reads the file that its user names.
+        let named = ["src/cli/explain.rs", "src/cli/replay.rs"].contains(&file.path.as_str());
+        if file.room() == Some("config") || file.is_test() || named {
             continue;
         }
         let code = code_of(&file.text);

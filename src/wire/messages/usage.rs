@@ -60,6 +60,27 @@ impl Counts {
         Ok(counts)
     }
 
+    /// One report as the hub folds it with others: the input outside of the cache, and what was written to it, apart.
+    pub(super) fn report(&self) -> Usage {
+        let mut usage = Usage {
+            uncached: self.input,
+            cached: self.read,
+            output: self.output,
+            reasoning: self.thinking,
+            searches: self.searches,
+            ..Usage::default()
+        };
+        // The buckets are parts of the sum, which a report may give without them.
+        match (self.created_5m, self.created, self.created_1h) {
+            (None, Some(sum), None) => usage.written = Some(sum),
+            (short, sum, long) => {
+                usage.cache_write_1h = long;
+                usage.cache_write = short.or_else(|| Some(sum?.saturating_sub(long?)));
+            }
+        }
+        usage
+    }
+
     /// Takes over what a later report says. Reports are cumulative; the parts of one may come in another.
     pub(super) fn update(&mut self, later: &Counts) {
         // Some vendors repeat the input as 0 when they close the stream.

@@ -34,13 +34,15 @@ pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
                 Ok(())
             })?,
             "usage" => sight.usage = Some(usage(json.raw()?)?),
-            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_null()),
+            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
             _ => json.skip()?,
         }
     }
     match kind.escaped() {
         "message_stop" => sight.end = End::Terminated,
         "error" => sight.end = End::Failed,
+        // A frame without a type that has an error is what a proxy in between sends.
+        "" if sight.error.is_some() => sight.end = End::Failed,
         _ => {}
     }
     if sight.end != End::Failed {
@@ -58,7 +60,7 @@ pub fn answer(body: &str) -> Result<Sight<'_>, JsonError> {
     while let Some(key) = json.next_key()? {
         match key.escaped() {
             "type" => is_error = json.raw()?.text() == "\"error\"",
-            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_null()),
+            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
             _ => message_member(key, &mut json, &mut sight)?,
         }
     }
@@ -86,8 +88,9 @@ fn message_member<'a>(
     Ok(())
 }
 
-/// Reads a usage object of the messages format. `input_tokens` excludes what was read from and written to the cache;
-/// the canonical input includes both.
+/// Reads a usage object of the messages format. `input_tokens` excludes what was read from and written to the cache,
+/// and a stream's last report may leave out what its first one said of the cache: the sum is made where reports are
+/// folded.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
-    Ok(Counts::read(value)?.canonical())
+    Ok(Counts::read(value)?.report())
 }
