@@ -66,7 +66,8 @@ impl<'a> Scribe<'_, '_, 'a> {
         self.account();
         self.extras();
         self.losses();
-        self.tools(reasoning);
+        // A model that reasons as it sees fit can be made to call; one with a budget refuses that.
+        self.tools(matches!(think, Think::Budget(_)));
         self.conversation(plan);
         self.json.end_object();
     }
@@ -107,20 +108,20 @@ impl<'a> Scribe<'_, '_, 'a> {
         let given = self.request.sampling;
         let takes = self.dialect.sampling;
         let number = |value: RawJson<'_>| value.text().parse::<f64>().unwrap_or(1.0);
-        // Which of them this model takes now; a model that reasons takes the default, and nothing far from it.
-        let free = takes != Sampling::None && !reasoning;
-        let temperature = given.temperature.filter(|_| free);
+        // A model that reasons takes the default, and nothing far from it.
+        let near = |value: RawJson<'_>, least: f64| {
+            takes != Sampling::None && (!reasoning || (least..=1.0).contains(&number(value)))
+        };
+        let temperature = given.temperature.filter(|value| near(*value, 1.0));
         if temperature.is_none() && given.temperature.is_some_and(|value| number(value) != 1.0) {
             self.notes.lose("temperature");
         }
         let one = takes == Sampling::One && temperature.is_some();
-        let top_p = given
-            .top_p
-            .filter(|value| takes != Sampling::None && !one && (!reasoning || number(*value) >= 0.95));
+        let top_p = given.top_p.filter(|value| !one && near(*value, 0.95));
         if top_p.is_none() && given.top_p.is_some_and(|value| number(value) != 1.0) {
             self.notes.lose("top_p");
         }
-        let top_k = given.top_k.filter(|_| free);
+        let top_k = given.top_k.filter(|_| takes != Sampling::None && !reasoning);
         if top_k.is_none() && given.top_k.is_some() {
             self.notes.lose("top_k");
         }

@@ -63,7 +63,9 @@ impl<'r, 'a> Plan<'r, 'a> {
         }
         let prefixed = request.turns.last().is_some_and(|turn| turn.prefix);
         plan.close(prefixed, dialect, notes);
-        if plan.messages.first().is_some_and(|first| first.role == Role::Assistant) {
+        // Some vendors of the format insist on it; a client of the format knows its vendor.
+        let begun = plan.messages.first().is_some_and(|first| first.role == Role::Assistant);
+        if begun && notes.from() != Format::Messages {
             plan.messages.insert(0, Message::filler());
         }
         plan

@@ -23,8 +23,8 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
         self.request.tools.iter().filter(allowed)
     }
 
-    /// `tool_choice` and `tools`. With `reasoning` no call can be forced.
-    pub(super) fn tools(&mut self, reasoning: bool) {
+    /// `tool_choice` and `tools`. With `budget`, of reasoning, no call can be forced.
+    pub(super) fn tools(&mut self, budget: bool) {
         let server = || self.request.extra.iter().filter(|extra| extra.name == "server_tool");
         let own = self.notes.from() == Format::Messages;
         if !own && server().next().is_some() {
@@ -41,7 +41,7 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
         if !any {
             return;
         }
-        self.tool_choice(reasoning);
+        self.tool_choice(budget);
         self.json.key("tools").begin_array();
         for tool in self.offered() {
             self.tool(tool);
@@ -140,7 +140,7 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
         self.json.end_object();
     }
 
-    fn tool_choice(&mut self, reasoning: bool) {
+    fn tool_choice(&mut self, budget: bool) {
         let parallel = self.request.parallel_tools;
         let (mut kind, mut name) = match &self.request.tool_choice {
             // Without a choice there is no place for the switch.
@@ -155,7 +155,7 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
                 _ => ("any", None),
             },
         };
-        if reasoning && matches!(kind, "any" | "tool") {
+        if budget && matches!(kind, "any" | "tool") {
             (kind, name) = ("auto", None);
             self.notes.warn("tool_choice");
         }

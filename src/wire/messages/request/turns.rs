@@ -4,6 +4,7 @@ use super::encode::Scribe;
 use super::plan::{Document, Message, Plan, call_id, carried_in_result, image_type, trimmed};
 use crate::canonical::{Block, CacheMark, Input, Role, Source};
 use crate::json::{Cursor, JsonStr, RawJson};
+use crate::wire::Format;
 use crate::wire::messages::arguments;
 
 impl Scribe<'_, '_, '_> {
@@ -132,7 +133,9 @@ impl Scribe<'_, '_, '_> {
         self.json.key("source").begin_object().key("type");
         match source {
             Source::Base64 { mime, data } => {
-                let mime = image_type(mime, data);
+                // A client of the format has named its image as its vendor wants it.
+                let own = self.notes.from() == Format::Messages;
+                let mime = if own { mime.escaped() } else { image_type(mime, data) };
                 self.json.string("base64").key("media_type").paste(JsonStr::from_escaped(mime));
                 self.json.key("data").paste(data);
             }
