@@ -30,6 +30,7 @@ test: deps ## Run all tests; those that need what is not here say SKIPPED (GATEW
 
 check: deps ## Format and lint
 	$(CARGO) fmt --check
+	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --no-default-features -- -D warnings
 
@@ -40,7 +41,7 @@ fuzz: deps ## Replay the fuzz corpora and try mutations of them for a bounded ti
 	@scripts/fuzz
 
 bench: deps ## Run the micro-benchmarks
-	$(CARGO) bench --locked
+	$(CARGO) bench --locked --no-default-features --bench frames -- $(ARGS)
 
 sdks: ## Install the vendors' Python SDKs for the tests, in target/
 	python3 -m venv $(SDKS)

@@ -76,6 +76,7 @@ fn every_field_of_the_access_log_is_explained() {
             audio_output: Some(1),
             image_output: Some(1),
             searches: Some(1),
+            ..Usage::default()
         },
         request_bytes: 1,
         response_bytes: 1,

@@ -28,11 +28,18 @@ pub struct Usage {
     pub image_output: Option<u64>,
     /// Web searches that the vendor ran (a count).
     pub searches: Option<u64>,
+    /// Input outside of the prompt cache, where the vendor counts it apart from what it read from and wrote to the
+    /// cache: [`update`](Self::update) makes `input` the sum of all of them, whichever report named which.
+    pub uncached: Option<u64>,
+    /// All input written to the cache, where a report does not say for how long: [`update`](Self::update) takes what
+    /// is known to be there for 1 hour out of it.
+    pub written: Option<u64>,
 }
 
 impl Usage {
     /// Takes over what `later` says; what it does not say stays. Usage in a stream is cumulative: a later report
-    /// replaces an earlier one and is never added to it.
+    /// replaces an earlier one and is never added to it. A later zero counts, except for input, which cannot shrink:
+    /// vendors exist whose last report has a zero there for "as I said".
     pub fn update(&mut self, later: &Usage) {
         fn take(slot: &mut Option<u64>, value: Option<u64>) {
             if value.is_some() {
@@ -49,6 +56,17 @@ impl Usage {
         take(&mut self.audio_output, later.audio_output);
         take(&mut self.image_output, later.image_output);
         take(&mut self.searches, later.searches);
+        if let Some(written) = later.written {
+            let long = self.cache_write_1h.unwrap_or(0).min(written);
+            self.cache_write_1h = self.cache_write_1h.map(|_| long);
+            self.cache_write = Some(written - long);
+        }
+        let shrinks = later.uncached == Some(0) && self.uncached.is_some();
+        take(&mut self.uncached, later.uncached.filter(|_| !shrinks));
+        if let Some(uncached) = self.uncached {
+            let cache = [self.cached, self.cache_write, self.cache_write_1h];
+            self.input = Some(cache.into_iter().flatten().fold(uncached, u64::saturating_add));
+        }
     }
 
     /// Whether the vendor said anything.

@@ -41,8 +41,9 @@ fn read_key(table: &Table<'_>) -> Option<(KeyHash, Key)> {
         }
         Some(Arc::<str>::from(name))
     });
+    // Whoever misunderstands this puts the key itself here.
     let hash = table.require("sha256", "sha256 = \"<hex of SHA-256 of the key>\"").and_then(|value| {
-        value.parsed(|text| {
+        value.hidden().parsed(|text| {
             KeyHash::from_hex(text).ok_or_else(|| {
                 "write the 64 hexadecimal digits of the key's SHA-256; `model-gateway keys create` does it".to_owned()
             })

@@ -68,10 +68,23 @@ impl KeysFile {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(source) => return Err(KeysFileError::Io { path: path.to_owned(), source }),
         };
+        KeysFile::parse(path, &text)
+    }
+
+    /// Takes the file's text as it is given.
+    ///
+    /// # Errors
+    /// It is not TOML.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, KeysFileError> {
         let document = text
             .parse::<DocumentMut>()
             .map_err(|error| KeysFileError::Broken { path: path.to_owned(), message: error.to_string() })?;
         Ok(KeysFile { path: path.to_owned(), document })
+    }
+
+    /// The text as it would be saved.
+    pub fn text(&self) -> String {
+        self.document.to_string()
     }
 
     fn keys(&mut self) -> Result<&mut ArrayOfTables, KeysFileError> {
@@ -180,7 +193,7 @@ impl KeysFile {
             _ => Path::new("."),
         };
         let mut file = tempfile::Builder::new().prefix(".keys-").suffix(".toml").tempfile_in(folder)?;
-        file.write_all(self.document.to_string().as_bytes())?;
+        file.write_all(self.text().as_bytes())?;
         match std::fs::metadata(&path) {
             Ok(old) => {
                 std::fs::set_permissions(file.path(), old.permissions())?;

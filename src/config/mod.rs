@@ -29,6 +29,8 @@ pub use report::{Problem, Report};
 pub use secret::{Environment, Sealed, Secret, Source, Vault};
 pub use settings::{AccessLog, Limits, Log, LogFormat, Settings, Store, TlsListener};
 
+use crate::account::Keys;
+use crate::route::Table;
 use crate::snapshot::Snapshot;
 
 /// A configuration that was read and found sound.
@@ -63,6 +65,26 @@ pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
     }
 }
 
+/// Reads the texts of gateway.toml, routes.toml and keys.toml as if they lay in `folder`; what gateway.toml says of the
+/// other two paths is not followed.
+///
+/// # Errors
+/// Every fault in any of them.
+pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<Loaded, Report> {
+    let [gateway, routes, keys] = texts;
+    let settings = settings::read(&folder.join("gateway.toml"), gateway, vault);
+    let table = routes::read(&folder.join("routes.toml"), routes, vault);
+    let keys = keys::read(&folder.join("keys.toml"), keys);
+    match (settings, both(table, keys)) {
+        (Ok(settings), Ok(snapshot)) => Ok(Loaded { settings, snapshot }),
+        (settings, snapshot) => {
+            let mut report = settings.err().unwrap_or_default();
+            report.merge(snapshot.err().unwrap_or_default());
+            Err(report)
+        }
+    }
+}
+
 /// Where keys.toml is, according to gateway.toml; the other files need not be sound for this.
 ///
 /// # Errors
@@ -81,18 +103,16 @@ fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
 /// # Errors
 /// Every fault in either.
 pub fn load_snapshot(routes: &Path, keys: &Path, vault: &dyn Vault) -> Result<Snapshot, Report> {
-    let mut report = Report::default();
     let table = read(routes).and_then(|text| routes::read(routes, &text, vault));
-    let keys = read(keys).and_then(|text| keys::read(keys, &text));
-    match (table, keys) {
+    both(table, read(keys).and_then(|text| keys::read(keys, &text)))
+}
+
+fn both(routes: Result<Table, Report>, keys: Result<Keys, Report>) -> Result<Snapshot, Report> {
+    match (routes, keys) {
         (Ok(routes), Ok(keys)) => Ok(Snapshot { generation: 0, routes, keys }),
-        (table, keys) => {
-            if let Err(faults) = table {
-                report.merge(faults);
-            }
-            if let Err(faults) = keys {
-                report.merge(faults);
-            }
+        (routes, keys) => {
+            let mut report = routes.err().unwrap_or_default();
+            report.merge(keys.err().unwrap_or_default());
             Err(report)
         }
     }

@@ -105,9 +105,27 @@ pub(super) struct Value<'d> {
     value: &'d DeValue<'d>,
     span: Range<usize>,
     place: Place<'d>,
+    hidden: bool,
 }
 
 impl<'d> Value<'d> {
+    /// The same value, never shown in a message: it is a secret, or somebody may have put one here by mistake.
+    pub(super) fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self
+    }
+
+    /// The same value, hidden if it looks like a secret.
+    pub(super) fn hidden_where(mut self, secret: impl FnOnce(&str) -> bool) -> Self {
+        self.hidden |= matches!(self.value, DeValue::String(text) if secret(text));
+        self
+    }
+
+    /// The value as it is written, for a message.
+    fn shown(&self) -> String {
+        if self.hidden { "***".to_owned() } else { excerpt(self.document.text, &self.span) }
+    }
+
     /// Reports this value.
     pub(super) fn wrong(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
         self.document.report(&self.span, self.place.path(), message.into(), hint.into());
@@ -115,8 +133,7 @@ impl<'d> Value<'d> {
 
     fn wrong_type(&self, expected: &str) {
         let found = self.value.type_str();
-        let text = excerpt(self.document.text, &self.span);
-        self.wrong(format!("expected {expected}, found {found} `{text}`"), None);
+        self.wrong(format!("expected {expected}, found {found} `{}`", self.shown()), None);
     }
 
     pub(super) fn as_str(&self) -> Option<&'d str> {
@@ -174,8 +191,7 @@ impl<'d> Value<'d> {
         match parse(self.as_str()?) {
             Ok(value) => Some(value),
             Err(hint) => {
-                let text = excerpt(self.document.text, &self.span);
-                self.wrong(format!("{text} is not understood"), hint);
+                self.wrong(format!("{} is not understood", self.shown()), hint);
                 None
             }
         }
@@ -189,7 +205,8 @@ impl<'d> Value<'d> {
         };
         for (index, element) in list.iter().enumerate() {
             let place = Place { parent: Some(&self.place), step: Step::Index(index) };
-            each(&Value { document: self.document, value: element.get_ref(), span: element.span(), place });
+            let (document, value, span) = (self.document, element.get_ref(), element.span());
+            each(&Value { document, value, span, place, hidden: self.hidden });
         }
         Some(list.len())
     }
@@ -249,7 +266,8 @@ impl<'d> Table<'d> {
         self.known.borrow_mut().push(key);
         let value: &Spanned<DeValue<'_>> = self.table.get(key)?;
         let place = Place { parent: Some(&self.place), step: Step::Key(key) };
-        Some(Value { document: self.document, value: value.get_ref(), span: value.span(), place })
+        let (document, span) = (self.document, value.span());
+        Some(Value { document, value: value.get_ref(), span, place, hidden: false })
     }
 
     /// A key's value; its absence is a fault.
@@ -263,13 +281,13 @@ impl<'d> Table<'d> {
         value
     }
 
-    /// Every key with its value, for tables with keys of the user's own.
+    /// Every key with its value, for tables with keys of the user's own; the values may be secrets.
     pub(super) fn entries(&self, mut each: impl FnMut(&str, &Value<'_>)) {
         self.open.set(true);
         for (key, value) in self.table {
             let place = Place { parent: Some(&self.place), step: Step::Key(key.get_ref()) };
-            let value = Value { document: self.document, value: value.get_ref(), span: value.span(), place };
-            each(key.get_ref(), &value);
+            let (document, span) = (self.document, value.span());
+            each(key.get_ref(), &Value { document, value: value.get_ref(), span, place, hidden: true });
         }
     }
 

@@ -46,10 +46,11 @@ pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Routes,
                 }
                 Some(text)
             });
-            if let Some(name) = name {
+            let provider = read_provider(table, name.clone().unwrap_or_default(), &folder, vault);
+            if let Some(name) = name.filter(|name| !name.is_empty() && !names.contains(name)) {
                 // The name counts even where the rest is wrong, so that no model is blamed for it.
-                names.push(name.clone());
-                providers.extend(read_provider(table, name, &folder, vault).map(Arc::new));
+                names.push(name);
+                providers.extend(provider.map(Arc::new));
             }
         });
         let mut models: Vec<Model> = Vec::new();
@@ -74,7 +75,11 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
         })
     });
     let base = match (table.get("base_url"), kind.and_then(Kind::default_base_url)) {
-        (Some(value), _) => value.parsed(|text| BaseUrl::parse(text).map_err(|error| error.to_string())),
+        // A URL that is refused may hold a password.
+        (Some(value), _) => {
+            let value = value.hidden_where(|text| text.contains('@'));
+            value.parsed(|text| BaseUrl::parse(text).map_err(|error| error.to_string()))
+        }
         (None, Some(default)) => BaseUrl::parse(default).ok(),
         (None, None) => {
             if kind.is_some() {
@@ -164,7 +169,7 @@ fn read_credential(
 ) -> Option<Secret> {
     const EXAMPLE: &str =
         "credential = { env = \"OPENAI_API_KEY\" }, or { file = \"%d/openai\" }, or { value = \"...\" }";
-    let Some(value) = table.get("credential") else {
+    let Some(value) = table.get("credential").map(Value::hidden) else {
         if kind.is_some_and(Kind::needs_credential) {
             table.require("credential", EXAMPLE);
         }
@@ -173,7 +178,8 @@ fn read_credential(
     let source = value.as_table(|table| {
         let env = table.string("env").map(Source::Env);
         let file = table.string("file").map(|path| Source::File(path.into()));
-        let text = table.string("value").map(|text| Source::Value(Secret::new(text)));
+        let text = table.get("value").map(Value::hidden);
+        let text = text.and_then(|text| text.as_str().map(|text| Source::Value(Secret::new(text))));
         let mut given: Vec<Source> = [env, file, text].into_iter().flatten().collect();
         if given.len() != 1 {
             table.wrong("a credential comes from one place", format!("for example: {EXAMPLE}"));
@@ -236,6 +242,10 @@ fn read_headers(table: &Table<'_>) -> Vec<(http::HeaderName, http::HeaderValue)>
         }
         let text = value.parsed(|text| {
             http::HeaderValue::from_str(text).map_err(|_| "visible ASCII characters are possible".to_owned())
+        });
+        let text = text.map(|mut text| {
+            text.set_sensitive(true);
+            text
         });
         headers.extend(header.zip(text));
     });

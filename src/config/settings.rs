@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::node::{Document, Table};
+use super::node::{Document, Table, Value};
 use super::report::Report;
 use super::secret::expand;
 use super::values;
@@ -198,7 +198,9 @@ fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Setti
 }
 
 fn read_tls(listener: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<TlsListener> {
-    let listen = listener.require("listen", "listen = \"0.0.0.0:8443\"")?.parsed(values::address);
+    let listen = listener
+        .require("listen", "listen = \"0.0.0.0:8443\"")
+        .and_then(|value| value.parsed(values::address));
     let file = |key: &'static str, example: &str| {
         let value = listener.require(key, example)?;
         let written = Path::new(value.as_str()?);
@@ -252,9 +254,14 @@ fn read_log(table: &Table<'_>, folder: &Path) -> Log {
     let default = Log::default();
     let level = table.get("level").and_then(|value| {
         value.parsed(|text| {
+            // The filter would take a misspelt level for the name of a module, and nothing would be logged.
+            let words = text.split(',').map(str::trim).filter(|part| !part.contains(['=', '[']));
+            let levels = words.filter(|word| !word.is_empty()).all(is_level);
             text.parse::<tracing_subscriber::filter::EnvFilter>()
+                .ok()
+                .filter(|_| levels)
                 .map(|_| text.to_owned())
-                .map_err(|_| "write error, warn, info, debug or trace".to_owned())
+                .ok_or_else(|| "write error, warn, info, debug or trace".to_owned())
         })
     });
     let format = table.get("format").and_then(|value| {
@@ -276,9 +283,14 @@ fn read_log(table: &Table<'_>, folder: &Path) -> Log {
     }
 }
 
+fn is_level(word: &str) -> bool {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    levels.iter().any(|level| word.eq_ignore_ascii_case(level))
+}
+
 fn read_store(table: &Table<'_>, folder: &Path) -> Option<Store> {
     let sqlite = table.string("sqlite").map(|path| Store::Sqlite(folder.join(path)));
-    let valkey = table.get("valkey").and_then(|value| {
+    let valkey = table.get("valkey").map(Value::hidden).and_then(|value| {
         value.parsed(|url| {
             let known = ["redis://", "rediss://", "valkey://", "valkeys://", "unix://"];
             if known.iter().any(|scheme| url.starts_with(scheme)) {

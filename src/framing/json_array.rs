@@ -4,6 +4,8 @@
 #[derive(Clone, Debug, Default)]
 pub struct ArraySplitter {
     depth: u32,
+    /// No array, but one object: what some servers send that stream nothing.
+    bare: bool,
     in_string: bool,
     escaped: bool,
     closed: bool,
@@ -29,10 +31,15 @@ impl ArraySplitter {
             } else {
                 match byte {
                     b'"' => self.in_string = true,
-                    b'{' | b'[' => self.depth += 1,
+                    b'{' | b'[' => {
+                        if self.depth == 0 {
+                            self.bare = byte == b'{';
+                        }
+                        self.depth += 1;
+                    }
                     b'}' | b']' => {
                         self.depth = self.depth.saturating_sub(1);
-                        if self.depth <= 1 {
+                        if self.depth <= u32::from(!self.bare) {
                             self.closed |= self.depth == 0;
                             return Some(at + 1);
                         }
@@ -45,7 +52,7 @@ impl ArraySplitter {
         None
     }
 
-    /// Whether the bracket that closes the array has been seen.
+    /// Whether the bracket that closes the array, or the bare object, has been seen.
     pub fn is_closed(&self) -> bool {
         self.closed
     }

@@ -9,11 +9,13 @@ pub struct SseSplitter {
     /// The last byte was a carriage return that has been counted as a line end: a line feed right behind it belongs
     /// to it.
     swallow_line_feed: bool,
+    /// That line end also ended an event.
+    event_ended: bool,
 }
 
 impl Default for SseSplitter {
     fn default() -> Self {
-        SseSplitter { line_empty: true, swallow_line_feed: false }
+        SseSplitter { line_empty: true, swallow_line_feed: false, event_ended: false }
     }
 }
 
@@ -26,6 +28,10 @@ impl SseSplitter {
             self.swallow_line_feed = false;
             if piece.get(at) == Some(&b'\n') {
                 at += 1;
+                // The event has left already. Its last byte follows at once: clients exist that wait for it.
+                if self.event_ended {
+                    return Some(at);
+                }
             }
         }
         loop {
@@ -44,7 +50,10 @@ impl SseSplitter {
                 match piece.get(at) {
                     Some(b'\n') => at += 1,
                     Some(_) => {}
-                    None => self.swallow_line_feed = true,
+                    None => {
+                        self.swallow_line_feed = true;
+                        self.event_ended = blank;
+                    }
                 }
             }
             if blank {
@@ -68,7 +77,7 @@ impl<'a> Event<'a> {
     #[inline]
     pub fn parse(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> Event<'a> {
         let mut event = Event::default();
-        let mut lines = Lines { rest: frame.strip_prefix(b"\xef\xbb\xbf").unwrap_or(frame) };
+        let mut lines = Lines { rest: frame.get(text_start(frame)..).unwrap_or_default() };
         while let Some(line) = lines.next() {
             if let Some(value) = field(line, b"data") {
                 if event.data.is_some() {
@@ -87,7 +96,7 @@ impl<'a> Event<'a> {
     fn parse_joined(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> Event<'a> {
         scratch.clear();
         let mut name = None;
-        let mut lines = Lines { rest: frame.strip_prefix(b"\xef\xbb\xbf").unwrap_or(frame) };
+        let mut lines = Lines { rest: frame.get(text_start(frame)..).unwrap_or_default() };
         while let Some(line) = lines.next() {
             if let Some(value) = field(line, b"data") {
                 scratch.extend_from_slice(value);
@@ -99,6 +108,14 @@ impl<'a> Event<'a> {
         scratch.pop();
         Event { name, data: Some(scratch) }
     }
+}
+
+/// Where the first line of a frame begins: behind a byte order mark, and behind the line feed of the blank line before,
+/// if that came in another piece.
+pub fn text_start(frame: &[u8]) -> usize {
+    let ends = frame.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let marked = frame.get(ends..).is_some_and(|text| text.starts_with(b"\xef\xbb\xbf"));
+    if marked { ends + 3 } else { ends }
 }
 
 /// The value of a line if its field has this name: what stands behind the colon and at most one space.

@@ -76,6 +76,13 @@ fn an_unfinished_event_is_kept_back() {
 }
 
 #[test]
+fn the_line_feed_behind_an_event_that_has_left_follows_at_once() {
+    let (frames, rest) = cut(sse(), &[b"data: 1\r\n\r", b"\n", b"data: 2\r", b"\n\r\n"]);
+    assert_eq!(frames, [&b"data: 1\r\n\r"[..], b"\n", b"data: 2\r\n\r\n"]);
+    assert!(rest.is_empty());
+}
+
+#[test]
 fn array_elements_are_cut_out() {
     let stream = b"[{\"a\":\"]}\\\"[\"}\n,\r\n{\"b\":[{}]}\n]\n";
     let splitter = || Splitter::JsonArray(ArraySplitter::default());
@@ -93,6 +100,17 @@ fn array_elements_are_cut_out() {
             panic!()
         };
         assert!(last.is_closed());
+    }
+}
+
+#[test]
+fn an_object_in_the_place_of_an_array_is_one_frame() {
+    let stream = b" {\"a\":{\"b\":[1,{}]}}\n";
+    for size in 1..stream.len() {
+        let pieces: Vec<&[u8]> = stream.chunks(size).collect();
+        let (frames, rest) = cut(Splitter::JsonArray(ArraySplitter::default()), &pieces);
+        let elements: Vec<&[u8]> = frames.iter().filter_map(|frame| element(frame)).collect();
+        assert_eq!((elements, &rest[..]), (vec![&b"{\"a\":{\"b\":[1,{}]}}"[..]], &b"\n"[..]));
     }
 }
 

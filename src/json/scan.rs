@@ -163,8 +163,17 @@ impl Scanner {
 
     fn scan(&mut self, piece: &[u8]) -> Result<(), ScanError> {
         if let Err(at) = self.utf8.check(piece) {
-            return self.syntax(self.offset + at, "not UTF-8");
+            let broken = self.offset.saturating_add_signed(at);
+            // The first fault counts, so that the answer does not depend on how the document was cut.
+            let before = usize::try_from(at + 1).unwrap_or(0);
+            self.scan_text(piece.get(..before).unwrap_or_default())?;
+            return self.syntax(broken, "not UTF-8");
         }
+        self.scan_text(piece)
+    }
+
+    /// Reads a piece; what is not UTF-8 in it is found outside of strings only.
+    fn scan_text(&mut self, piece: &[u8]) -> Result<(), ScanError> {
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {
             match (self.state, byte) {

@@ -294,3 +294,95 @@ proptest! {
         prop_assert_eq!(&edited.into_contiguous()[..], &expected[..]);
     }
 }
+
+/// Reads a value with the cursor alone, as a tree.
+fn tree(json: &mut Cursor<'_>) -> Result<serde_json::Value, JsonError> {
+    use serde_json::Value;
+    Ok(match json.kind()? {
+        Kind::Object => {
+            let mut members = serde_json::Map::new();
+            json.begin_object()?;
+            while let Some(key) = json.next_key()? {
+                members.insert(key.decode().into_owned(), tree(json)?);
+            }
+            Value::Object(members)
+        }
+        Kind::Array => {
+            let mut elements = Vec::new();
+            json.begin_array()?;
+            while json.next_element()? {
+                elements.push(tree(json)?);
+            }
+            Value::Array(elements)
+        }
+        Kind::String => Value::String(json.string()?.decode().into_owned()),
+        Kind::Bool => Value::Bool(json.boolean()?),
+        Kind::Null => {
+            assert_eq!(json.string_or_null()?, None);
+            Value::Null
+        }
+        Kind::Number => serde_json::from_str(json.raw()?.text()).unwrap(),
+    })
+}
+
+fn any_tree() -> impl Strategy<Value = serde_json::Value> {
+    use serde_json::Value;
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        any::<i64>().prop_map(Value::from),
+        // Eighths: serde_json does not read every float to the last digit.
+        (-1_000_000i32..1_000_000).prop_map(|n| Value::from(f64::from(n) / 8.0)),
+        any::<String>().prop_map(Value::String),
+    ];
+    leaf.prop_recursive(5, 40, 6, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::Array),
+            proptest::collection::btree_map("[a-zé\"\\\\]{0,4}", inner, 0..6)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn cursor_reads_the_tree_that_serde_reads(value in any_tree(), pretty in any::<bool>()) {
+        let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+        let mut json = Cursor::new(&text);
+        prop_assert_eq!(tree(&mut json).unwrap(), value);
+        prop_assert_eq!(json.end(), Ok(()));
+        let mut json = Cursor::new(&text);
+        prop_assert_eq!(json.raw().unwrap().text(), &text);
+    }
+
+    #[test]
+    fn numbers_are_whole_when_serde_says_so(text in "-?(0|[1-9][0-9]{0,21})(\\.[0-9]{1,3})?([eE][+-]?[0-9]{1,2})?") {
+        let ours = RawJson::from_text(&text).as_u64();
+        if let Ok(whole) = serde_json::from_str::<u64>(&text) {
+            prop_assert_eq!(ours, Some(whole));
+        } else if let Some(ours) = ours {
+            prop_assert_eq!(serde_json::from_str::<f64>(&text).unwrap(), ours as f64);
+        }
+    }
+
+    /// Escapes of every kind, sound or not.
+    #[test]
+    fn strings_decode_as_serde_decodes_them(
+        parts in proptest::collection::vec(
+            prop_oneof![
+                Just("\\n".to_owned()), Just("\\/".to_owned()), Just("\\\\".to_owned()), Just("\\\"".to_owned()),
+                Just("\\ud83d\\ude00".to_owned()), Just("\\u0000".to_owned()),
+                "[a-zé🌍 ]{0,5}", "\\\\u00[0-9a-fA-F]{2}",
+            ],
+            0..8,
+        ),
+    ) {
+        let inside = parts.concat();
+        let text = format!("\"{inside}\"");
+        let expected: String = serde_json::from_str(&text).unwrap();
+        let string = JsonStr::from_escaped(&inside);
+        prop_assert_eq!(string.decode(), &*expected);
+        prop_assert!(string.is(&expected));
+        prop_assert_eq!(Cursor::new(&text).string().unwrap(), string);
+    }
+}

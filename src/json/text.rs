@@ -74,6 +74,11 @@ impl<'a> RawJson<'a> {
         self.0 == "null"
     }
 
+    /// True for what says that there is nothing: `null`, `false` and `""`.
+    pub fn is_void(self) -> bool {
+        matches!(self.0, "null" | "false" | "\"\"")
+    }
+
     /// The value as a string, if it is one.
     pub fn as_str(self) -> Option<JsonStr<'a>> {
         let inside = self.0.strip_prefix('"')?.strip_suffix('"')?;

@@ -9,29 +9,31 @@ pub(super) struct Utf8 {
 }
 
 impl Utf8 {
-    /// Returns the offset in `piece` at which the text stops being UTF-8.
+    /// Returns the offset in `piece` of the first character that is not UTF-8; below zero if it began in an earlier
+    /// piece.
     #[inline]
-    pub(super) fn check(&mut self, piece: &[u8]) -> Result<(), usize> {
+    pub(super) fn check(&mut self, piece: &[u8]) -> Result<(), isize> {
         if self.pending == 0 && piece.is_ascii() {
             return Ok(());
         }
         let mut from = 0;
+        let began = -(self.pending as isize);
         while self.pending > 0 {
             let Some(&byte) = piece.get(from) else { return Ok(()) };
-            let Some(slot) = self.tail.get_mut(self.pending) else { return Err(from) };
+            let Some(slot) = self.tail.get_mut(self.pending) else { return Err(began) };
             *slot = byte;
             self.pending += 1;
             from += 1;
             match std::str::from_utf8(self.tail.get(..self.pending).unwrap_or_default()) {
                 Ok(_) => self.pending = 0,
-                Err(error) if error.error_len().is_some() => return Err(from - 1),
+                Err(error) if error.error_len().is_some() => return Err(began),
                 Err(_) => {}
             }
         }
         let rest = piece.get(from..).unwrap_or_default();
         match std::str::from_utf8(rest) {
             Ok(_) => Ok(()),
-            Err(error) if error.error_len().is_some() => Err(from + error.valid_up_to()),
+            Err(error) if error.error_len().is_some() => Err((from + error.valid_up_to()) as isize),
             Err(error) => {
                 let tail = rest.get(error.valid_up_to()..).unwrap_or_default();
                 self.pending = tail.len().min(self.tail.len());
@@ -42,6 +44,7 @@ impl Utf8 {
             }
         }
     }
+
     /// Whether the text so far ends where a character ends.
     pub(super) fn is_complete(&self) -> bool {
         self.pending == 0

@@ -28,6 +28,7 @@ pub(super) struct Corked {
     held: Vec<u8>,
     corked: AtomicBool,
     last_read: AtomicUsize,
+    answered: AtomicBool,
 }
 
 impl Corked {
@@ -41,6 +42,7 @@ impl Corked {
             held: Vec::new(),
             corked: AtomicBool::new(false),
             last_read: AtomicUsize::new(0),
+            answered: AtomicBool::new(false),
         };
         Box::new(corked)
     }
@@ -50,9 +52,10 @@ impl Corked {
         (**stream).as_any().downcast_ref::<Corked>()
     }
 
-    /// From now on nothing leaves.
+    /// A request begins: from now on nothing leaves.
     pub(super) fn cork(&self) {
         self.corked.store(true, Ordering::Relaxed);
+        self.answered.store(false, Ordering::Relaxed);
     }
 
     /// What is held back leaves with whatever is written or flushed next.
@@ -63,6 +66,11 @@ impl Corked {
     /// Bytes that the last read brought.
     pub(super) fn last_read(&self) -> usize {
         self.last_read.load(Ordering::Relaxed)
+    }
+
+    /// Whether anything has been read since the request began.
+    pub(super) fn is_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
     }
 
     /// Writes what is held back; with `more` behind it, in one call if possible. Returns how much of `more` left.
@@ -95,7 +103,11 @@ impl AsyncRead for Corked {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
-        self.last_read.store(buf.filled().len() - before, Ordering::Relaxed);
+        let read = buf.filled().len() - before;
+        self.last_read.store(read, Ordering::Relaxed);
+        if read > 0 {
+            self.answered.store(true, Ordering::Relaxed);
+        }
         Poll::Ready(Ok(()))
     }
 }

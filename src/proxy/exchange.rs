@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep};
 use super::context::Context;
 use super::cork::Corked;
 use super::peer::Upstream;
-use super::reply::from_pingora;
+use super::reply::{from_pingora, has_begun};
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::vendor::Timeouts;
@@ -109,9 +109,7 @@ impl Gateway {
         ctx.drop_body();
         match end {
             End::Complete => Ok(()),
-            End::Failed(error) if client.response_written().is_some() => {
-                self.break_off(client, ctx, &error).await
-            }
+            End::Failed(error) if has_begun(client) => self.break_off(client, ctx, &error).await,
             End::Failed(error) => self.reply_error(client, ctx, &error).await,
         }
     }
@@ -146,6 +144,7 @@ impl Gateway {
             upstream.set_write_timeout(Some(WRITE));
             match self.ask(client, ctx, &mut upstream, clock, ended).await {
                 Ok(heard) => {
+                    self.close_if_stopping(client);
                     let keep = (heard == Heard::All).then_some(&*peer);
                     return self.answer(client, ctx, upstream, keep, clock, ended).await;
                 }
@@ -153,7 +152,8 @@ impl Gateway {
                 Err(Asked::Failed(mut error)) => {
                     // A connection from the pool may have been closed by the other side in this very moment.
                     error.retry.decide_reuse(reused);
-                    if reused && error.retry() {
+                    let answered = upstream.stream().and_then(Corked::of).is_some_and(Corked::is_answered);
+                    if reused && error.retry() && !answered {
                         self.count_retry(ctx, "stale_connection");
                         continue;
                     }

@@ -76,6 +76,7 @@ impl Front {
             () = stopping => return,
             () = tokio::time::sleep(self.limits.keepalive) => return,
         };
+        let Ok(http2) = http2 else { return };
         if http2 {
             // Heads and bodies are HTTP/2's own business.
             stream.head_complete();

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 /// How much of a client's first bytes is read at once: most heads, and often the body.
-const FIRST_READ: usize = 4096;
+const FIRST_READ: usize = 3 * 1024;
 
 /// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -62,13 +62,16 @@ impl Guarded {
 
     /// Whether the client begins to speak HTTP/2. What was read on the way is read again, or can be taken with
     /// [`Guarded::take_first`]. A client that says nothing, or closes, speaks HTTP/1.
-    pub(super) async fn is_http2(&mut self) -> bool {
-        match self.inner.selected_alpn_proto() {
-            Some(ALPN::H2) => return true,
-            Some(_) => return false,
-            None if self.inner.get_ssl_digest().is_some() => return false,
-            None => {}
-        }
+    ///
+    /// # Errors
+    /// HTTP/2 was agreed on, but nothing came that begins so.
+    pub(super) async fn is_http2(&mut self) -> io::Result<bool> {
+        let agreed = match self.inner.selected_alpn_proto() {
+            Some(ALPN::H2) => true,
+            Some(_) => return Ok(false),
+            None if self.inner.get_ssl_digest().is_some() => return Ok(false),
+            None => false,
+        };
         let mut first = BytesMut::with_capacity(FIRST_READ);
         // Not all of the preface is waited for: the shortest HTTP/1 head is shorter than it.
         while H2_PREFACE.starts_with(&first) {
@@ -77,11 +80,11 @@ impl Guarded {
             }
             if first.starts_with(H2_PREFACE) {
                 self.again = first;
-                return true;
+                return Ok(true);
             }
         }
         self.again = first;
-        false
+        if agreed { Err(io::ErrorKind::InvalidData.into()) } else { Ok(false) }
     }
 
     /// What was read to find out the protocol.

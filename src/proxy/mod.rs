@@ -23,6 +23,7 @@ mod guarded;
 mod http1;
 mod lane;
 mod live;
+mod memory;
 mod names;
 mod pace;
 mod peer;

@@ -67,6 +67,13 @@ impl Gateway {
         self.write_reply(client, ctx, head, body).await
     }
 
+    /// A stopping process reads no further request: the answer says so, before a client sends one in vain.
+    pub(super) fn close_if_stopping(&self, client: &mut Client) {
+        if self.shutdown.is_draining() {
+            client.set_keepalive(None);
+        }
+    }
+
     /// Remembers what ended a request.
     pub(super) fn note(&self, ctx: &mut Context, error: &ApiError) {
         ctx.record.error = Some(error.kind);
@@ -97,6 +104,7 @@ impl Gateway {
         body: Bytes,
     ) -> pingora::Result<()> {
         let status = head.status.as_u16();
+        self.close_if_stopping(client);
         let unread = !client.is_body_done();
         if unread {
             // The rest of the body could be anything up to gigabytes: this connection ends here.
@@ -132,7 +140,7 @@ impl Gateway {
             Some(failure) => *failure,
             None => from_pingora(error),
         };
-        let written = client.response_written().is_some();
+        let written = has_begun(client);
         client.set_keepalive(None);
         if written {
             let _ = self.break_off(client, ctx, &api_error).await;
@@ -165,6 +173,11 @@ impl Gateway {
         ctx.record.response_bytes += tail.len() as u64;
         client.write_response_body(tail.freeze(), true).await.map_err(|error| error.into_down())
     }
+}
+
+/// Whether the client has been given the head of an answer; a "100 Continue" is none.
+pub(super) fn has_begun(client: &Client) -> bool {
+    client.response_written().is_some_and(|head| !head.status.is_informational())
 }
 
 /// A response head; the status codes that reach this are valid ones.

@@ -121,13 +121,16 @@ impl Gateway {
         });
         if expects {
             // Pingora leaves it to us; a client such as curl would wait a second for it.
+            let keep = client.get_keepalive();
             client.write_continue_response().await.map_err(|_| gone())?;
+            // Pingora takes whatever is written before the end of the body for a refusal of the rest.
+            client.set_keepalive(keep);
         }
         let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed, .. });
         let mut reader = BodyReader::new(api, batch);
         let begun = Instant::now();
         let read = loop {
-            match client.read_request_body().await {
+            match read_piece(client, self.limits.body_timeout).await {
                 Ok(None) => break Ok(()),
                 Ok(Some(piece)) if reader.len() + piece.len() > limit => break Err(too_large(limit)),
                 Ok(Some(piece)) => {
@@ -140,7 +143,11 @@ impl Gateway {
                         break Err(slow_body());
                     }
                 }
-                Err(error) => break Err(body_error(&error)),
+                Err(error) => {
+                    // Where the next request would begin is not known.
+                    client.set_keepalive(None);
+                    break Err(body_error(&error));
+                }
             }
         };
         ctx.record.request_bytes = reader.len() as u64;
@@ -198,6 +205,18 @@ impl Gateway {
             changes,
         }));
         Ok(())
+    }
+}
+
+/// The next piece of the body.
+async fn read_piece(client: &mut Client, wait: Duration) -> pingora::Result<Option<Bytes>> {
+    if !client.is_http2() {
+        return client.read_request_body().await;
+    }
+    // Pingora's own time-out is for HTTP/1 alone.
+    match tokio::time::timeout(wait, client.read_request_body()).await {
+        Ok(read) => read,
+        Err(_) => Err(pingora::Error::new_down(ErrorType::ReadTimedout)),
     }
 }
 
@@ -361,9 +380,10 @@ fn gone() -> ApiError {
 }
 
 fn body_error(error: &pingora::Error) -> ApiError {
-    match error.etype() {
-        ErrorType::ReadTimedout => slow_body(),
-        ErrorType::InvalidHTTPHeader => {
+    match error.etype().as_str() {
+        "ReadTimedout" => slow_body(),
+        // The last two are names that Pingora gives where it reads chunks.
+        "InvalidHTTPHeader" | "InvalidChunk" | "InvalidTrailerEnd" => {
             ApiError::new(Kind::InvalidField, "The request body is framed wrongly.")
         }
         _ => gone(),

@@ -23,7 +23,7 @@ use crate::metrics::access_log::{AccessLog, Destination};
 use crate::metrics::{Metrics, MetricsError};
 
 /// Buffer for what is written to a client: a head and a usual JSON answer leave in one write.
-const WRITE_BUFFER: usize = 4 * 1024;
+const WRITE_BUFFER: usize = 3 * 1024;
 /// Buffer for what is read under TLS: a record has up to 16 KiB. Plaintext needs none, because heads and bodies are
 /// read into buffers of their own.
 const TLS_READ_BUFFER: usize = 16 * 1024;
@@ -143,6 +143,7 @@ impl Server {
     /// # Errors
     /// A listener cannot be set up.
     pub fn run(self, started: Started) -> Result<(), ServeError> {
+        super::memory::set_up();
         let conf = self.configuration();
         if !self.options.upgrade {
             self.check_ports()?;

@@ -1,4 +1,4 @@
-//! Stopping: who still works, who wants to stop, and when waiting ends.
+//! Starting and stopping: whether anybody is served yet, who still works, who wants to stop, and when waiting ends.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,9 +9,10 @@ use std::task::{Context, Poll, Waker};
 use prometheus::IntGauge;
 use tokio::sync::Notify;
 
-/// The state of a process that may be stopping.
+/// The state of a process from its start to its end.
 #[derive(Debug, Default)]
 pub struct Shutdown {
+    serving: AtomicBool,
     draining: AtomicBool,
     over: AtomicBool,
     in_flight: AtomicUsize,
@@ -24,6 +25,16 @@ impl Shutdown {
     /// A process that runs.
     pub fn new() -> Arc<Self> {
         Arc::new(Shutdown::default())
+    }
+
+    /// Notes that the listeners accept.
+    pub(super) fn serve(&self) {
+        self.serving.store(true, Ordering::Release);
+    }
+
+    /// Whether the listeners have come up.
+    pub(super) fn is_serving(&self) -> bool {
+        self.serving.load(Ordering::Acquire)
     }
 
     /// Begins draining: no new work should come.

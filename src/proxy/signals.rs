@@ -101,7 +101,12 @@ pub(super) struct ProcessStatus {
 
 impl Status for ProcessStatus {
     fn ready(&self) -> Result<(), &'static str> {
-        if self.shutdown.is_draining() { Err("draining") } else { Ok(()) }
+        match () {
+            () if self.shutdown.is_draining() => Err("draining"),
+            // The admin port is up before the listeners are.
+            () if !self.shutdown.is_serving() => Err("starting"),
+            () => Ok(()),
+        }
     }
 
     fn json(&self) -> String {
@@ -110,6 +115,7 @@ impl Status for ProcessStatus {
         let mut json = Writer::new(&mut out);
         json.begin_object();
         json.key("version").string(env!("CARGO_PKG_VERSION"));
+        json.key("pid").number(std::process::id());
         json.key("draining").boolean(self.shutdown.is_draining());
         json.key("requests_in_flight").number(self.shutdown.in_flight());
         json.key("generation").number(last.generation);
@@ -222,6 +228,7 @@ impl Signals {
                 return false;
             }
         }
+        self.shutdown.serve();
         if let Some(started) = self.started.lock().take() {
             started();
         }

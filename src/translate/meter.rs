@@ -2,18 +2,21 @@
 
 use smallvec::SmallVec;
 
-use crate::canonical::Usage;
+use crate::canonical::{Delta, Event, Finish, Usage};
 use crate::wire::watch::{End, Sight};
 
-/// An id or a reason is kept up to this length (bytes): both are for logs and metrics.
+/// An id is kept up to this length (bytes): it is for logs.
 const MAX_NOTE: usize = 80;
+
+/// A reason, likewise: the longest that a vendor documents is `model_context_window_exceeded`.
+const MAX_REASON: usize = 40;
 
 /// The notes of one answer. Nothing is allocated after it was made.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     usage: Usage,
     id: SmallVec<[u8; MAX_NOTE]>,
-    finish: SmallVec<[u8; 24]>,
+    finish: SmallVec<[u8; MAX_REASON]>,
     frames: u64,
     content_frames: u64,
     seen: u64,
@@ -43,6 +46,30 @@ impl Meter {
         // A stream that has ended or failed stays so, whatever trails behind.
         if self.end == End::Open {
             self.end = sight.end;
+        }
+    }
+
+    /// Takes note of a frame whose events follow.
+    pub fn see_frame(&mut self) {
+        self.frames += 1;
+    }
+
+    /// Takes note of an event of a translated answer.
+    pub fn see_event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start(start) => note(&mut self.id, start.id.escaped()),
+            Event::Delta { delta, .. } => {
+                let content = !matches!(delta, Delta::Seal(_) | Delta::Citation(_) | Delta::Logprobs(_));
+                self.content_frames += u64::from(content);
+            }
+            Event::Usage(usage) => self.usage.update(usage),
+            Event::Finish { finish, .. } => {
+                self.finish.clear();
+                note(&mut self.finish, finish_word(*finish));
+            }
+            Event::Error(_) => self.end = End::Failed,
+            Event::End => self.end = End::Terminated,
+            Event::BlockStart { .. } | Event::BlockStop { .. } | Event::Ping => {}
         }
     }
 
@@ -82,6 +109,11 @@ impl Meter {
         self.content_frames
     }
 
+    /// Whether any choice or candidate has its finish reason.
+    pub fn any_finished(&self) -> bool {
+        self.finished != 0
+    }
+
     /// Whether every choice or candidate that was begun has its finish reason.
     pub fn all_finished(&self) -> bool {
         self.seen != 0 && self.seen & !self.finished == 0
@@ -90,6 +122,20 @@ impl Meter {
     /// How far the answer has come.
     pub fn end(&self) -> End {
         self.end
+    }
+}
+
+/// The gateway's own word for why an answer ended.
+fn finish_word(finish: Finish<'_>) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::StopSequence(_) => "stop_sequence",
+        Finish::Length => "length",
+        Finish::ContextFull => "context_full",
+        Finish::ToolUse => "tool_use",
+        Finish::ContentFilter => "content_filter",
+        Finish::Pause => "pause",
+        Finish::Other(_) => "other",
     }
 }
 

@@ -4,6 +4,7 @@
 //! reads along ([`Meter`]). Here must not live: sockets, vendors, routes; an exchange sees bytes and formats.
 
 mod meter;
+mod run;
 pub mod verbatim;
 
 #[cfg(test)]

@@ -8,13 +8,14 @@
 use bytes::{Bytes, BytesMut};
 
 use super::Meter;
+use super::run::{Run, push_quoted};
 use crate::framing::hold::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
 use crate::framing::{Hold, Splitter};
-use crate::json::EscapedString;
+use crate::json::{Cursor, EscapedString};
 use crate::wire::error::ArrayState;
-use crate::wire::watch::{self, End, Sight};
+use crate::wire::watch::{self, End, Glance, Sight};
 use crate::wire::{Api, Format};
 
 /// Frames at the beginning of a stream that are read whole.
@@ -35,6 +36,9 @@ pub enum StreamError {
     /// The first frame is an error.
     #[error("the upstream provider's stream began with an error")]
     FirstFrame(Bytes),
+    /// A later frame is an error, and the client must be told in its own format.
+    #[error("the upstream provider's stream turned into an error")]
+    Failed(Bytes),
 }
 
 /// How an answer arrives.
@@ -71,6 +75,9 @@ pub struct Verbatim {
     rebuilt: BytesMut,
     scratch: Vec<u8>,
     array: ArrayState,
+    /// The bracket that closes a JSON array, kept until the answer is known to be complete: an error must stand before
+    /// it.
+    closing: Bytes,
 }
 
 impl Verbatim {
@@ -90,19 +97,13 @@ impl Verbatim {
             rebuilt: BytesMut::new(),
             scratch: Vec::new(),
             array: ArrayState::Nothing,
+            closing: Bytes::new(),
         }
     }
 
     /// Reads what was left unread while frames passed.
     pub fn settle(&mut self) {
-        let text = std::str::from_utf8(&self.unread).unwrap_or_default();
-        if !text.is_empty()
-            && let Ok(sight) = watch_frame(self.api, text)
-            && let Some(usage) = &sight.usage
-        {
-            self.meter.see_usage(usage);
-        }
-        self.unread.clear();
+        settle(self.api, &mut self.unread, &mut self.meter);
     }
 
     /// What was noted so far; [`settle`](Self::settle) first when nothing more will come.
@@ -123,24 +124,42 @@ impl Verbatim {
     /// Takes a piece of a stream and returns what may leave: whole frames, usually the piece itself.
     ///
     /// # Errors
-    /// A frame is too large; or the first frame of all is an error, and then nothing has left.
+    /// A frame is too large; or the first frame of all is an error, and then nothing has left but comments.
     pub fn feed(&mut self, piece: Bytes) -> Result<Bytes, StreamError> {
-        let Verbatim { api, arrival, changes, hold, meter, unread, rebuilt, scratch, array } = self;
-        let mut run = Run { changed: rebuilt, copying: false, from: 0, to: 0 };
+        let Verbatim { api, arrival, changes, hold, meter, unread, rebuilt, scratch, array, closing } = self;
+        let mut run = Run::new(rebuilt);
         hold.feed(&piece, |source, range| {
             let frame = source.get(range.clone()).unwrap_or_default();
             let data = match arrival {
                 Arrival::Array => element(frame),
-                Arrival::Events | Arrival::Whole => Event::parse(frame, scratch).data,
+                Arrival::Events | Arrival::Whole => {
+                    let bare = *api == Api::Generate || meter.frames() == 0;
+                    Event::parse(frame, scratch).data.or_else(|| bare_json(frame).filter(|_| bare))
+                }
             };
             let joined = !std::ptr::eq(source, &piece);
-            // The first frames are read whole, for the id and for how many answers there are; most of the others hold
-            // nothing to read.
-            if meter.frames() >= READ_WHOLE && changes.model.is_none() {
-                let plain = data.filter(|data| watch::is_plain(api.format().unwrap_or(Format::Chat), data));
-                if let Some(data) = plain {
+            if *arrival == Arrival::Array {
+                if !closing.is_empty() {
+                    return Err(StreamError::Invalid("something follows the array".to_owned()));
+                }
+                if data.is_none() {
+                    *closing = source.slice(range);
+                    run.drop(source, joined);
+                    return Ok(());
+                }
+                *array = ArrayState::Elements;
+            }
+            // The first frames are read whole, for the id and for how many answers there are, and so are those behind
+            // the end of one of several answers; most of the others hold nothing to read.
+            if let Some(data) = data
+                && meter.frames() >= READ_WHOLE
+                && changes.model.is_none()
+                && !meter.any_finished()
+            {
+                let glance = watch::glance(api.format().unwrap_or(Format::Chat), data);
+                if glance != Glance::Read {
                     meter.see_plain();
-                    if *api == Api::Generate {
+                    if glance == Glance::ContentAndUsage {
                         unread.clear();
                         unread.extend_from_slice(data);
                     }
@@ -160,12 +179,9 @@ impl Verbatim {
             if sight.end == End::Failed && meter.frames() == 0 {
                 return Err(StreamError::FirstFrame(Bytes::copy_from_slice(data.as_bytes())));
             }
-            // What is read now is newer than what was left.
-            unread.clear();
+            // What was left is older than what is read now, which may say less.
+            settle(*api, unread, meter);
             meter.see(&sight);
-            if *arrival == Arrival::Array {
-                *array = ArrayState::Elements;
-            }
             if changes.drop_usage && sight.usage_only {
                 run.drop(source, joined);
                 return Ok(());
@@ -187,7 +203,12 @@ impl Verbatim {
         self.settle();
         let rest = self.hold.rest();
         let (tail, closed) = match self.hold.splitter() {
-            Splitter::JsonArray(splitter) => (rest, splitter.is_closed()),
+            Splitter::JsonArray(splitter) => {
+                let closed = splitter.is_closed();
+                let closing = std::mem::take(&mut self.closing);
+                let tail = if closing.is_empty() { rest } else { Bytes::from([closing, rest].concat()) };
+                (tail, closed)
+            }
             Splitter::Sse(_) => (self.last_event(&rest)?, true),
         };
         match self.meter.end() {
@@ -207,10 +228,13 @@ impl Verbatim {
         let mut scratch = Vec::new();
         let whole = Event::parse(rest, &mut scratch)
             .data
+            .or_else(|| bare_json(rest))
             .and_then(|data| std::str::from_utf8(data).ok())
-            .is_some_and(|data| watch_frame(self.api, data).is_ok());
+            .is_some_and(is_whole);
         if !whole {
-            return Ok(Bytes::new());
+            // The line feed of the blank line before, whose carriage return came in another piece, has its place.
+            let ends = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+            return Ok(rest.slice(..ends));
         }
         let mut event = BytesMut::with_capacity(rest.len() + 4);
         event.extend_from_slice(rest);
@@ -240,6 +264,31 @@ impl Verbatim {
     }
 }
 
+/// JSON that stands in a stream of events without a field: in this way Gemini reports an error in the middle, and some
+/// servers answer altogether that were asked for a stream.
+fn bare_json(frame: &[u8]) -> Option<&[u8]> {
+    let text = frame.trim_ascii();
+    text.starts_with(b"{").then_some(text)
+}
+
+/// Whether data was not cut off: reading a frame may stop before its end.
+fn is_whole(data: &str) -> bool {
+    let mut json = Cursor::new(data);
+    data.starts_with("[DONE]") || json.skip().and_then(|()| json.end()).is_ok()
+}
+
+/// Reads the usage of a frame that was left unread.
+fn settle(api: Api, unread: &mut Vec<u8>, meter: &mut Meter) {
+    if unread.is_empty() {
+        return;
+    }
+    let text = std::str::from_utf8(unread).unwrap_or_default();
+    if let Some(usage) = watch_frame(api, text).ok().and_then(|sight| sight.usage) {
+        meter.see_usage(&usage);
+    }
+    unread.clear();
+}
+
 fn watch_frame(api: Api, data: &str) -> Result<Sight<'_>, crate::json::JsonError> {
     watch::frame(api.format().unwrap_or(Format::Chat), data)
 }
@@ -248,74 +297,5 @@ fn watch_answer(api: Api, body: &str) -> Result<Sight<'_>, crate::json::JsonErro
     match api.format() {
         Some(format) => watch::answer(format, body),
         None => crate::wire::embeddings::answer(body),
-    }
-}
-
-fn push_quoted(out: &mut BytesMut, text: &EscapedString) {
-    out.extend_from_slice(b"\"");
-    out.extend_from_slice(text.as_json_str().escaped().as_bytes());
-    out.extend_from_slice(b"\"");
-}
-
-/// The frames of one piece that leave: a range of the piece as long as nothing changes, a copy from then on.
-struct Run<'b> {
-    changed: &'b mut BytesMut,
-    copying: bool,
-    from: usize,
-    to: usize,
-}
-
-impl Run<'_> {
-    fn pass(&mut self, source: &Bytes, range: std::ops::Range<usize>, joined: bool) {
-        if joined || self.copying {
-            self.copying = true;
-            self.changed.extend_from_slice(source.get(range.clone()).unwrap_or_default());
-            if joined {
-                return;
-            }
-        } else if self.from == self.to {
-            self.from = range.start;
-        }
-        self.to = range.end;
-    }
-
-    /// What passed of the piece so far goes into the copy.
-    fn start_copying(&mut self, source: &Bytes, joined: bool) {
-        if !self.copying {
-            self.copying = true;
-            if !joined {
-                self.changed.extend_from_slice(source.get(self.from..self.to).unwrap_or_default());
-            }
-        }
-    }
-
-    fn drop(&mut self, source: &Bytes, joined: bool) {
-        self.start_copying(source, joined);
-    }
-
-    fn rename(
-        &mut self,
-        source: &Bytes,
-        range: std::ops::Range<usize>,
-        joined: bool,
-        data: &str,
-        at: std::ops::Range<usize>,
-        model: &EscapedString,
-    ) {
-        let frame = source.get(range.clone()).unwrap_or_default();
-        // Where the data stands in the frame; data that was joined from several lines stands nowhere.
-        let offset = (data.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
-        if offset > frame.len() || offset + data.len() > frame.len() {
-            self.pass(source, range, joined);
-            return;
-        }
-        self.start_copying(source, joined);
-        self.changed.extend_from_slice(frame.get(..offset + at.start).unwrap_or_default());
-        push_quoted(self.changed, model);
-        self.changed.extend_from_slice(frame.get(offset + at.end..).unwrap_or_default());
-    }
-
-    fn finish(self, piece: &Bytes) -> Bytes {
-        if self.copying { self.changed.split().freeze() } else { piece.slice(self.from..self.to) }
     }
 }

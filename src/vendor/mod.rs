@@ -1,10 +1,11 @@
 //! Who answers, not in which words: a vendor's address, its credential, its habits and the APIs that it offers.
 //!
 //! Here lives everything about a provider that is not a wire format: base URLs, where a resource lies below them,
-//! how a request is authenticated, which headers a vendor wants. Here must not live: what a body means (`wire`),
+//! how a request is authenticated, which headers a vendor wants, what its models can be asked for. Here must not live: what a body means (`wire`),
 //! which provider is chosen (`route`), or connections (`proxy`).
 
 mod address;
+mod dialect;
 mod kind;
 
 use std::time::Duration;
@@ -74,6 +75,8 @@ pub struct Provider {
     pub base: BaseUrl,
     /// What the credential is sent as, by API; marked as sensitive. Nothing for a provider that wants none.
     credential: Option<Credential>,
+    /// The name under which the provider's seals travel through clients.
+    issuer: Box<str>,
     /// Headers that every request carries in addition.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// HTTP versions.
@@ -117,6 +120,7 @@ impl Provider {
     /// A provider with the defaults and without a credential.
     pub fn new(setup: Setup) -> Self {
         Provider {
+            issuer: dialect::issuer_of(&setup.name),
             name: setup.name.into_boxed_str(),
             kind: setup.kind,
             apis: setup.apis,
@@ -142,6 +146,11 @@ impl Provider {
         bearer.set_sensitive(true);
         self.credential = Some(Credential { plain, bearer });
         Ok(())
+    }
+
+    /// The name under which its seals travel through clients of other formats.
+    pub fn issuer(&self) -> &str {
+        &self.issuer
     }
 
     /// Whether it has a credential.

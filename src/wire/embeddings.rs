@@ -18,7 +18,7 @@ pub fn answer(body: &str) -> Result<Sight<'_>, JsonError> {
             "model" => sight.model_at = placed_string(&mut json)?,
             "usage" => sight.usage = Some(only_input(super::chat::watch::usage(json.raw()?)?)),
             "usageMetadata" => sight.usage = Some(only_input(super::generate::watch::usage(json.raw()?)?)),
-            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_null()),
+            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
             _ => json.skip()?,
         }
     }

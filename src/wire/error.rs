@@ -39,7 +39,7 @@ impl VendorError {
         if text.starts_with('{') {
             // What was read before the text broke off is kept.
             let _ = error.read_object(&mut Cursor::new(text), 0);
-        } else if !text.is_empty() && !text.starts_with('<') {
+        } else if !text.starts_with(['<', ']']) {
             error.message = text.to_owned();
         }
         truncate(&mut error.message, MAX_MESSAGE);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::Api;
 use crate::error::{ApiError, Kind as ErrorKind};
@@ -14,7 +15,7 @@ const MAX_MODEL: usize = 256;
 /// The members of the outermost object that matter to an API.
 #[derive(Clone, Copy, Debug)]
 struct Fields {
-    /// Names, in the order of [`Field`].
+    /// Names, in the order of the indexes below.
     names: &'static [&'static str],
     /// Which of them must be there, with the kinds that they may have.
     required: &'static [(usize, &'static [Kind])],
@@ -24,10 +25,12 @@ struct Fields {
 const MODEL: usize = 0;
 /// Index of `stream`.
 const STREAM: usize = 1;
-/// Index of `stream_options`, `prompt` or `max_tokens`: the one that each API adds.
+/// Index of `stream_options`, `prompt`, `max_tokens` or `generateContentRequest`: the one that each API adds.
 const EXTRA: usize = 2;
 /// Index of what the request is about.
 const CONTENT: usize = 3;
+/// Index of another spelling of [`EXTRA`].
+const EXTRA_SNAKE: usize = 4;
 
 const STRING: &[Kind] = &[Kind::String];
 const ARRAY: &[Kind] = &[Kind::Array];
@@ -55,8 +58,10 @@ const EMBEDDINGS: Fields = Fields {
     names: &["model", "stream", "encoding_format", "input"],
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
 };
-const GENERATE: Fields =
-    Fields { names: &["model", "stream", "generationConfig", "contents"], required: &[(CONTENT, ARRAY)] };
+const GENERATE: Fields = Fields {
+    names: &["model", "stream", "generateContentRequest", "contents", "generate_content_request"],
+    required: &[(CONTENT, ARRAY)],
+};
 const EMBED_CONTENT: Fields =
     Fields { names: &["model", "stream", "requests", "content"], required: &[(CONTENT, OBJECT)] };
 const BATCH_EMBED: Fields =
@@ -90,12 +95,16 @@ pub struct Body {
     pub text: Rope,
     /// The model that the body names; nothing for APIs that name it in the path.
     pub model: Option<String>,
-    /// Where the model's value stands, quotes included.
+    /// Where the model's name stands, quotes included.
     model_at: Option<Range<usize>>,
+    /// Requests inside the body, each of which may name the model again.
+    inner: Option<Member>,
     /// The client wants a stream.
     pub stream: bool,
     stream_at: Option<Range<usize>>,
     stream_options: StreamOptions,
+    /// The body names a resource, not a model.
+    names_resource: bool,
 }
 
 /// What a chat request says about usage in its stream.
@@ -107,7 +116,7 @@ enum StreamOptions {
     Asked,
     /// Usage is asked for by this edit.
     AskBy(Edit),
-    /// Something that the vendor is to judge.
+    /// Something that the vendor is to judge; or another format, which has no such member.
     Strange,
 }
 
@@ -148,7 +157,7 @@ impl BodyReader {
         for &(index, kinds) in self.fields.required {
             let name = self.fields.names.get(index).copied().unwrap_or_default();
             match find(index) {
-                None if self.api == Api::Responses && index == CONTENT && find(EXTRA).is_some() => {}
+                None if index == CONTENT && content_is_elsewhere(self.api, find) => {}
                 None => return Err(ApiError::missing(name)),
                 Some(member) if kinds.contains(&member.kind) => {}
                 Some(member) => return Err(wrong_type(name, kinds, member.kind)),
@@ -175,26 +184,43 @@ impl BodyReader {
             check_max_tokens(&self.body.slice(max_tokens.value.clone()))?;
         }
         let stream_options = match find(EXTRA) {
-            Some(member) if self.api == Api::Chat => read_stream_options(&mut self.body, member),
-            _ => StreamOptions::Absent,
+            _ if self.api != Api::Chat => StreamOptions::Strange,
+            Some(member) => read_stream_options(&mut self.body, member),
+            None => StreamOptions::Absent,
+        };
+        let inner = match self.api {
+            Api::Generate => find(EXTRA).or_else(|| find(EXTRA_SNAKE)),
+            Api::EmbedContent => find(CONTENT).filter(|member| member.kind == Kind::Array),
+            _ => None,
         };
         Ok(Body {
             model,
-            model_at: find(MODEL).map(|member| member.value.clone()),
+            model_at: find(MODEL)
+                .filter(|member| member.kind == Kind::String)
+                .map(|member| member.value.clone()),
+            inner: inner.cloned(),
             stream,
             stream_at: find(STREAM).map(|member| member.value.clone()),
             stream_options,
+            names_resource: matches!(self.api, Api::Generate | Api::EmbedContent),
             text: self.body,
         })
     }
 }
 
 impl Body {
-    /// The edit that puts another model in the place of the one that the client named.
-    pub fn set_model(&self, model: &str) -> Option<Edit> {
-        let mut text = Vec::with_capacity(model.len() + 2);
-        crate::json::Writer::new(&mut text).string(model);
-        Some(Edit { range: self.model_at.clone()?, text: Bytes::from(text) })
+    /// The edits, in no order, that put another model in the place of the one that the client named. Gemini's bodies
+    /// name it as a resource, `models/{model}`, and the vendor refuses a name that is not the path's.
+    pub fn set_model(&self, model: &str) -> SmallVec<[Edit; 1]> {
+        let quoted = |name: &str| {
+            let mut text = Vec::with_capacity(name.len() + 2);
+            crate::json::Writer::new(&mut text).string(name);
+            Bytes::from(text)
+        };
+        let name = if self.names_resource { quoted(&format!("models/{model}")) } else { quoted(model) };
+        let inner = self.inner.as_ref().map(|member| inner_models(&mut self.text.clone(), member));
+        let places = self.model_at.iter().cloned().chain(inner.unwrap_or_default());
+        places.map(|range| Edit { range, text: name.clone() }).collect()
     }
 
     /// Whether the client of a chat stream asked for the usage chunk.
@@ -217,6 +243,42 @@ impl Body {
             StreamOptions::Asked | StreamOptions::Strange => None,
         }
     }
+}
+
+/// Whether a request may do without its content: a stored prompt (responses), or a whole request whose tokens are to
+/// be counted (generate).
+fn content_is_elsewhere<'m>(api: Api, find: impl Fn(usize) -> Option<&'m Member>) -> bool {
+    match api {
+        Api::Responses => find(EXTRA).is_some(),
+        Api::Generate => find(EXTRA).or_else(|| find(EXTRA_SNAKE)).is_some(),
+        _ => false,
+    }
+}
+
+/// Where `model` stands in a request inside the body, or in each of a list of requests.
+fn inner_models(body: &mut Rope, member: &Member) -> Vec<Range<usize>> {
+    let start = member.value.start;
+    let text = body.slice(member.value.clone());
+    let text = std::str::from_utf8(&text).unwrap_or_default();
+    let mut found = Vec::new();
+    let mut json = Cursor::new(text);
+    let mut read_one = |json: &mut Cursor<'_>| {
+        super::watch::members(json, |key, json| {
+            if !key.is("model") {
+                return json.skip();
+            }
+            if let Some(at) = super::watch::placed_string(json)? {
+                found.push(start + at.start..start + at.end);
+            }
+            Ok(())
+        })
+    };
+    // The scanner found the text to be sound.
+    let _ = match member.kind {
+        Kind::Array => super::watch::elements(&mut json, read_one).map(|_| ()),
+        _ => read_one(&mut json),
+    };
+    found
 }
 
 fn read_model(body: &mut Rope, member: &Member) -> Result<String, ApiError> {

@@ -57,20 +57,32 @@ pub fn frame(format: Format, data: &str) -> Result<Sight<'_>, JsonError> {
     }
 }
 
-/// Whether a frame holds nothing but content: no usage, no finish reason, no error. Told by the names that stand in
-/// it, which costs a tenth of reading it; a name can only be overlooked if it is written with escapes, which no vendor
-/// does, and never seen where there is none, because a quote inside a string has a backslash before it.
+/// What a glance at a frame tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glance {
+    /// There may be something in it that must be read now.
+    Read,
+    /// Nothing is in it but content.
+    Content,
+    /// Nothing is in it but content, and usage which the next report will replace.
+    ContentAndUsage,
+}
+
+/// Whether a frame holds nothing but content: no finish reason, no error, no usage that would be lost. Told by the
+/// names that stand in it, which costs a tenth of reading it; a name can only be overlooked if it is written with
+/// escapes, which no vendor does, and never seen where there is none, because a quote inside a string has a backslash
+/// before it.
 #[inline]
-pub fn is_plain(format: Format, data: &[u8]) -> bool {
+pub fn glance(format: Format, data: &[u8]) -> Glance {
     match format {
-        Format::Chat => super::chat::watch::is_plain(data),
-        Format::Generate => super::generate::watch::is_plain(data),
+        Format::Chat => super::chat::watch::glance(data),
+        Format::Generate => super::generate::watch::glance(data),
         // Reading stops at the type of these anyway.
-        Format::Messages | Format::Responses => false,
+        Format::Messages | Format::Responses => Glance::Read,
     }
 }
 
-/// Whether every member of this name has no value to speak of: null or an empty string.
+/// Whether every member of this name has no value to speak of: null, false or an empty string.
 #[inline]
 pub(super) fn is_void(finder: &memchr::memmem::Finder<'_>, data: &[u8]) -> bool {
     let mut rest = data;
@@ -82,7 +94,7 @@ pub(super) fn is_void(finder: &memchr::memmem::Finder<'_>, data: &[u8]) -> bool 
             continue;
         };
         let value = value.trim_ascii_start();
-        if !value.starts_with(b"null") && !value.starts_with(b"\"\"") {
+        if ![&b"null"[..], b"\"\"", b"false"].iter().any(|void| value.starts_with(void)) {
             return false;
         }
     }

@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson};
-use crate::wire::watch::{End, Sight, bit, elements, is_void, members, placed_string};
+use crate::wire::watch::{End, Glance, Sight, bit, elements, is_void, members, placed_string};
 
 /// The data of the frame that ends a stream.
 const DONE: &str = "[DONE]";
@@ -21,10 +21,11 @@ pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
 }
 
 /// Whether a chunk holds nothing but content.
-pub fn is_plain(data: &[u8]) -> bool {
+pub fn glance(data: &[u8]) -> Glance {
     static NAMES: LazyLock<[Finder<'static>; 3]> =
         LazyLock::new(|| ["\"finish_reason\"", "\"usage\"", "\"error\""].map(Finder::new));
-    data.starts_with(b"{") && NAMES.iter().all(|name| is_void(name, data))
+    let plain = data.starts_with(b"{") && NAMES.iter().all(|name| is_void(name, data));
+    if plain { Glance::Content } else { Glance::Read }
 }
 
 /// Reads one chunk, or one whole completion.
@@ -47,12 +48,8 @@ pub fn answer(text: &str) -> Result<Sight<'_>, JsonError> {
                 "usage" if sight.usage.is_none() => set_usage(&mut sight, json),
                 _ => json.skip(),
             })?,
-            "error" => {
-                let error = json.raw()?;
-                if !error.is_null() {
-                    sight.error = Some(error);
-                }
-            }
+            // SDKs look whether there is anything in it.
+            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
             _ => json.skip()?,
         }
     }
@@ -97,8 +94,9 @@ fn set_usage<'a>(sight: &mut Sight<'a>, json: &mut Cursor<'a>) -> Result<(), Jso
 
 /// Reads a usage object of the chat format, with the vendors' deviations.
 ///
-/// `completion_tokens` includes reasoning, except at xAI: there `total_tokens` is the sum of all three, which is how
-/// it is recognised. Cached tokens have a second home at DeepSeek and Together.
+/// `completion_tokens` includes reasoning, except at xAI, where `total_tokens` is the sum of all three, and at gateways
+/// before Gemini, where reasoning is more than the whole: that is how both are recognised. Cached tokens have a second
+/// home at DeepSeek and Together.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     let mut usage = Usage::default();
     let (mut total, mut cached_elsewhere) = (None, None);
@@ -134,12 +132,11 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
         Ok(())
     })?;
     usage.cached = usage.cached.or(cached_elsewhere);
-    if let (Some(input), Some(output), Some(reasoning), Some(total)) =
-        (usage.input, usage.output, usage.reasoning, total)
-        && reasoning > 0
-        && total == input + output + reasoning
-    {
-        usage.output = Some(output + reasoning);
+    if let (Some(output), Some(reasoning)) = (usage.output, usage.reasoning) {
+        let apart = usage.input.unwrap_or(0).checked_add(output).and_then(|sum| sum.checked_add(reasoning));
+        if reasoning > output || (reasoning > 0 && total.is_some() && total == apart) {
+            usage.output = Some(output.saturating_add(reasoning));
+        }
     }
     // Embeddings and some rerankers say only the total.
     if usage.input.is_none() && usage.output.is_none() {

@@ -5,16 +5,29 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 
 use crate::canonical::Usage;
-use crate::json::{Cursor, JsonError, RawJson};
-use crate::wire::watch::{End, Sight, bit, elements, is_void, members, placed_string};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::watch::{End, Glance, Sight, bit, elements, is_void, members, placed_string};
 
-/// Whether a frame holds nothing but content and usage, which is in every frame and of which the last one counts.
-pub fn is_plain(data: &[u8]) -> bool {
-    static NAMES: LazyLock<[Finder<'static>; 3]> =
-        LazyLock::new(|| ["\"finishReason\"", "\"promptFeedback\"", "\"error\""].map(Finder::new));
-    static SNAKE: LazyLock<[Finder<'static>; 2]> =
-        LazyLock::new(|| ["\"finish_reason\"", "\"prompt_feedback\""].map(Finder::new));
-    data.starts_with(b"{") && NAMES.iter().chain(SNAKE.iter()).all(|name| is_void(name, data))
+/// Whether a frame holds nothing but content and usage, which is in every frame and of which the last one counts. A
+/// report without the tokens of the candidates begins another step of the model and does not replace what was said of
+/// the last one, so it is read.
+pub fn glance(data: &[u8]) -> Glance {
+    static EVENTS: LazyLock<[Finder<'static>; 5]> = LazyLock::new(|| {
+        ["\"finishReason\"", "\"promptFeedback\"", "\"error\"", "\"finish_reason\"", "\"prompt_feedback\""]
+            .map(Finder::new)
+    });
+    static REPORT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"candidatesTokenCount\""));
+    static USAGE: LazyLock<[Finder<'static>; 2]> =
+        LazyLock::new(|| ["\"usageMetadata\"", "\"usage_metadata\""].map(Finder::new));
+    if !data.starts_with(b"{") || !EVENTS.iter().all(|name| is_void(name, data)) {
+        Glance::Read
+    } else if REPORT.find(data).is_some() {
+        Glance::ContentAndUsage
+    } else if USAGE.iter().any(|name| name.find(data).is_some()) {
+        Glance::Read
+    } else {
+        Glance::Content
+    }
 }
 
 /// Reads one frame, or one whole answer.
@@ -31,16 +44,19 @@ pub fn answer(text: &str) -> Result<Sight<'_>, JsonError> {
             "promptFeedback" | "prompt_feedback" => members(&mut json, |key, json| {
                 match key.escaped() {
                     "blockReason" | "block_reason" => {
-                        sight.finish = json.raw()?.as_str().or(sight.finish);
+                        let reason = reason(json.raw()?);
                         // A blocked prompt has no candidates and is complete.
-                        sight.seen |= 1;
-                        sight.finished |= 1;
+                        if reason.is_some() {
+                            sight.finish = reason;
+                            sight.seen |= 1;
+                            sight.finished |= 1;
+                        }
                     }
                     _ => json.skip()?,
                 }
                 Ok(())
             })?,
-            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_null()),
+            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
             _ => json.skip()?,
         }
     }
@@ -53,25 +69,30 @@ pub fn answer(text: &str) -> Result<Sight<'_>, JsonError> {
 
 fn candidate<'a>(json: &mut Cursor<'a>, sight: &mut Sight<'a>) -> Result<(), JsonError> {
     let mut index = 0;
-    let mut reason = None;
+    let mut finish = None;
     members(json, |key, json| {
         match key.escaped() {
             "index" => index = json.u64_or_skip()?.unwrap_or(0),
-            "finishReason" | "finish_reason" => {
-                let value = json.raw()?;
-                // Google's Go client asks for enums as integers (`$alt=json;enum-encoding=int`).
-                reason = value.as_str().or_else(|| value.as_u64().map(super::finish::by_number));
-            }
+            "finishReason" | "finish_reason" => finish = reason(json.raw()?),
             _ => json.skip()?,
         }
         Ok(())
     })?;
     sight.seen |= bit(index);
-    if reason.is_some() {
-        sight.finish = reason;
+    if finish.is_some() {
+        sight.finish = finish;
         sight.finished |= bit(index);
     }
     Ok(())
+}
+
+/// A finish or block reason. The first value of each enum says that there is none.
+pub(super) fn reason(value: RawJson<'_>) -> Option<JsonStr<'_>> {
+    match value.as_str() {
+        Some(name) => (!name.is_empty() && !name.escaped().ends_with("_UNSPECIFIED")).then_some(name),
+        // Google's Go client asks for enums as integers (`$alt=json;enum-encoding=int`).
+        None => value.as_u64().filter(|value| *value > 0).map(super::finish::by_number),
+    }
 }
 
 /// Reads usage metadata. `candidatesTokenCount` excludes thoughts, and the prompt of server-side tools is counted
@@ -107,14 +128,14 @@ pub(super) fn read_usage(json: &mut Cursor<'_>) -> Result<Usage, JsonError> {
         Ok(())
     })?;
     usage.reasoning = thoughts;
-    usage.input = prompt.map(|prompt: u64| prompt + tool_prompt.unwrap_or(0));
+    usage.input = prompt.map(|prompt: u64| prompt.saturating_add(tool_prompt.unwrap_or(0)));
     let included = thoughts.unwrap_or(0) > 0
         && total.is_some()
-        && total == Some(usage.input.unwrap_or(0) + candidates.unwrap_or(0));
+        && total == Some(usage.input.unwrap_or(0).saturating_add(candidates.unwrap_or(0)));
     usage.output = match (candidates, thoughts) {
         (None, None) => None,
         (Some(all), _) if included => Some(all),
-        (candidates, thoughts) => Some(candidates.unwrap_or(0) + thoughts.unwrap_or(0)),
+        (candidates, thoughts) => Some(candidates.unwrap_or(0).saturating_add(thoughts.unwrap_or(0))),
     };
     Ok(usage)
 }

@@ -33,13 +33,15 @@ pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
                 Ok(())
             })?,
             "usage" => sight.usage = Some(usage(json.raw()?)?),
-            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_null()),
+            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
             _ => json.skip()?,
         }
     }
     match kind.escaped() {
         "message_stop" => sight.end = End::Terminated,
         "error" => sight.end = End::Failed,
+        // A frame without a type that has an error is what a proxy in between sends.
+        "" if sight.error.is_some() => sight.end = End::Failed,
         _ => {}
     }
     if sight.end != End::Failed {
@@ -57,7 +59,7 @@ pub fn answer(body: &str) -> Result<Sight<'_>, JsonError> {
     while let Some(key) = json.next_key()? {
         match key.escaped() {
             "type" => is_error = json.raw()?.text() == "\"error\"",
-            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_null()),
+            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
             _ => message_member(key, &mut json, &mut sight)?,
         }
     }
@@ -85,15 +87,16 @@ fn message_member<'a>(
     Ok(())
 }
 
-/// Reads a usage object of the messages format. `input_tokens` excludes what was read from and written to the cache;
-/// the canonical input includes both.
+/// Reads a usage object of the messages format. `input_tokens` excludes what was read from and written to the cache,
+/// and a stream's last report may leave out what its first one said of the cache: the sum is made where reports are
+/// folded.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     let mut usage = Usage::default();
     let (mut created, mut created_5m, mut created_1h) = (None, None, None);
     let mut json = Cursor::new(value.text());
     members(&mut json, |key, json| {
         match key.escaped() {
-            "input_tokens" => usage.input = json.u64_or_skip()?,
+            "input_tokens" => usage.uncached = json.u64_or_skip()?,
             "output_tokens" => usage.output = json.u64_or_skip()?,
             "cache_read_input_tokens" => usage.cached = json.u64_or_skip()?,
             "cache_creation_input_tokens" => created = json.u64_or_skip()?,
@@ -123,15 +126,13 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
         }
         Ok(())
     })?;
-    // The buckets are parts of the sum; a vendor that gives no buckets means the short-lived cache.
-    usage.cache_write_1h = created_1h;
-    usage.cache_write = match (created_5m, created, created_1h) {
-        (Some(short), _, _) => Some(short),
-        (None, Some(sum), long) => Some(sum.saturating_sub(long.unwrap_or(0))),
-        (None, None, _) => None,
-    };
-    let cache =
-        usage.cached.unwrap_or(0) + usage.cache_write.unwrap_or(0) + usage.cache_write_1h.unwrap_or(0);
-    usage.input = usage.input.map(|uncached| uncached + cache);
+    // The buckets are parts of the sum, which a report may give without them.
+    match (created_5m, created, created_1h) {
+        (None, Some(sum), None) => usage.written = Some(sum),
+        (short, sum, long) => {
+            usage.cache_write_1h = long;
+            usage.cache_write = short.or_else(|| Some(sum?.saturating_sub(long?)));
+        }
+    }
     Ok(usage)
 }

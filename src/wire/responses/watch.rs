@@ -28,7 +28,7 @@ pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
             "response" => members(&mut json, |key, json| response_member(key, json, &mut sight))?,
             "error" | "message" => {
                 let value = json.raw()?;
-                if !value.is_null() && sight.error.is_none() {
+                if !value.is_void() && sight.error.is_none() {
                     sight.error = Some(value);
                 }
             }
@@ -87,7 +87,7 @@ fn response_member<'a>(
             }
         }
         "status" => sight.finish = json.raw()?.as_str(),
-        "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_null()),
+        "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
         _ => json.skip()?,
     }
     Ok(())

@@ -1,0 +1,211 @@
+//! How fast streams pass and requests are read, against copying the same bytes and against doing it with trees.
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a benchmark"
+)]
+
+mod workload;
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use criterion::{Criterion, Throughput};
+use model_gateway::framing::sse::Event;
+use model_gateway::framing::{Hold, Splitter, sse::SseSplitter};
+use model_gateway::translate::Verbatim;
+use model_gateway::translate::verbatim::{Arrival, Changes};
+use model_gateway::wire::Api;
+use model_gateway::wire::request::BodyReader;
+use serde_json::Value;
+use workload::Stream;
+
+const FRAMES: usize = 500;
+const MAX_FRAME: usize = 1 << 20;
+/// What a read of a busy connection brings.
+const READ: usize = 16_384;
+
+/// Seconds per turn of one case, the median of its samples.
+struct Timed {
+    case: &'static str,
+    median: f64,
+}
+
+/// One subject: the same bytes through several ways.
+struct Subject<'c> {
+    criterion: &'c mut Criterion,
+    name: String,
+    bytes: usize,
+    units: usize,
+    cases: Vec<Timed>,
+}
+
+impl<'c> Subject<'c> {
+    fn new(criterion: &'c mut Criterion, name: String, bytes: usize, units: usize) -> Self {
+        Subject { criterion, name, bytes, units, cases: Vec::new() }
+    }
+
+    fn case<T>(&mut self, case: &'static str, mut turn: impl FnMut() -> T) {
+        let mut samples = Vec::new();
+        let mut group = self.criterion.benchmark_group(&self.name);
+        group.throughput(Throughput::Bytes(self.bytes as u64));
+        group.bench_function(case, |bencher| {
+            bencher.iter_custom(|turns| {
+                let began = Instant::now();
+                for _ in 0..turns {
+                    black_box(turn());
+                }
+                let took = began.elapsed();
+                samples.push(took.as_secs_f64() / turns as f64);
+                took
+            });
+        });
+        group.finish();
+        samples.sort_by(f64::total_cmp);
+        if let Some(median) = samples.get(samples.len() / 2) {
+            self.cases.push(Timed { case, median: *median });
+        }
+    }
+
+    /// The lines of the summary.
+    fn lines(&self) -> Vec<String> {
+        let of = |case: &str| self.cases.iter().find(|timed| timed.case == case).map(|timed| timed.median);
+        let (Some(copy), Some(trees)) = (of("copy"), of("trees")) else { return Vec::new() };
+        let line = |timed: &Timed| {
+            let (rate, each) =
+                (self.bytes as f64 / timed.median / 1e6, timed.median * 1e9 / self.units as f64);
+            let (to_copy, to_trees) = (timed.median / copy, timed.median / trees);
+            format!(
+                "{:<16} {:<12} {rate:>9.0} {each:>10.0} {to_copy:>9.2} {to_trees:>9.3}",
+                self.name, timed.case
+            )
+        };
+        self.cases.iter().map(line).collect()
+    }
+}
+
+fn pass(stream: &Stream, pieces: &[Bytes]) -> u64 {
+    let mut exchange = Verbatim::new(stream.api, stream.arrival, Changes::default(), MAX_FRAME);
+    for piece in pieces {
+        black_box(exchange.feed(piece.clone()).unwrap());
+    }
+    black_box(exchange.finish().unwrap());
+    exchange.meter().frames()
+}
+
+fn copy(pieces: &[Bytes], to: &mut Vec<u8>) {
+    for piece in pieces {
+        to.clear();
+        to.extend_from_slice(piece);
+        black_box(to.as_slice());
+    }
+}
+
+/// The twin with trees: every frame is parsed, looked at and written anew.
+fn pass_as_trees(stream: &Stream, out: &mut Vec<u8>) {
+    let mut scratch = Vec::new();
+    let mut hold = Hold::new(Splitter::Sse(SseSplitter::default()), MAX_FRAME);
+    let mut write = |data: &[u8], frame: &[u8]| {
+        out.clear();
+        match serde_json::from_slice::<Value>(data) {
+            Ok(value) => {
+                black_box((&value["usage"], &value["usageMetadata"], &value["choices"][0]["finish_reason"]));
+                out.extend_from_slice(b"data: ");
+                serde_json::to_writer(&mut *out, &value).unwrap();
+                out.extend_from_slice(b"\n\n");
+            }
+            Err(_) => out.extend_from_slice(frame),
+        }
+        black_box(out.as_slice());
+    };
+    for piece in &stream.frames {
+        if stream.arrival == Arrival::Array {
+            let element = piece.trim_ascii().trim_ascii_start();
+            let element = element.strip_prefix(b"[").unwrap_or(element);
+            let element = element.strip_suffix(b"]").or(element.strip_suffix(b",")).unwrap_or(element);
+            write(element, piece);
+            continue;
+        }
+        hold.feed(piece, |source, range| {
+            let frame = source.get(range).unwrap_or_default();
+            if let Some(data) = Event::parse(frame, &mut scratch).data {
+                write(data, frame);
+            }
+            Ok::<_, model_gateway::framing::hold::FrameTooLarge>(())
+        })
+        .unwrap();
+    }
+}
+
+fn read(pieces: &[Bytes]) -> usize {
+    let mut reader = BodyReader::new(Api::Chat, false);
+    for piece in pieces {
+        reader.push(piece.clone()).unwrap();
+    }
+    let body = reader.finish().unwrap();
+    let edits: Vec<_> = body.set_model("another-model").into_iter().chain(body.ask_usage()).collect();
+    body.text.edited(&edits).into_pieces().len()
+}
+
+fn read_as_tree(body: &[u8]) -> Vec<u8> {
+    let mut value: Value = serde_json::from_slice(body).unwrap();
+    value["model"] = Value::from("another-model");
+    value["stream_options"]["include_usage"] = Value::from(true);
+    serde_json::to_vec(&value).unwrap()
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(800))
+        .sample_size(20)
+        .configure_from_args();
+    let mut summary = Vec::new();
+    let mut place = Vec::with_capacity(MAX_FRAME);
+
+    for stream in workload::streams(FRAMES) {
+        let mut subject =
+            Subject::new(&mut criterion, stream.name.to_owned(), stream.len(), stream.frames.len());
+        let pieces = stream.pieces(READ);
+        subject.case("frames", || pass(&stream, &stream.frames));
+        subject.case("reads", || pass(&stream, &pieces));
+        subject.case("copy", || copy(&stream.frames, &mut place));
+        subject.case("trees", || pass_as_trees(&stream, &mut place));
+        summary.extend(subject.lines());
+    }
+    let answer = workload::answer();
+    let mut subject = Subject::new(&mut criterion, "answer 3 kB".to_owned(), answer.len(), 1);
+    subject.case("whole", || {
+        let mut exchange = Verbatim::new(Api::Chat, Arrival::Whole, Changes::default(), MAX_FRAME);
+        exchange.whole(answer.clone()).unwrap()
+    });
+    subject.case("copy", || copy(std::slice::from_ref(&answer), &mut place));
+    subject.case("trees", || read_as_tree(&answer));
+    summary.extend(subject.lines());
+    for (name, size) in [("request 1 kB", 1_000), ("request 100 kB", 100_000), ("request 1 MB", 1_000_000)] {
+        let body = workload::request(size);
+        let pieces: Vec<Bytes> =
+            (0..body.len()).step_by(READ).map(|at| body.slice(at..body.len().min(at + READ))).collect();
+        let mut subject = Subject::new(&mut criterion, name.to_owned(), body.len(), 1);
+        subject.case("reads", || read(&pieces));
+        subject.case("copy", || copy(std::slice::from_ref(&body), &mut place));
+        subject.case("trees", || read_as_tree(&body));
+        summary.extend(subject.lines());
+    }
+    criterion.final_summary();
+    if !summary.is_empty() {
+        println!(
+            "\n{:<16} {:<12} {:>9} {:>10} {:>9} {:>9}\n{}",
+            "",
+            "",
+            "MB/s",
+            "ns each",
+            "to copy",
+            "to trees",
+            summary.join("\n")
+        );
+    }
+}

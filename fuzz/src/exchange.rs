@@ -1,0 +1,94 @@
+//! Whole answers that pass.
+
+use bytes::Bytes;
+use model_gateway::json::EscapedString;
+use model_gateway::translate::Verbatim;
+use model_gateway::translate::verbatim::{Arrival, Changes, StreamError};
+use model_gateway::wire::Api;
+use model_gateway::wire::watch::End;
+
+use crate::{choose, pieces};
+
+/// Frames are not bounded here: whether a frame is too large depends on how it is cut.
+const LIMIT: usize = 1 << 24;
+
+#[derive(Debug, PartialEq)]
+struct Passed {
+    out: Vec<u8>,
+    result: Result<(), StreamError>,
+    notes: String,
+    end: End,
+}
+
+fn pass(api: Api, arrival: Arrival, changes: &Changes, pieces: &[&[u8]]) -> Passed {
+    let mut verbatim = Verbatim::new(api, arrival, changes.clone(), LIMIT);
+    let mut out = Vec::new();
+    let mut result = Ok(());
+    for piece in pieces {
+        match verbatim.feed(Bytes::copy_from_slice(piece)) {
+            Ok(bytes) => out.extend_from_slice(&bytes),
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
+        }
+    }
+    if result.is_ok() {
+        result = verbatim.finish().map(|tail| out.extend_from_slice(&tail));
+    }
+    verbatim.settle();
+    let meter = verbatim.meter();
+    let notes = format!(
+        "{:?} {} {} {} {} {}",
+        meter.usage(),
+        meter.id(),
+        meter.finish(),
+        meter.frames(),
+        meter.content_frames(),
+        meter.all_finished()
+    );
+    Passed { out, result, notes, end: meter.end() }
+}
+
+/// A stream or a whole answer that passes: every split gives the same, and without a change nothing changes.
+pub fn verbatim(mut data: &[u8]) {
+    const KINDS: [(Api, Arrival); 6] = [
+        (Api::Chat, Arrival::Events),
+        (Api::Messages, Arrival::Events),
+        (Api::Responses, Arrival::Events),
+        (Api::Generate, Arrival::Events),
+        (Api::Generate, Arrival::Array),
+        (Api::Chat, Arrival::Whole),
+    ];
+    let (api, arrival) = KINDS[choose(&mut data, KINDS.len())];
+    let changed = choose(&mut data, 4);
+    let seed = choose(&mut data, 256);
+    let changes = Changes {
+        model: (changed & 1 != 0).then(|| EscapedString::from("our \"model\"")),
+        drop_usage: changed & 2 != 0,
+    };
+    if arrival == Arrival::Whole {
+        let mut verbatim = Verbatim::new(api, arrival, changes.clone(), LIMIT);
+        if let Ok(out) = verbatim.whole(Bytes::copy_from_slice(data)) {
+            assert!(changes.model.is_some() || out == data);
+        }
+        return;
+    }
+    let whole = pass(api, arrival, &changes, &[data]);
+    let split = pass(api, arrival, &changes, &pieces(data, seed));
+    assert_eq!((&split.result, split.end), (&whole.result, whole.end));
+    if whole.result.is_ok() {
+        let text = |passed: &Passed| String::from_utf8_lossy(&passed.out).into_owned();
+        assert!(split.out == whole.out, "{:?}\nagainst {:?}", text(&split), text(&whole));
+        assert_eq!(split.notes, whole.notes);
+    }
+    if changed == 0 {
+        let came = [&whole.out[..], whole.out.strip_suffix(b"\n\n").unwrap_or(&whole.out)];
+        assert!(came.iter().any(|out| data.starts_with(out)), "{:?}", String::from_utf8_lossy(&whole.out));
+    }
+    if changed == 0 && whole.end != End::Open && whole.result.is_ok() {
+        // What ended passes again, to the same end.
+        let again = pass(api, arrival, &changes, &[&whole.out]);
+        assert_eq!((again.result, again.end, again.notes), (Ok(()), whole.end, whole.notes));
+    }
+}

@@ -1,0 +1,151 @@
+//! Paths, request bodies, frames and error bodies.
+
+use bytes::Bytes;
+use model_gateway::canonical::Usage;
+use model_gateway::error::ApiError;
+use model_gateway::json::Edit;
+use model_gateway::wire::error::{self, VendorError};
+use model_gateway::wire::path::{parse, percent_decode, push_path_segment, query_value, query_without};
+use model_gateway::wire::request::{Body, BodyReader};
+use model_gateway::wire::watch::{self, End, Glance};
+use model_gateway::wire::{Api, Format};
+use serde_json::Value;
+
+use crate::{choose, pieces};
+
+/// A request line's path and query.
+pub fn path(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+    let target = parse(path, query);
+    // Slashes around and within, and one more version, change nothing.
+    let more = format!("/v1/{}/", path.replace('/', "//"));
+    assert_eq!(parse(&more, query), target);
+    if let Some(endpoint) = &target.endpoint {
+        assert!(endpoint.allow().split(", ").all(|method| endpoint.allows(method)));
+        assert!(!endpoint.label().is_empty());
+    }
+    let mut escaped = String::new();
+    push_path_segment(&mut escaped, text);
+    assert!(escaped.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#')));
+    assert_eq!(percent_decode(&escaped), text);
+    if let Some(query) = query {
+        let without = query_without(query, &["key"]);
+        assert_eq!(query_value(Some(&without), "key").filter(|_| !without.is_empty()), None);
+        assert_eq!(query_value(Some(&without), "alt"), query_value(Some(query), "alt"));
+    }
+}
+
+fn read(api: Api, batch: bool, pieces: &[&[u8]]) -> Result<Body, ApiError> {
+    let mut reader = BodyReader::new(api, batch);
+    for piece in pieces {
+        reader.push(Bytes::copy_from_slice(piece))?;
+    }
+    reader.finish()
+}
+
+fn apply(body: &Body, edits: impl IntoIterator<Item = Edit>) -> Bytes {
+    let mut edits: Vec<Edit> = edits.into_iter().collect();
+    edits.sort_by_key(|edit| edit.range.start);
+    body.text.clone().edited(&edits).into_contiguous()
+}
+
+/// A request body: every split is read the same, and edits do what they say and nothing else.
+pub fn request(mut data: &[u8]) {
+    const APIS: [Api; 7] = [
+        Api::Chat,
+        Api::Messages,
+        Api::CountTokens,
+        Api::Responses,
+        Api::Generate,
+        Api::Embeddings,
+        Api::EmbedContent,
+    ];
+    let api = APIS[choose(&mut data, APIS.len())];
+    let seed = choose(&mut data, 256);
+    let batch = seed % 2 == 1;
+    let whole = read(api, batch, &[data]);
+    let split = read(api, batch, &pieces(data, seed));
+    let (body, split) = match (whole, split) {
+        (Ok(whole), Ok(split)) => (whole, split),
+        (Err(whole), Err(split)) => {
+            assert_eq!(whole, split);
+            assert_eq!(whole.status, 400);
+            return;
+        }
+        (whole, split) => panic!("{whole:?} against {split:?}"),
+    };
+    assert_eq!((&body.model, body.stream), (&split.model, split.stream));
+    assert_eq!((body.set_model("x"), body.ask_usage()), (split.set_model("x"), split.ask_usage()));
+    assert_eq!(split.text.clone().into_contiguous(), data);
+
+    let tree = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
+    let Some(before) = tree(data) else { return };
+    let name = "a \"new\"\nnäme";
+    let edited = tree(&apply(&split, split.set_model(name))).unwrap();
+    if body.model.is_some() {
+        let mut expected = before.clone();
+        expected["model"] = Value::from(name);
+        assert_eq!(edited, expected);
+    }
+    if let Some(edit) = body.ask_usage() {
+        let edited = tree(&apply(&split, [edit])).unwrap();
+        assert_eq!(edited["stream_options"]["include_usage"], true);
+        assert_eq!(edited["model"], before["model"]);
+    }
+    let both = apply(&split, split.set_model(name).into_iter().chain(split.ask_usage()));
+    assert!(tree(&both).is_some());
+}
+
+/// The data of a frame, and a whole answer.
+pub fn watch(mut data: &[u8]) {
+    let format = Format::ALL[choose(&mut data, 4)];
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let glance = watch::glance(format, data);
+    let sights = [watch::frame(format, text), watch::answer(format, text)];
+    for sight in sights.iter().flatten() {
+        if let Some(at) = &sight.model_at {
+            assert!(text[at.clone()].starts_with('"') && text[at.clone()].ends_with('"') && at.len() >= 2);
+        }
+        assert_eq!(sight.finished & !sight.seen, 0, "finished without having been seen");
+        let mut usage = Usage::default();
+        for report in sight.usage.iter().chain(&sight.usage) {
+            let before = usage;
+            usage.update(report);
+            assert!(before == Usage::default() || before == usage, "the same report twice is one");
+        }
+        assert!(!sight.usage_only || sight.usage.is_some());
+    }
+    if let ([Ok(frame), _], false) = (&sights, data.contains(&b'\\')) {
+        let quiet = frame.finish.is_none() && frame.finished == 0 && frame.end == End::Open;
+        match glance {
+            Glance::Read => {}
+            // The names may stand at a place where they mean nothing, so only this direction holds.
+            Glance::Content => assert!(quiet && frame.usage.is_none()),
+            Glance::ContentAndUsage => assert!(quiet),
+        }
+    }
+    let _ = model_gateway::wire::embeddings::answer(text);
+}
+
+/// An error body of a vendor, and what clients of each format are told of it.
+pub fn vendor_error(mut data: &[u8]) {
+    let status = [400, 401, 404, 429, 500, 529, 302, 0][choose(&mut data, 8)];
+    let vendor = VendorError::decode(data);
+    if let Ok(text) = std::str::from_utf8(data) {
+        for format in Format::ALL {
+            let _ = error::is_in_shape(format, status, text);
+        }
+    }
+    let error = error::from_vendor(status, vendor, None);
+    assert!((400..600).contains(&error.status) && error.status != 401);
+    for format in Format::ALL {
+        let body = error::body(format, &error, "req_1");
+        let text = std::str::from_utf8(&body).unwrap();
+        let tree: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(tree["error"]["message"], *error.message);
+        assert!(error::is_in_shape(format, error.status, text), "{text}");
+        let tail = error::stream_tail(format, &error, "req_1", None);
+        assert!(tail.ends_with(b"\n\n") || tail.ends_with(b"\r\n\r\n"));
+    }
+}

@@ -1,0 +1,52 @@
+//! Whole configurations, good and bad, against the texts that they give.
+
+use super::{SECRET, Stage, assert_golden, cases};
+use crate::config::{Sealed, effective, load};
+
+#[test]
+fn every_fault_is_told_at_once_with_its_place() {
+    let cases = cases("invalid");
+    assert!(cases.len() >= 6);
+    for case in cases {
+        let report = load(&case.join("gateway.toml"), &Stage).unwrap_err();
+        assert!(!report.problems.is_empty(), "{}", case.display());
+        assert_golden(&case.join("errors.txt"), &format!("{report}\n"));
+    }
+}
+
+#[test]
+fn a_sound_configuration_is_shown_with_all_defaults() {
+    for case in cases("valid") {
+        let loaded = load(&case.join("gateway.toml"), &Stage)
+            .unwrap_or_else(|report| panic!("{}: {report}", case.display()));
+        assert_golden(&case.join("effective.txt"), &effective(&loaded));
+        assert!(load(&case.join("gateway.toml"), &Sealed).is_ok(), "without secrets too: {}", case.display());
+    }
+}
+
+#[test]
+fn no_secret_is_ever_shown() {
+    for case in cases("invalid") {
+        let report = load(&case.join("gateway.toml"), &Stage).unwrap_err();
+        for text in [report.to_string(), format!("{report:?}")] {
+            assert!(!text.contains(SECRET), "{}: {text}", case.display());
+        }
+    }
+    for case in cases("valid") {
+        let loaded = load(&case.join("gateway.toml"), &Stage).unwrap();
+        for text in [effective(&loaded), format!("{loaded:?}")] {
+            assert!(!text.contains(SECRET), "{}: {text}", case.display());
+        }
+    }
+}
+
+#[test]
+fn what_is_shown_is_read_as_toml() {
+    for case in cases("valid") {
+        let text = effective(&load(&case.join("gateway.toml"), &Stage).unwrap());
+        let (gateway, rest) = text.split_once("# routes.toml\n").unwrap();
+        let (routes, _) = rest.split_once("# keys.toml").unwrap();
+        assert!(gateway.parse::<toml::Table>().unwrap().contains_key("server"));
+        assert!(routes.parse::<toml::Table>().is_ok(), "{routes}");
+    }
+}

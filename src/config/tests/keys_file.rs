@@ -1,0 +1,93 @@
+//! keys.toml under edit.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::account::KeyHash;
+use crate::config::{KeysFile, KeysFileError};
+
+const BEFORE: &str = "\
+# Keys of the team.
+[[key]]
+name = \"alice\" # who
+sha256 = \"0000000000000000000000000000000000000000000000000000000000000001\"
+enabled = true # until further notice
+
+# Without the rest.
+[[key]]
+sha256 = \"0000000000000000000000000000000000000000000000000000000000000002\"
+name = \"böb\"
+";
+
+#[test]
+fn a_change_leaves_comments_and_order_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.toml");
+    std::fs::write(&path, BEFORE).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o604)).unwrap();
+    let mut file = KeysFile::open(&path).unwrap();
+    assert!(file.set_enabled("alice", false).unwrap());
+    assert!(!file.set_enabled("alice", false).unwrap(), "nothing changed");
+    assert!(file.set_enabled("böb", false).unwrap(), "on unless it says otherwise");
+    file.save().unwrap();
+    let expected = BEFORE.replace("true # until", "false # until") + "enabled = false\n";
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o604);
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "no temporary file is left");
+}
+
+#[test]
+fn a_new_key_is_added_behind_the_others_and_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.toml");
+    let mut file = KeysFile::open(&path).unwrap();
+    assert_eq!(file.list().unwrap(), [], "a file that is not there is empty");
+    let expires = "2030-01-01T00:00:00Z".parse().unwrap();
+    file.add("a \"quoted\" name", KeyHash::of("k1"), &["gpt-*".to_owned()], Some(expires)).unwrap();
+    file.add("second", KeyHash::of("k2"), &[], None).unwrap();
+    let again = file.add("second", KeyHash::of("k3"), &[], None);
+    assert!(matches!(again, Err(KeysFileError::Exists(name)) if name == "second"));
+    file.save().unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+
+    let listed = KeysFile::open(&path).unwrap().list().unwrap();
+    assert_eq!(listed.len(), 2);
+    assert_eq!(listed[0].name, "a \"quoted\" name");
+    assert_eq!(listed[0].expires.as_deref(), Some("2030-01-01T00:00:00Z"));
+    assert_eq!(listed[0].models.as_deref(), Some(&["gpt-*".to_owned()][..]));
+    assert_eq!((listed[1].enabled, &listed[1].models), (true, &None));
+    assert!(KeyHash::of("k2").to_hex().starts_with(&listed[1].hash) && listed[1].hash.len() == 12);
+
+    let text = std::fs::read_to_string(&path).unwrap();
+    let keys = crate::config::keys::read(&path, &text).unwrap();
+    assert_eq!((keys.len(), &*keys.find("k2").unwrap().name), (2, "second"));
+}
+
+#[test]
+fn a_link_is_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, link) = (folder.path().join("real.toml"), folder.path().join("keys.toml"));
+    std::fs::write(&path, BEFORE).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let mut file = KeysFile::open(&link).unwrap();
+    file.set_enabled("alice", false).unwrap();
+    file.save().unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(std::fs::read_to_string(&path).unwrap().contains("enabled = false # until"));
+}
+
+#[test]
+fn what_cannot_be_edited_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.toml");
+    std::fs::write(&path, "key = 1\n").unwrap();
+    let mut file = KeysFile::open(&path).unwrap();
+    assert!(matches!(file.list(), Err(KeysFileError::Broken { .. })));
+    assert!(file.add("x", KeyHash::of("k"), &[], None).is_err());
+    std::fs::write(&path, "[[key\n").unwrap();
+    assert!(matches!(KeysFile::open(&path), Err(KeysFileError::Broken { .. })));
+    std::fs::write(&path, BEFORE).unwrap();
+    let unknown = KeysFile::open(&path).unwrap().set_enabled("nobody", true);
+    assert!(matches!(unknown, Err(KeysFileError::Unknown(name)) if name == "nobody"));
+    assert!(matches!(KeysFile::open(folder.path()), Err(KeysFileError::Io { .. })));
+}

@@ -1,0 +1,352 @@
+//! A request on its way to a vendor of another format: what both formats mean but say in different numbers is settled
+//! here, on the hub, once for all pairs. What is only a matter of words is the encoders' business.
+
+use bumpalo::Bump;
+
+use super::restore::Restore;
+use crate::canonical::dialect::Structured;
+use crate::canonical::{
+    Block, Dialect, Input, OutputFormat, Request, Role, Seal, Tool, ToolChoice, ToolKind, Turn,
+};
+use crate::json::{JsonStr, RawJson, Writer};
+use crate::wire::Format;
+use crate::wire::codec::Notes;
+
+/// The schema of a function that stands for a tool with free text.
+const FREE_TEXT: RawJson<'static> = RawJson::from_text(
+    r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#,
+);
+
+/// The name of the tool whose arguments are the answer, for models that cannot be asked for a schema.
+const ANSWER_TOOL: &str = "respond";
+
+/// Adapts a request; `bump` holds the text that must be made. What must be undone in the answer goes into the result.
+pub(super) fn adapt<'a>(
+    request: &mut Request<'a>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+    bump: &'a Bump,
+) -> Restore {
+    let mut restore = Restore::default();
+    count_choices(request, notes);
+    settle_tools(request, notes, &mut restore, bump);
+    settle_history(request, dialect, notes, &restore, bump);
+    settle_output(request, dialect, notes, &mut restore, bump);
+    settle_prefill(request, dialect, notes);
+    restore
+}
+
+/// Only chat and generate have more than one answer.
+fn count_choices(request: &mut Request<'_>, notes: &mut Notes) {
+    if request.choices == Some(1) {
+        request.choices = None;
+    }
+    if request.choices.is_some() && matches!(notes.to(), Format::Messages | Format::Responses) {
+        notes.lose("n");
+    }
+}
+
+/// Whether the target's format has tools with free text.
+fn has_custom_tools(to: Format) -> bool {
+    matches!(to, Format::Chat | Format::Responses)
+}
+
+/// Names as the target allows them.
+fn is_legal(name: &str, to: Format) -> bool {
+    let limit = match to {
+        Format::Chat | Format::Responses => 64,
+        Format::Messages | Format::Generate => 128,
+    };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let fits = |byte: u8| plain(byte) || (to == Format::Generate && matches!(byte, b'.' | b':'));
+    let begins = |byte: u8| to != Format::Generate || byte.is_ascii_alphabetic() || byte == b'_';
+    (1..=limit).contains(&name.len())
+        && name.bytes().all(fits)
+        && name.bytes().next().is_some_and(begins)
+}
+
+/// A legal name for an illegal one: what can be kept of it, and a number that keeps it apart from others.
+fn legal_name(name: &str, number: usize) -> String {
+    let mut legal = String::from("t");
+    legal.push_str(&number.to_string());
+    legal.push('_');
+    let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    legal.extend(name.chars().map(|c| if fits(&c) { c } else { '_' }).take(48));
+    legal
+}
+
+/// A tool's name at the target: the same in its definition, in the choice and in the history.
+fn renamed<'a>(
+    name: JsonStr<'a>,
+    namespace: JsonStr<'a>,
+    to: Format,
+    restore: &mut Restore,
+    bump: &'a Bump,
+) -> JsonStr<'a> {
+    let flat = to != Format::Responses && !namespace.is_empty();
+    if !flat && is_legal(name.escaped(), to) {
+        return name;
+    }
+    let wanted = if flat { format!("{}__{}", namespace.decode(), name.decode()) } else { name.decode().into_owned() };
+    let here = restore.name_at_target(name, namespace).map(str::to_owned).unwrap_or_else(|| {
+        let legal = if is_legal(&wanted, to) { wanted.clone() } else { legal_name(&wanted, restore.names()) };
+        restore.rename(&legal, name, namespace);
+        legal
+    });
+    JsonStr::from_escaped(bump.alloc_str(&here))
+}
+
+fn settle_tools<'a>(request: &mut Request<'a>, notes: &mut Notes, restore: &mut Restore, bump: &'a Bump) {
+    let to = notes.to();
+    for tool in &mut request.tools {
+        if tool.kind == ToolKind::Custom && !has_custom_tools(to) {
+            if tool.format.take().is_some() {
+                notes.lose("custom_tool_grammar");
+            }
+            tool.kind = ToolKind::Function;
+            tool.schema = Some(FREE_TEXT);
+            restore.add_custom(tool.name);
+        }
+        tool.name = renamed(tool.name, tool.namespace, to, restore, bump);
+        if to != Format::Responses {
+            tool.namespace = JsonStr::default();
+        }
+    }
+    let none = JsonStr::default();
+    match &mut request.tool_choice {
+        Some(ToolChoice::Tool(name)) => *name = renamed(*name, none, to, restore, bump),
+        Some(ToolChoice::Allowed { names, .. }) => {
+            for name in names {
+                *name = renamed(*name, none, to, restore, bump);
+            }
+        }
+        _ => {}
+    }
+    // One vendor's formats refuse a choice where there is nothing to choose from.
+    if request.tools.is_empty() && request.search.is_none() {
+        request.tool_choice = None;
+        request.parallel_tools = None;
+    }
+}
+
+/// Earlier turns: names of tools, seals, and results in the order of their calls.
+fn settle_history<'a>(
+    request: &mut Request<'a>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+    tools: &Restore,
+    bump: &'a Bump,
+) {
+    let to = notes.to();
+    let mut restore = tools.clone();
+    // The calls of the assistant's last turns, whose results are awaited, in order.
+    let mut calls: Vec<(JsonStr<'a>, JsonStr<'a>)> = Vec::new();
+    let mut all_calls: Vec<(JsonStr<'a>, JsonStr<'a>)> = Vec::new();
+    for turn in &mut request.turns {
+        if turn.role == Role::Assistant && !calls.is_empty() && !has_calls(turn) {
+            calls.clear();
+        }
+        for block in &mut turn.blocks {
+            match block {
+                Block::ToolUse { id, name, namespace, kind, input, seal, .. } => {
+                    keep_own_seal(seal, dialect, notes);
+                    if *kind == ToolKind::Custom && !has_custom_tools(to) {
+                        *kind = ToolKind::Function;
+                        *input = wrap_input(*input, bump);
+                    }
+                    *name = renamed(*name, *namespace, to, &mut restore, bump);
+                    if to != Format::Responses {
+                        *namespace = JsonStr::default();
+                    }
+                    calls.push((*id, *name));
+                    all_calls.push((*id, *name));
+                }
+                Block::ToolResult { id, name, kind, .. } => {
+                    if !has_custom_tools(to) {
+                        *kind = ToolKind::Function;
+                    }
+                    let call = all_calls.iter().rev().find(|call| call.0 == *id);
+                    match call {
+                        Some(call) => *name = call.1,
+                        // The result of a call that is not in this request: where a name is needed and not said,
+                        // the vendor could not tell whose it is.
+                        None if name.is_empty() && to == Format::Generate => {
+                            let message = format!("No tool call has the id '{}' of this result.", id.escaped());
+                            notes.refuse("tool_call_id", message);
+                        }
+                        None => *name = renamed(*name, JsonStr::default(), to, &mut restore, bump),
+                    }
+                }
+                Block::Reasoning { seal, .. } | Block::Text { seal, .. } | Block::Image { seal, .. } => {
+                    keep_own_seal(seal, dialect, notes);
+                }
+                _ => {}
+            }
+        }
+        turn.blocks.retain(|block| match block {
+            Block::Reasoning { text, seal: None, hidden } => !hidden && !text.is_empty(),
+            Block::Opaque { .. } => {
+                notes.lose("server_tool_block");
+                false
+            }
+            _ => true,
+        });
+        order_results(turn, &calls);
+    }
+    order_result_turns(&mut request.turns);
+}
+
+fn has_calls(turn: &Turn<'_>) -> bool {
+    turn.blocks.iter().any(|block| matches!(block, Block::ToolUse { .. }))
+}
+
+/// A seal goes back to who issued it, and to nobody else.
+fn keep_own_seal(seal: &mut Option<Seal<'_>>, dialect: &Dialect<'_>, notes: &mut Notes) {
+    if seal.as_ref().is_some_and(|seal| seal.for_issuer(dialect.issuer).is_none()) {
+        *seal = None;
+        notes.lose("thinking_signature");
+    }
+}
+
+/// The arguments of a function that stands for a tool with free text.
+fn wrap_input<'a>(input: Input<'a>, bump: &'a Bump) -> Input<'a> {
+    let Input::Text(text) = input else { return input };
+    let mut out = Vec::with_capacity(text.escaped().len() + 12);
+    Writer::new(&mut out).begin_object().key("input").paste(text).end_object();
+    let out = bump.alloc_slice_copy(&out);
+    Input::Object(RawJson::from_text(std::str::from_utf8(out).unwrap_or("{}")))
+}
+
+/// Results of one turn in the order of the calls that they answer; what is no result stays behind them in its order.
+fn order_results<'a>(turn: &mut Turn<'a>, calls: &[(JsonStr<'a>, JsonStr<'a>)]) {
+    let place = |block: &Block<'a>| match block {
+        Block::ToolResult { id, .. } => calls.iter().position(|call| call.0 == *id).unwrap_or(calls.len()),
+        _ => usize::MAX,
+    };
+    if turn.role == Role::User && turn.blocks.iter().any(|block| matches!(block, Block::ToolResult { .. })) {
+        turn.blocks.sort_by_key(place);
+    }
+}
+
+/// Turns of one result each, which follow each other, in the order of the calls of the turn before them.
+fn order_result_turns(turns: &mut [Turn<'_>]) {
+    let is_results = |turn: &Turn<'_>| {
+        turn.role == Role::User
+            && !turn.blocks.is_empty()
+            && turn.blocks.iter().all(|block| matches!(block, Block::ToolResult { .. }))
+    };
+    let mut at = 0;
+    while at < turns.len() {
+        let run = turns.get(at..).unwrap_or_default().iter().take_while(|turn| is_results(turn)).count();
+        if run > 1 {
+            let calls: Vec<String> = calls_before(turns.get(..at).unwrap_or_default());
+            let place = |turn: &Turn<'_>| match turn.blocks.first() {
+                Some(Block::ToolResult { id, .. }) => {
+                    calls.iter().position(|call| call == id.escaped()).unwrap_or(calls.len())
+                }
+                _ => calls.len(),
+            };
+            if let Some(run) = turns.get_mut(at..at + run) {
+                run.sort_by_key(place);
+            }
+        }
+        at += run.max(1);
+    }
+}
+
+/// The ids of the calls in the assistant's turns directly before.
+fn calls_before(turns: &[Turn<'_>]) -> Vec<String> {
+    let run = turns.iter().rev().take_while(|turn| turn.role == Role::Assistant).count();
+    let turns = turns.get(turns.len() - run..).unwrap_or_default();
+    let calls = turns.iter().flat_map(|turn| &turn.blocks).filter_map(|block| match block {
+        Block::ToolUse { id, .. } => Some(id.escaped().to_owned()),
+        _ => None,
+    });
+    calls.collect()
+}
+
+/// How the answer is held to a form, as far as this model can be.
+fn settle_output<'a>(
+    request: &mut Request<'a>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+    restore: &mut Restore,
+    bump: &'a Bump,
+) {
+    let to = notes.to();
+    let native = match dialect.structured {
+        Structured::Native => true,
+        Structured::NativeWithoutTools => request.tools.is_empty() && request.search.is_none(),
+        Structured::Tool | Structured::Hint => false,
+    };
+    match request.output {
+        OutputFormat::Text => {}
+        // Messages has no word for "any JSON".
+        OutputFormat::Json if to != Format::Messages && native => {}
+        OutputFormat::Json => {
+            hint(request, "Answer with one JSON object and nothing else.".to_owned(), bump);
+            request.output = OutputFormat::Text;
+        }
+        OutputFormat::Choice { .. } if to == Format::Generate && native => {}
+        OutputFormat::Schema { .. } if native => {}
+        OutputFormat::Schema { schema, .. } | OutputFormat::Choice { schema } => {
+            let by_tool = dialect.structured == Structured::Tool && request.tools.is_empty();
+            request.output = match request.output {
+                OutputFormat::Choice { .. } if native => OutputFormat::Schema {
+                    name: JsonStr::default(),
+                    description: JsonStr::default(),
+                    schema,
+                    openapi: true,
+                    strict: None,
+                },
+                _ => OutputFormat::Text,
+            };
+            if request.output != OutputFormat::Text {
+                return;
+            }
+            if by_tool {
+                offer_answer_tool(request, schema, restore);
+            } else {
+                let text =
+                    format!("Answer with JSON that this schema allows, and nothing else: {}", schema.text());
+                hint(request, text, bump);
+                notes.warn("output_schema");
+            }
+        }
+    }
+}
+
+/// A tool that must be called, whose arguments are the answer.
+fn offer_answer_tool<'a>(request: &mut Request<'a>, schema: RawJson<'a>, restore: &mut Restore) {
+    request.tools.push(Tool {
+        name: JsonStr::from_escaped(ANSWER_TOOL),
+        description: JsonStr::from_escaped("Give the answer."),
+        schema: Some(schema),
+        openapi: false,
+        strict: None,
+        kind: ToolKind::Function,
+        format: None,
+        namespace: JsonStr::default(),
+        cache: None,
+    });
+    request.tool_choice = Some(ToolChoice::Tool(JsonStr::from_escaped(ANSWER_TOOL)));
+    restore.set_answer_tool(ANSWER_TOOL);
+}
+
+/// A word in the instructions, behind those that there are, so that what was there keeps its place in the cache.
+fn hint<'a>(request: &mut Request<'a>, text: String, bump: &'a Bump) {
+    let mut escaped = Vec::with_capacity(text.len() + 16);
+    crate::json::push_escaped(&mut escaped, &text);
+    let escaped = std::str::from_utf8(bump.alloc_slice_copy(&escaped)).unwrap_or_default();
+    let leading = request.turns.iter().take_while(|turn| turn.role.is_system()).count();
+    let turn = Turn::new(Role::System, vec![Block::text(JsonStr::from_escaped(escaped))]);
+    request.turns.insert(leading, turn);
+}
+
+/// Some models refuse a conversation that ends with the assistant.
+fn settle_prefill(request: &mut Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+    let ends_with_assistant = request.turns.last().is_some_and(|turn| turn.role == Role::Assistant);
+    if ends_with_assistant && !dialect.prefill {
+        notes.lose("prefill");
+    }
+}

@@ -1,0 +1,147 @@
+//! The codecs of all formats behind one type each: the only place where they are listed.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+
+use crate::canonical::{Answer, Dialect, Event, Request};
+use crate::error::ApiError;
+use crate::json::JsonError;
+use crate::wire::codec::{Cut, Notes, Reply};
+use crate::wire::{Format, chat, generate, messages, responses};
+
+/// Reads a stream of any format.
+#[derive(Debug)]
+pub(super) enum Decoder {
+    Chat(Box<chat::stream::Decoder>),
+    Messages(Box<messages::stream::Decoder>),
+    Responses(Box<responses::stream::Decoder>),
+    Generate(Box<generate::stream::Decoder>),
+}
+
+impl Decoder {
+    pub(super) fn new(format: Format, seed: &str) -> Self {
+        match format {
+            Format::Chat => Decoder::Chat(Box::new(chat::stream::Decoder::new(seed))),
+            Format::Messages => Decoder::Messages(Box::new(messages::stream::Decoder::new(seed))),
+            Format::Responses => Decoder::Responses(Box::new(responses::stream::Decoder::new(seed))),
+            Format::Generate => Decoder::Generate(Box::new(generate::stream::Decoder::new(seed))),
+        }
+    }
+
+    pub(super) fn frame(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        match self {
+            Decoder::Chat(decoder) => decoder.frame(data, sink),
+            Decoder::Messages(decoder) => decoder.frame(data, sink),
+            Decoder::Responses(decoder) => decoder.frame(data, sink),
+            Decoder::Generate(decoder) => decoder.frame(data, sink),
+        }
+    }
+
+    pub(super) fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), Cut> {
+        match self {
+            Decoder::Chat(decoder) => decoder.finish(sink),
+            Decoder::Messages(decoder) => decoder.finish(sink),
+            Decoder::Responses(decoder) => decoder.finish(sink),
+            Decoder::Generate(decoder) => decoder.finish(sink),
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Decoder::Chat(decoder) => decoder.is_over(),
+            Decoder::Messages(decoder) => decoder.is_over(),
+            Decoder::Responses(decoder) => decoder.is_over(),
+            Decoder::Generate(decoder) => decoder.is_over(),
+        }
+    }
+}
+
+/// Writes a stream of any format.
+#[derive(Debug)]
+pub(super) enum Encoder {
+    Chat(Box<chat::stream::Encoder>),
+    Messages(Box<messages::stream::Encoder>),
+    Responses(Box<responses::stream::Encoder>),
+    Generate(Box<generate::stream::Encoder>),
+}
+
+impl Encoder {
+    pub(super) fn new(format: Format, reply: Arc<Reply>) -> Self {
+        match format {
+            Format::Chat => Encoder::Chat(Box::new(chat::stream::Encoder::new(reply))),
+            Format::Messages => Encoder::Messages(Box::new(messages::stream::Encoder::new(reply))),
+            Format::Responses => Encoder::Responses(Box::new(responses::stream::Encoder::new(reply))),
+            Format::Generate => Encoder::Generate(Box::new(generate::stream::Encoder::new(reply))),
+        }
+    }
+
+    pub(super) fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        match self {
+            Encoder::Chat(encoder) => encoder.event(event, out),
+            Encoder::Messages(encoder) => encoder.event(event, out),
+            Encoder::Responses(encoder) => encoder.event(event, out),
+            Encoder::Generate(encoder) => encoder.event(event, out),
+        }
+    }
+
+    pub(super) fn fail(&mut self, error: &ApiError, out: &mut BytesMut) {
+        match self {
+            Encoder::Chat(encoder) => encoder.fail(error, out),
+            Encoder::Messages(encoder) => encoder.fail(error, out),
+            Encoder::Responses(encoder) => encoder.fail(error, out),
+            Encoder::Generate(encoder) => encoder.fail(error, out),
+        }
+    }
+}
+
+/// Reads a whole answer.
+pub(super) fn decode_answer(
+    format: Format,
+    body: &str,
+    seed: &str,
+    sink: &mut impl FnMut(Event<'_>),
+) -> Result<(), JsonError> {
+    match format {
+        Format::Chat => chat::answer::decode(body, seed, sink),
+        Format::Messages => messages::answer::decode(body, seed, sink),
+        Format::Responses => responses::answer::decode(body, seed, sink),
+        Format::Generate => generate::answer::decode(body, seed, sink),
+    }
+}
+
+/// Writes a whole answer.
+pub(super) fn encode_answer(format: Format, answer: &Answer, reply: &Reply, out: &mut BytesMut) {
+    match format {
+        Format::Chat => chat::answer::encode(answer, reply, out),
+        Format::Messages => messages::answer::encode(answer, reply, out),
+        Format::Responses => responses::answer::encode(answer, reply, out),
+        Format::Generate => generate::answer::encode(answer, reply, out),
+    }
+}
+
+/// Reads a request.
+pub(super) fn decode_request(format: Format, body: &str) -> Result<Request<'_>, ApiError> {
+    match format {
+        Format::Chat => chat::request::decode(body),
+        Format::Messages => messages::request::decode(body),
+        Format::Responses => responses::request::decode(body),
+        Format::Generate => generate::request::decode(body),
+    }
+}
+
+/// Writes a request.
+pub(super) fn encode_request(
+    format: Format,
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+    out: &mut BytesMut,
+) {
+    match format {
+        Format::Chat => chat::request::encode(request, dialect, notes, out),
+        Format::Messages => messages::request::encode(request, dialect, notes, out),
+        Format::Responses => responses::request::encode(request, dialect, notes, out),
+        Format::Generate => generate::request::encode(request, dialect, notes, out),
+    }
+}

@@ -1,0 +1,138 @@
+//! A request from a client of one format, as a vendor of another gets it.
+
+use bumpalo::Bump;
+use bytes::{Bytes, BytesMut};
+
+use super::adapt::adapt;
+use super::codecs::{decode_request, encode_request};
+use super::restore::Restore;
+use crate::canonical::{Dialect, Thinking};
+use crate::error::ApiError;
+use crate::json::{Cursor, EscapedString};
+use crate::wire::Format;
+use crate::wire::codec::{Loss, Notes, Reply};
+
+/// Members of a responses request that its answer repeats (reference: OpenAI API, "The response object").
+const ECHOED: [&str; 18] = [
+    "background",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+];
+
+/// What is asked, besides what stands in the body.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// The client's format.
+    pub client: Format,
+    /// The vendor's format.
+    pub vendor: Format,
+    /// The client wants a stream. It stands in the path for one format, in the body for the others.
+    pub stream: bool,
+    /// The client's stream is to be one JSON array (generate without `alt=sse`).
+    pub array: bool,
+    /// What the model's name says about reasoning; what the body says comes first.
+    pub thinking: Thinking,
+    /// What the model can be asked for.
+    pub dialect: &'a Dialect<'a>,
+    /// The model as the client knows it.
+    pub model: &'a EscapedString,
+    /// The gateway's id of the request.
+    pub id: &'a str,
+    /// Now (Unix seconds).
+    pub now: u64,
+}
+
+/// What goes to the vendor, and what must be known when its answer comes.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// The request's body.
+    pub body: Bytes,
+    /// What must be undone in the answer.
+    pub restore: Restore,
+    /// What the answer's encoder is told.
+    pub reply: Reply,
+    /// What was lost.
+    pub losses: Vec<Loss>,
+}
+
+/// Translates a request.
+///
+/// # Errors
+/// The request is malformed, or asks for something that cannot be carried.
+pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, ApiError> {
+    let bump = Bump::new();
+    let mut request = decode_request(ask.client, body)?;
+    request.stream = ask.stream;
+    if request.thinking == Thinking::Unsaid {
+        request.thinking = ask.thinking;
+    }
+    let reply = Reply {
+        model: ask.model.clone(),
+        seed: ask.id.into(),
+        created: ask.now,
+        usage_wanted: request.usage_wanted,
+        show_thinking: shows_thinking(ask.client, request.show_thinking, request.thinking),
+        issuer: ask.dialect.issuer.into(),
+        array: ask.array,
+        echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
+    };
+    // A vendor's stream says what was used only if it is asked to.
+    request.usage_wanted = true;
+    request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
+    let mut notes = Notes::new(ask.client, ask.vendor);
+    let restore = adapt(&mut request, ask.dialect, &mut notes, &bump);
+    let mut out = BytesMut::with_capacity(body.len() + 256);
+    encode_request(ask.vendor, &request, ask.dialect, &mut notes, &mut out);
+    if let Some(refusal) = notes.take_refusal() {
+        return Err(*refusal);
+    }
+    Ok(Outgoing { body: out.freeze(), restore, reply, losses: notes.losses().to_vec() })
+}
+
+/// Whether a client sees reasoning, if there is any.
+fn shows_thinking(client: Format, said: Option<bool>, thinking: Thinking) -> bool {
+    said.unwrap_or(match client {
+        // An extension that clients who do not know it do not see.
+        Format::Chat => true,
+        Format::Messages => thinking != Thinking::Off,
+        // Both must be asked for it.
+        Format::Responses | Format::Generate => false,
+    })
+}
+
+/// The members that the answer repeats, as text.
+fn echo(body: &str) -> Box<str> {
+    let mut out = String::new();
+    let mut json = Cursor::new(body);
+    if json.begin_object().is_err() {
+        return Box::default();
+    }
+    while let Ok(Some(key)) = json.next_key() {
+        let Ok(value) = json.raw() else { break };
+        if ECHOED.contains(&key.escaped()) && !value.is_null() {
+            if !out.is_empty() {
+                out.push(',');
+            }
+            out.push('"');
+            out.push_str(key.escaped());
+            out.push_str("\":");
+            out.push_str(value.text());
+        }
+    }
+    out.into_boxed_str()
+}

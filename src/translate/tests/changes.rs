@@ -1,0 +1,167 @@
+//! The two changes that an answer may undergo: the model's name, and the usage chunk that the client did not ask for.
+
+use bytes::Bytes;
+
+use super::streams::{self, Style};
+use super::{pass, pass_changed, pieces};
+use crate::json::EscapedString;
+use crate::translate::Verbatim;
+use crate::translate::verbatim::{Arrival, Changes, StreamError};
+use crate::wire::Api;
+
+/// A name that needs escapes and is longer than the vendor's.
+const NAME: &str = "our \"own\" modèl";
+const ESCAPED: &str = r#"our \"own\" modèl"#;
+
+fn rename() -> Changes {
+    Changes { model: Some(EscapedString::from(NAME)), drop_usage: false }
+}
+
+fn drop_usage() -> Changes {
+    Changes { model: None, drop_usage: true }
+}
+
+fn renamed(text: &str) -> String {
+    text.replace("\"m-1\"", &format!("\"{ESCAPED}\""))
+}
+
+#[test]
+fn the_model_s_name_is_put_back_in_every_frame_and_nothing_else_changes() {
+    for style in Style::all() {
+        for answer in streams::all(style) {
+            let plain = pass(answer.api, answer.arrival, [answer.text.as_bytes()]);
+            for sizes in [&[1][..], &[7], &[100, 3], &[usize::MAX]] {
+                let passed =
+                    pass_changed(answer.api, answer.arrival, rename(), pieces(answer.text.as_bytes(), sizes));
+                assert_eq!(passed.result, Ok(()));
+                assert_eq!(passed.text(), renamed(&answer.text), "{answer:?}");
+                assert_eq!(passed.notes, plain.notes);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_split_in_two_is_renamed_the_same() {
+    for answer in streams::all(Style { end: "\r\n", noise: true, ..Style::PLAIN }) {
+        let expected = renamed(&answer.text);
+        for cut in 1..answer.text.len() {
+            let (first, second) = answer.text.as_bytes().split_at(cut);
+            let passed = pass_changed(answer.api, answer.arrival, rename(), [first, second]);
+            assert_eq!(passed.text(), expected, "cut at {cut} of {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_name_in_data_of_several_lines_is_put_back_too() {
+    let stream = "\u{feff}: first\nid: 1\r\ndata: {\"model\":\ndata:\"m-1\",\"choices\":[],\r\nevent: x\ndata: \"id\":\"i\"}\n\ndata: [DONE]\n\n";
+    let expected = "\u{feff}: first\nid: 1\r\ndata: {\"model\":\ndata: \"NEW\",\"choices\":[],\ndata: \"id\":\"i\"}\nevent: x\n\ndata: [DONE]\n\n";
+    let passed = pass_changed(Api::Chat, Arrival::Events, rename(), [stream.as_bytes()]);
+    assert_eq!(passed.text(), expected.replace("NEW", ESCAPED));
+    for cut in 1..stream.len() {
+        let (first, second) = stream.as_bytes().split_at(cut);
+        let split = pass_changed(Api::Chat, Arrival::Events, rename(), [first, second]);
+        assert_eq!(split.text(), passed.text(), "{cut}");
+    }
+}
+
+#[test]
+fn a_model_that_is_no_string_or_not_there_is_left_alone() {
+    let stream =
+        "data: {\"model\":null}\n\ndata: {\"id\":\"x\"}\n\ndata: {\"model\":[\"m-1\"]}\n\ndata: [DONE]\n\n";
+    let passed = pass_changed(Api::Chat, Arrival::Events, rename(), [stream.as_bytes()]);
+    assert_eq!((passed.result.clone(), passed.text()), (Ok(()), stream));
+}
+
+/// bugs.md 36: the usage chunk reaches only those who asked for it.
+#[test]
+fn bug_36_the_usage_chunk_is_taken_out_and_still_counted() {
+    for style in Style::all() {
+        let answer = streams::chat(style);
+        let plain = pass(answer.api, answer.arrival, [answer.text.as_bytes()]);
+        for size in 1..90 {
+            let passed = pass_changed(
+                answer.api,
+                answer.arrival,
+                drop_usage(),
+                pieces(answer.text.as_bytes(), &[size]),
+            );
+            assert_eq!(passed.result, Ok(()));
+            assert_eq!(passed.notes, plain.notes);
+            assert!(!passed.text().contains("prompt_tokens"), "{}", passed.text());
+            assert_eq!(passed.text().matches("\"m-1\"").count(), answer.text.matches("\"m-1\"").count() - 1);
+            assert!(passed.text().contains("[DONE]"));
+        }
+    }
+}
+
+#[test]
+fn usage_beside_a_choice_is_not_taken_out() {
+    let stream = "data: {\"choices\":[{\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1}}\n\ndata: [DONE]\n\n";
+    let passed = pass_changed(Api::Chat, Arrival::Events, drop_usage(), [stream.as_bytes()]);
+    assert_eq!(passed.text(), stream);
+}
+
+#[test]
+fn both_changes_at_once() {
+    let answer = streams::chat(Style::PLAIN);
+    let changes = Changes { drop_usage: true, ..rename() };
+    let passed = pass_changed(answer.api, answer.arrival, changes, pieces(answer.text.as_bytes(), &[50]));
+    let usage = answer.text.find("data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m-1\",\"choices\":[],").unwrap();
+    let expected = renamed(&answer.text[..usage]) + "data: [DONE]\n\n";
+    assert_eq!(passed.text(), expected);
+}
+
+fn whole(api: Api, changes: Changes, body: &'static str) -> (Result<Bytes, StreamError>, Verbatim) {
+    let mut verbatim = Verbatim::new(api, Arrival::Whole, changes, 1000);
+    let result = verbatim.whole(Bytes::from_static(body.as_bytes()));
+    (result, verbatim)
+}
+
+#[test]
+fn a_whole_answer_passes_with_its_name_put_back() {
+    for (api, body) in [
+        (
+            Api::Chat,
+            "{ \"model\" : \"m-1\", \"id\":\"i\", \"choices\":[{\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1}}\n",
+        ),
+        (
+            Api::Messages,
+            "{\"type\":\"message\",\"id\":\"i\",\"model\":\"m-1\",\"stop_reason\":\"stop\",\"usage\":{\"input_tokens\":1}}",
+        ),
+        (
+            Api::Responses,
+            "{\"object\":\"response\",\"id\":\"i\",\"model\":\"m-1\",\"status\":\"stop\",\"usage\":{\"input_tokens\":1}}",
+        ),
+        (
+            Api::Generate,
+            "{\"candidates\":[{\"finishReason\":\"stop\"}],\"responseId\":\"i\",\"modelVersion\":\"m-1\",\"usageMetadata\":{\"promptTokenCount\":1}}",
+        ),
+    ] {
+        let (same, _) = whole(api, Changes::default(), body);
+        assert_eq!(same.unwrap(), body, "{api}");
+        let (changed, verbatim) = whole(api, rename(), body);
+        assert_eq!(changed.unwrap(), renamed(body), "{api}");
+        let meter = verbatim.meter();
+        assert_eq!((meter.id(), meter.finish(), meter.usage().input), ("i", "stop", Some(1)), "{api}");
+    }
+    let body = "{\"object\":\"list\",\"data\":[{\"embedding\":\"AAAA\"}],\"model\":\"m-1\",\"usage\":{\"total_tokens\":1}}";
+    let (changed, verbatim) = whole(Api::Embeddings, rename(), body);
+    assert_eq!(changed.unwrap(), renamed(body));
+    assert_eq!(verbatim.meter().usage().input, Some(1));
+}
+
+#[test]
+fn a_whole_answer_that_is_no_answer_is_told_from_one_that_is_an_error() {
+    for body in ["", "null", "<html>", "{\"id\":", "[{}]", "{} trailing"] {
+        let (result, _) = whole(Api::Chat, Changes::default(), body);
+        assert!(matches!(result, Err(StreamError::Invalid(_))), "{body}: {result:?}");
+    }
+    let mut verbatim = Verbatim::new(Api::Chat, Arrival::Whole, Changes::default(), 1000);
+    let result = verbatim.whole(Bytes::from_static(b"{\"id\":\"\xff\"}"));
+    assert_eq!(result, Err(StreamError::Invalid("not UTF-8".to_owned())));
+    let body = "{\"error\":{\"message\":\"m\"}}";
+    let (result, _) = whole(Api::Chat, Changes::default(), body);
+    assert_eq!(result, Err(StreamError::FirstFrame(body.into())));
+}

@@ -1,0 +1,110 @@
+//! Whole answers as they pass: what leaves is what came, however it was cut on the way, and what is noted of it is
+//! the same.
+//!
+//! One file a promise; [`streams`] has the answers that are passed. Here must not live: what a single frame means,
+//! which `wire` knows.
+
+mod changes;
+mod ends;
+mod first_error;
+mod splits;
+mod streams;
+
+use bytes::Bytes;
+
+use super::{Meter, Verbatim};
+use crate::canonical::Usage;
+use crate::translate::verbatim::{Arrival, Changes, StreamError};
+use crate::wire::Api;
+use crate::wire::watch::End;
+
+/// What was noted of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Notes {
+    usage: Usage,
+    id: String,
+    finish: String,
+    frames: u64,
+    content_frames: u64,
+    finished: bool,
+    end: End,
+}
+
+impl Notes {
+    fn of(meter: &Meter) -> Notes {
+        Notes {
+            usage: *meter.usage(),
+            id: meter.id().to_owned(),
+            finish: meter.finish().to_owned(),
+            frames: meter.frames(),
+            content_frames: meter.content_frames(),
+            finished: meter.all_finished(),
+            end: meter.end(),
+        }
+    }
+}
+
+/// How a stream passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Passed {
+    /// All that left.
+    out: Vec<u8>,
+    /// How it ended.
+    result: Result<(), StreamError>,
+    notes: Notes,
+}
+
+impl Passed {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.out).unwrap()
+    }
+}
+
+fn pass_changed<'p>(
+    api: Api,
+    arrival: Arrival,
+    changes: Changes,
+    pieces: impl IntoIterator<Item = &'p [u8]>,
+) -> Passed {
+    let mut verbatim = Verbatim::new(api, arrival, changes, 1 << 20);
+    let mut out = Vec::new();
+    let mut result = Ok(());
+    for piece in pieces {
+        match verbatim.feed(Bytes::copy_from_slice(piece)) {
+            Ok(bytes) => out.extend_from_slice(&bytes),
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
+        }
+    }
+    if result.is_ok() {
+        result = verbatim.finish().map(|tail| out.extend_from_slice(&tail));
+    }
+    verbatim.settle();
+    Passed { out, result, notes: Notes::of(verbatim.meter()) }
+}
+
+fn pass<'p>(api: Api, arrival: Arrival, pieces: impl IntoIterator<Item = &'p [u8]>) -> Passed {
+    pass_changed(api, arrival, Changes::default(), pieces)
+}
+
+/// Server-sent events in one piece.
+fn pass_events(api: Api, stream: &str) -> Passed {
+    pass(api, Arrival::Events, [stream.as_bytes()])
+}
+
+/// Cuts a text into pieces of these sizes, over and over.
+fn pieces<'t>(text: &'t [u8], sizes: &[usize]) -> Vec<&'t [u8]> {
+    let mut rest = text;
+    let mut pieces = Vec::new();
+    for size in sizes.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (piece, after) = rest.split_at((*size).clamp(1, rest.len()));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces
+}

@@ -1,0 +1,254 @@
+//! An answer that is translated: frames become events, events become frames of another format, piece by piece.
+//!
+//! Either side may be one document instead of a stream. A document is read as the events that it stands for, and events
+//! are collected into one, so that an answer means the same whichever way it comes and goes.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::codecs::{Decoder, Encoder, decode_answer, encode_answer};
+use super::restore::{Restore, Restorer};
+use super::verbatim::Arrival;
+use super::{Meter, StreamError};
+use crate::canonical::{Answer, Event};
+use crate::error::ApiError;
+use crate::framing::hold::FrameTooLarge;
+use crate::framing::json_array::{ArraySplitter, element};
+use crate::framing::sse::{self, SseSplitter};
+use crate::framing::{Hold, Splitter};
+use crate::wire::Format;
+use crate::wire::codec::Reply;
+
+/// Reads, translates and writes one answer.
+#[derive(Debug)]
+pub struct Translated {
+    client: Format,
+    vendor: Format,
+    arrival: Arrival,
+    hold: Hold,
+    from: Decoder,
+    through: Through,
+    /// A document, as far as it has come.
+    body: BytesMut,
+    limit: usize,
+    scratch: Vec<u8>,
+    reply: Arc<Reply>,
+}
+
+/// The way of an event: through the meter and what is undone, to the client.
+#[derive(Debug)]
+struct Through {
+    meter: Meter,
+    restorer: Option<Restorer>,
+    to: To,
+    out: BytesMut,
+    /// The vendor's error, once it has come.
+    error: Option<Bytes>,
+}
+
+#[derive(Debug)]
+enum To {
+    Stream(Encoder),
+    Whole(Box<Answer>),
+}
+
+impl Through {
+    fn event(&mut self, event: &Event<'_>) {
+        self.meter.see_event(event);
+        if let Event::Error(error) = event {
+            self.error = Some(Bytes::copy_from_slice(error.text().as_bytes()));
+            return;
+        }
+        let Through { restorer, to, out, .. } = self;
+        let mut write = |event: &Event<'_>| match to {
+            To::Stream(encoder) => encoder.event(event, out),
+            To::Whole(answer) => answer.take(event),
+        };
+        match restorer {
+            None => write(event),
+            Some(restorer) => restorer.event(event, &mut write),
+        }
+    }
+}
+
+/// What an answer is translated from and to.
+#[derive(Debug)]
+pub struct Route {
+    /// The client's format.
+    pub client: Format,
+    /// The vendor's format.
+    pub vendor: Format,
+    /// The client wants a stream.
+    pub stream: bool,
+}
+
+impl Translated {
+    /// Prepares to translate an answer that arrives so. `limit` bounds a frame, in bytes, and a document for a client
+    /// that wants a stream.
+    pub fn new(route: &Route, arrival: Arrival, reply: Arc<Reply>, restore: Restore, limit: usize) -> Self {
+        let splitter = match arrival {
+            Arrival::Array => Splitter::JsonArray(ArraySplitter::default()),
+            Arrival::Events | Arrival::Whole => Splitter::Sse(SseSplitter::default()),
+        };
+        let from = Decoder::new(route.vendor, &reply.seed);
+        let to = if route.stream {
+            To::Stream(Encoder::new(route.client, reply.clone()))
+        } else {
+            To::Whole(Box::default())
+        };
+        Translated {
+            client: route.client,
+            vendor: route.vendor,
+            arrival,
+            hold: Hold::new(splitter, limit),
+            from,
+            through: Through {
+                meter: Meter::default(),
+                restorer: (!restore.is_empty()).then(|| Restorer::new(restore)),
+                to,
+                out: BytesMut::new(),
+                error: None,
+            },
+            body: BytesMut::new(),
+            limit,
+            scratch: Vec::new(),
+            reply,
+        }
+    }
+
+    /// What was noted so far.
+    pub fn meter(&self) -> &Meter {
+        &self.through.meter
+    }
+
+    /// Takes a piece of the vendor's answer; returns what leaves for the client, which may be nothing.
+    ///
+    /// # Errors
+    /// The answer cannot go on. What was complete before the fault is in [`take_ready`](Self::take_ready).
+    pub fn feed(&mut self, piece: Bytes) -> Result<Bytes, StreamError> {
+        if self.arrival == Arrival::Whole {
+            if self.body.len() + piece.len() > self.limit {
+                return Err(FrameTooLarge { limit: self.limit }.into());
+            }
+            self.body.extend_from_slice(&piece);
+            return Ok(Bytes::new());
+        }
+        let Translated { arrival, hold, from, through, scratch, .. } = self;
+        hold.feed(&piece, |source, range| {
+            let frame = source.get(range).unwrap_or_default();
+            read_frame(*arrival, frame, from, through, scratch)
+        })?;
+        Ok(self.take_ready())
+    }
+
+    /// The vendor's answer has ended; returns the rest of what leaves.
+    ///
+    /// # Errors
+    /// As [`feed`](Self::feed); and the answer is not complete.
+    pub fn finish(&mut self) -> Result<Bytes, StreamError> {
+        if self.arrival == Arrival::Whole {
+            let body = self.body.split().freeze();
+            return self.whole(body);
+        }
+        self.end_stream()?;
+        self.close();
+        Ok(self.take_ready())
+    }
+
+    /// Translates an answer that is all there.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
+        if self.arrival == Arrival::Whole {
+            let text = std::str::from_utf8(&body).map_err(|error| StreamError::Invalid(error.to_string()))?;
+            let through = &mut self.through;
+            through.meter.see_frame();
+            decode_answer(self.vendor, text, &self.reply.seed, &mut |event| through.event(&event))
+                .map_err(|error| StreamError::Invalid(error.to_string()))?;
+            if let Some(error) = self.through.error.take() {
+                return Err(StreamError::FirstFrame(error));
+            }
+        } else {
+            let ready = self.feed(body)?;
+            debug_assert!(ready.is_empty() || matches!(self.through.to, To::Stream(_)), "a document in pieces");
+            self.end_stream()?;
+        }
+        self.close();
+        Ok(self.take_ready())
+    }
+
+    /// What is ready to leave.
+    pub fn take_ready(&mut self) -> Bytes {
+        self.through.out.split().freeze()
+    }
+
+    /// Ends a stream with an error in the client's own way.
+    pub fn fail(&mut self, error: &ApiError) -> Bytes {
+        let Through { to, out, .. } = &mut self.through;
+        if let To::Stream(encoder) = to {
+            encoder.fail(error, out);
+        }
+        self.take_ready()
+    }
+
+    /// Reads what is left of a stream when its connection has closed.
+    fn end_stream(&mut self) -> Result<(), StreamError> {
+        let rest = self.hold.rest();
+        let Translated { arrival, from, through, scratch, .. } = self;
+        // The last event may lack its blank line; what is left of an array is its bracket.
+        if *arrival == Arrival::Events && !rest.trim_ascii().is_empty() {
+            // A frame that breaks off in the middle tells nothing; that the answer is not complete is seen below.
+            match read_frame(*arrival, &rest, from, through, scratch) {
+                Ok(()) | Err(StreamError::Invalid(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        from.finish(&mut |event| through.event(&event)).map_err(|_| StreamError::Cut)?;
+        through.check()
+    }
+
+    /// Writes the document, where the client wants one.
+    fn close(&mut self) {
+        let Through { to, out, .. } = &mut self.through;
+        if let To::Whole(answer) = to {
+            encode_answer(self.client, answer, &self.reply, out);
+        }
+    }
+}
+
+impl Through {
+    /// Whether the vendor's stream has turned into an error.
+    fn check(&mut self) -> Result<(), StreamError> {
+        let Some(error) = self.error.take() else { return Ok(()) };
+        let nothing_left = self.meter.content_frames() == 0 && matches!(self.to, To::Stream(_));
+        Err(if nothing_left || matches!(self.to, To::Whole(_)) {
+            StreamError::FirstFrame(error)
+        } else {
+            StreamError::Failed(error)
+        })
+    }
+}
+
+fn read_frame(
+    arrival: Arrival,
+    frame: &[u8],
+    from: &mut Decoder,
+    through: &mut Through,
+    scratch: &mut Vec<u8>,
+) -> Result<(), StreamError> {
+    let data = match arrival {
+        Arrival::Array => element(frame),
+        Arrival::Events | Arrival::Whole => sse::Event::parse(frame, scratch).data,
+    };
+    let Some(data) = data.filter(|data| !data.trim_ascii().is_empty()) else { return Ok(()) };
+    if from.is_over() {
+        return Ok(());
+    }
+    let text = std::str::from_utf8(data).map_err(|error| StreamError::Invalid(error.to_string()))?;
+    through.meter.see_frame();
+    from.frame(text, &mut |event| through.event(&event))
+        .map_err(|error| StreamError::Invalid(error.to_string()))?;
+    through.check()
+}

@@ -1,0 +1,129 @@
+//! The model listing in its three shapes.
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+
+use crate::wire::models::{Entry, Hints, Page, Shape, encode_list, encode_one, rfc3339};
+
+fn entries<'a>(ids: &[&'a str]) -> Vec<Entry<'a>> {
+    ids.iter()
+        .map(|&id| Entry { id, owned_by: "someone", created: 1_700_000_000, methods: &["generateContent"] })
+        .collect()
+}
+
+fn list(shape: Shape, ids: &[&str], page: &Page) -> Value {
+    let mut out = BytesMut::new();
+    encode_list(shape, &entries(ids), page, &mut out);
+    serde_json::from_slice(&out).unwrap()
+}
+
+fn one(shape: Shape, id: &str) -> Value {
+    let mut out = BytesMut::new();
+    encode_one(shape, &entries(&[id])[0], &mut out);
+    serde_json::from_slice(&out).unwrap()
+}
+
+#[test]
+fn headers_and_path_tell_which_shape_a_client_expects() {
+    for (beta, anthropic_version, google_key, shape) in [
+        (false, false, false, Shape::List),
+        (false, true, false, Shape::Messages),
+        (false, true, true, Shape::Messages),
+        (false, false, true, Shape::Generate),
+        (true, false, false, Shape::Generate),
+        (true, true, false, Shape::Generate),
+    ] {
+        assert_eq!(Hints { beta, anthropic_version, google_key }.shape(), shape);
+    }
+}
+
+#[test]
+fn each_shape_is_what_its_sdk_parses() {
+    let all = Page::default();
+    assert_eq!(
+        list(Shape::List, &["a\"b"], &all),
+        json!({"object": "list", "data": [
+            {"id": "a\"b", "object": "model", "created": 1_700_000_000, "owned_by": "someone"}]})
+    );
+    assert_eq!(
+        list(Shape::Messages, &["a", "b"], &all),
+        json!({"data": [
+            {"type": "model", "id": "a", "display_name": "a", "created_at": "2023-11-14T22:13:20Z"},
+            {"type": "model", "id": "b", "display_name": "b", "created_at": "2023-11-14T22:13:20Z"}],
+            "has_more": false, "first_id": "a", "last_id": "b"})
+    );
+    let generate = list(Shape::Generate, &["a/b"], &all);
+    assert_eq!(generate["models"][0]["name"], "models/a/b");
+    assert_eq!(generate["models"][0]["supportedGenerationMethods"], json!(["generateContent"]));
+    assert_eq!(generate.get("nextPageToken"), None);
+    for shape in [Shape::List, Shape::Messages, Shape::Generate] {
+        let all = list(shape, &["a"], &all);
+        let key = if shape == Shape::Generate { "models" } else { "data" };
+        assert_eq!(one(shape, "a"), all[key][0], "a single entry is the list's");
+    }
+}
+
+#[test]
+fn an_empty_list_is_still_a_list() {
+    let all = Page::default();
+    assert_eq!(list(Shape::List, &[], &all), json!({"object": "list", "data": []}));
+    assert_eq!(
+        list(Shape::Messages, &[], &all),
+        json!({"data": [], "has_more": false, "first_id": null, "last_id": null})
+    );
+    assert_eq!(list(Shape::Generate, &[], &all), json!({"models": []}));
+}
+
+#[test]
+fn pages_follow_each_other_without_gap_or_double() {
+    let ids: Vec<String> = (0..25).map(|n| format!("m{n:02}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    for limit in 1..=26 {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = list(Shape::Messages, &ids, &Page { limit: Some(limit), after, before: None });
+            let got: Vec<String> = page["data"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|m| m["id"].as_str().unwrap().to_owned())
+                .collect();
+            assert!(got.len() <= limit);
+            seen.extend(got);
+            after = page["last_id"].as_str().map(str::to_owned);
+            if page["has_more"] == json!(false) {
+                break;
+            }
+        }
+        assert_eq!(seen, ids, "{limit}");
+    }
+}
+
+#[test]
+fn a_page_before_an_id_is_the_one_right_before_it() {
+    let page = Page { limit: Some(2), after: None, before: Some("d".into()) };
+    let got = list(Shape::Messages, &["a", "b", "c", "d", "e"], &page);
+    assert_eq!(
+        (&got["first_id"], &got["last_id"], &got["has_more"]),
+        (&json!("b"), &json!("c"), &json!(true))
+    );
+    let page = Page { limit: Some(1), after: None, before: None };
+    assert_eq!(list(Shape::Generate, &["a", "b"], &page)["nextPageToken"], "a");
+    let unknown = Page { limit: None, after: Some("zz".into()), before: Some("yy".into()) };
+    assert_eq!(list(Shape::List, &["a", "b"], &unknown)["data"].as_array().unwrap().len(), 2);
+    let crossed = Page { limit: Some(3), after: Some("b".into()), before: Some("a".into()) };
+    assert_eq!(list(Shape::List, &["a", "b"], &crossed)["data"], json!([]));
+}
+
+#[test]
+fn dates_are_civil() {
+    for (seconds, text) in [
+        (0, "1970-01-01T00:00:00Z"),
+        (951_782_400, "2000-02-29T00:00:00Z"),
+        (4_107_542_399, "2100-02-28T23:59:59Z"),
+        (4_107_542_400, "2100-03-01T00:00:00Z"),
+        (-1, "1969-12-31T23:59:59Z"),
+    ] {
+        assert_eq!(rfc3339(seconds), text);
+    }
+}

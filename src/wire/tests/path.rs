@@ -1,0 +1,248 @@
+//! Paths and queries.
+
+use proptest::prelude::*;
+
+use crate::wire::path::{
+    Action, Endpoint, parse, percent_decode, push_path_segment, query_value, query_without,
+};
+use crate::wire::{Api, Format};
+
+fn endpoint(path: &str) -> Option<Endpoint> {
+    parse(path, None).endpoint
+}
+
+fn native(model: &str, action: Action) -> Option<Endpoint> {
+    Some(Endpoint::Native { model: model.to_owned(), action })
+}
+
+#[test]
+fn every_way_to_write_the_base_address_leads_to_the_endpoint() {
+    // What a base address may end in, before an SDK appends its own path.
+    let bases = ["", "/", "/v1", "/v1/", "//v1//", "/v1/v1", "/v1//v1/"];
+    for (path, expected) in [
+        ("/chat/completions", Endpoint::Chat),
+        ("/messages", Endpoint::Messages),
+        ("/messages/count_tokens", Endpoint::CountTokens),
+        ("/responses", Endpoint::Responses),
+        ("/embeddings", Endpoint::Embeddings),
+        ("/models", Endpoint::Models),
+        ("/models/", Endpoint::Models),
+        ("/v1/messages", Endpoint::Messages),
+        ("/v1/chat/completions", Endpoint::Chat),
+        ("//chat//completions//", Endpoint::Chat),
+    ] {
+        for base in bases {
+            let whole = format!("{base}{path}");
+            let target = parse(&whole, None);
+            assert_eq!(target.endpoint.as_ref(), Some(&expected), "{whole}");
+            assert!(!target.beta, "{whole}");
+        }
+    }
+}
+
+#[test]
+fn the_root_is_the_root_with_and_without_a_version() {
+    for path in ["", "/", "//", "/v1", "/v1/", "/v1/v1", "/v1beta"] {
+        assert_eq!(endpoint(path), Some(Endpoint::Root), "{path}");
+    }
+}
+
+#[test]
+fn other_paths_are_unknown() {
+    for path in [
+        "/v2/chat/completions",
+        "/chat",
+        "/chat/completions/x",
+        "/completions",
+        "/v1/responses/resp_1",
+        "/v1/messages/batches",
+        "/V1/messages",
+        "/v1/Messages",
+        "/v1/chat%2Fcompletions",
+        "/v1/v1x/messages",
+        "/models:generateContent",
+        "/v1/models/:generateContent",
+        "/v1/models/models%2F:generateContent",
+    ] {
+        assert_eq!(endpoint(path), None, "{path}");
+    }
+}
+
+#[test]
+fn native_methods_are_found_under_both_versions() {
+    for version in ["/v1beta", "/v1", "/v1/v1beta", "/v1beta/v1", ""] {
+        for (method, action) in [
+            ("generateContent", Action::Generate),
+            ("streamGenerateContent", Action::Stream { sse: false }),
+            ("countTokens", Action::CountTokens),
+            ("embedContent", Action::Embed),
+            ("batchEmbedContents", Action::BatchEmbed),
+        ] {
+            let path = format!("{version}/models/gemini-2.5-flash:{method}");
+            assert_eq!(endpoint(&path), native("gemini-2.5-flash", action), "{path}");
+            let escaped = format!("{version}/models/models%2Fgemini-2.5-flash%3A{method}");
+            assert_eq!(endpoint(&escaped), native("gemini-2.5-flash", action), "{escaped}");
+        }
+    }
+}
+
+#[test]
+fn the_method_stands_behind_the_last_colon() {
+    assert_eq!(
+        endpoint("/v1beta/models/qwen3:8b:generateContent"),
+        native("qwen3:8b", Action::Generate),
+        "a model with a colon"
+    );
+    assert_eq!(
+        endpoint("/v1beta/models/deepseek/deepseek-r1:free:embedContent"),
+        native("deepseek/deepseek-r1:free", Action::Embed)
+    );
+    assert_eq!(
+        endpoint("/v1beta/tunedModels/mine-1:generateContent"),
+        native("tunedModels/mine-1", Action::Generate)
+    );
+    // An unknown method is part of a name that is looked up, and not found.
+    assert_eq!(
+        endpoint("/v1beta/models/x:unheardOf"),
+        Some(Endpoint::Model { id: "x:unheardOf".to_owned() })
+    );
+}
+
+#[test]
+fn a_model_is_decoded_and_may_hold_slashes() {
+    for (path, id) in [
+        ("/v1/models/gpt-4o", "gpt-4o"),
+        ("/v1/models/meta%2Fllama", "meta/llama"),
+        ("/v1/models/meta/llama", "meta/llama"),
+        ("/v1beta/models/models%2Fgemini", "gemini"),
+        ("/v1/models/%E6%A8%A1%E5%9E%8B", "模型"),
+        ("/v1/models/a%20b", "a b"),
+        ("/v1/models/50%", "50%"),
+        ("/v1/models/a%ffb", "a%ffb"),
+        ("/v1/models/qwen3:8b", "qwen3:8b"),
+    ] {
+        assert_eq!(endpoint(path), Some(Endpoint::Model { id: id.to_owned() }), "{path}");
+    }
+}
+
+#[test]
+fn server_sent_events_are_asked_for_by_the_query() {
+    let stream = |query| match parse("/v1beta/models/m:streamGenerateContent", query).endpoint {
+        Some(Endpoint::Native { action: Action::Stream { sse }, .. }) => sse,
+        other => panic!("{other:?}"),
+    };
+    assert!(stream(Some("alt=sse")));
+    assert!(stream(Some("key=k&alt=sse&x")));
+    assert!(stream(Some("%61lt=%73se")));
+    assert!(!stream(None));
+    assert!(!stream(Some("alt=json")));
+    assert!(!stream(Some("alt=json&alt=sse")), "the first one counts");
+    assert!(!stream(Some("xalt=sse")));
+}
+
+#[test]
+fn the_path_tells_the_format_where_it_can() {
+    for (path, format) in [
+        ("/v1/chat/completions", Some(Format::Chat)),
+        ("/v1/messages", Some(Format::Messages)),
+        ("/v1/messages/count_tokens", Some(Format::Messages)),
+        ("/v1/responses", Some(Format::Responses)),
+        ("/v1/embeddings", Some(Format::Chat)),
+        ("/v1/models/m:embedContent", Some(Format::Generate)),
+        ("/v1/models/m:countTokens", Some(Format::Generate)),
+        ("/v1beta/nothing", Some(Format::Generate)),
+        ("/v1beta/models", Some(Format::Generate)),
+        ("/v1/models", None),
+        ("/v1/nothing", None),
+    ] {
+        assert_eq!(parse(path, None).format(), format, "{path}");
+    }
+}
+
+#[test]
+fn every_endpoint_says_what_it_allows_and_how_it_is_counted() {
+    for (path, methods, label, api) in [
+        ("/v1/chat/completions", "POST", "chat", Some(Api::Chat)),
+        ("/v1/messages", "POST", "messages", Some(Api::Messages)),
+        ("/v1/messages/count_tokens", "POST", "count_tokens", Some(Api::CountTokens)),
+        ("/v1/responses", "POST", "responses", Some(Api::Responses)),
+        ("/v1/embeddings", "POST", "embeddings", Some(Api::Embeddings)),
+        ("/v1/models/m:generateContent", "POST", "generate", Some(Api::Generate)),
+        ("/v1/models/m:streamGenerateContent", "POST", "generate", Some(Api::Generate)),
+        ("/v1/models/m:countTokens", "POST", "count_tokens", Some(Api::Generate)),
+        ("/v1/models/m:embedContent", "POST", "embed_content", Some(Api::EmbedContent)),
+        ("/v1/models/m:batchEmbedContents", "POST", "embed_content", Some(Api::EmbedContent)),
+        ("/v1/models", "GET, HEAD", "models", None),
+        ("/v1/models/m", "GET, HEAD", "models", None),
+        ("/", "GET, HEAD", "root", None),
+    ] {
+        let endpoint = endpoint(path).unwrap();
+        assert_eq!(endpoint.allow(), methods, "{path}");
+        assert_eq!(endpoint.label(), label, "{path}");
+        assert_eq!(endpoint.api(), api, "{path}");
+        assert_eq!(endpoint.allows("POST"), methods == "POST", "{path}");
+        assert_eq!(endpoint.allows("HEAD"), methods != "POST", "{path}");
+        assert!(!endpoint.allows("GET, HEAD") && !endpoint.allows("") && !endpoint.allows("post"), "{path}");
+    }
+}
+
+#[test]
+fn every_api_is_found_by_its_name_and_nothing_else_is() {
+    for api in Api::ALL {
+        assert_eq!(Api::from_name(api.name()), Some(api));
+        assert_eq!(api.to_string(), api.name());
+    }
+    for format in Format::ALL {
+        assert_eq!(format.api().format(), Some(format));
+        assert_eq!(format.to_string(), format.api().name());
+    }
+    assert_eq!(Api::from_name("Chat"), None);
+    assert_eq!(Api::from_name(""), None);
+}
+
+#[test]
+fn query_values_are_decoded_and_keys_taken_out() {
+    let query = Some("a=1&key=s%3Dx%26&empty=&flag&a=2");
+    assert_eq!(query_value(query, "key").as_deref(), Some("s=x&"));
+    assert_eq!(query_value(query, "a").as_deref(), Some("1"));
+    assert_eq!(query_value(query, "empty").as_deref(), Some(""));
+    assert_eq!(query_value(query, "flag").as_deref(), Some(""));
+    assert_eq!(query_value(query, "none"), None);
+    assert_eq!(query_value(None, "a"), None);
+    assert_eq!(query_without("a=1&key=s&b=%20&k%65y=t&&flag", &["key"]), "a=1&b=%20&flag");
+    assert_eq!(query_without("key=s", &["key"]), "");
+    assert_eq!(query_without("", &["key"]), "");
+}
+
+#[test]
+fn what_is_no_escape_stays() {
+    for text in ["%", "%4", "%zz", "a%+1b", "%e2%82", "plain"] {
+        assert_eq!(percent_decode(text), text);
+    }
+    assert_eq!(percent_decode("%41%e2%82%ac%25"), "A€%");
+}
+
+#[test]
+fn a_model_cannot_leave_its_place_in_a_path() {
+    let mut out = String::new();
+    push_path_segment(&mut out, "a?b#c d%2e\"\r\nü:x/y");
+    assert_eq!(out, "a%3Fb%23c%20d%252e%22%0D%0A%C3%BC:x/y");
+}
+
+proptest! {
+    #[test]
+    fn any_path_is_read_without_a_panic(path in "[/a-z0-9:%.]{0,40}", query in "[a-z=&%0-9]{0,20}") {
+        let target = parse(&path, Some(&query));
+        if let Some(endpoint) = target.endpoint {
+            prop_assert!(!endpoint.label().is_empty());
+        }
+    }
+
+    #[test]
+    fn an_escaped_segment_decodes_to_itself(text in "\\PC{0,20}") {
+        let mut out = String::new();
+        push_path_segment(&mut out, &text);
+        prop_assert!(out.is_ascii());
+        prop_assert_eq!(percent_decode(&out), text);
+    }
+}

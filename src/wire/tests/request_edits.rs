@@ -1,0 +1,140 @@
+//! What is changed in a request body, and that nothing else is.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::json::Edit;
+use crate::wire::Api;
+use crate::wire::request::{Body, BodyReader};
+
+fn read(api: Api, batch: bool, text: &str) -> Body {
+    let mut reader = BodyReader::new(api, batch);
+    // In small pieces, so that edits fall on their borders.
+    for piece in text.as_bytes().chunks(7) {
+        reader.push(Bytes::copy_from_slice(piece)).unwrap();
+    }
+    reader.finish().unwrap()
+}
+
+fn apply(body: Body, edits: impl IntoIterator<Item = Edit>) -> String {
+    let mut edits: Vec<Edit> = edits.into_iter().collect();
+    edits.sort_by_key(|edit| edit.range.start);
+    String::from_utf8(body.text.edited(&edits).into_contiguous().to_vec()).unwrap()
+}
+
+fn renamed(api: Api, batch: bool, text: &str, model: &str) -> String {
+    let body = read(api, batch, text);
+    let edits = body.set_model(model);
+    apply(body, edits)
+}
+
+#[test]
+fn the_model_is_replaced_and_nothing_else() {
+    for (text, expected) in [
+        (
+            "{ \"z\": 1.0e2, \"model\" : \"a\" , \"messages\":[{\"model\":\"a\"}], \"a\":\"\\u00e9\" }\n",
+            "{ \"z\": 1.0e2, \"model\" : \"b\\\"c\" , \"messages\":[{\"model\":\"a\"}], \"a\":\"\\u00e9\" }\n",
+        ),
+        (r#"{"messages":[],"mod\u0065l":"x"}"#, r#"{"messages":[],"mod\u0065l":"b\"c"}"#),
+    ] {
+        assert_eq!(renamed(Api::Chat, false, text, "b\"c"), expected);
+    }
+}
+
+/// bugs.md 54: a re-sorted body misses the prompt cache.
+#[test]
+fn bug_54_the_order_of_members_and_the_spelling_of_numbers_stay() {
+    let text = r#"{"tools":[{"z":1,"a":2}],"model":"a","temperature":1.10,"seed":12345678901234567890,"messages":[]}"#;
+    assert_eq!(renamed(Api::Chat, false, text, "b"), text.replace("\"a\",\"temp", "\"b\",\"temp"));
+}
+
+#[test]
+fn a_gemini_body_names_the_model_as_a_resource_and_in_inner_requests_too() {
+    let text = r#"{"model":"models/a","contents":[{"model":"stays"}]}"#;
+    assert_eq!(
+        renamed(Api::Generate, false, text, "b"),
+        r#"{"model":"models/b","contents":[{"model":"stays"}]}"#
+    );
+    for key in ["generateContentRequest", "generate_content_request"] {
+        let text = format!(r#"{{"{key}":{{"contents":[{{"model":"stays"}}],"model":"models/a"}}}}"#);
+        let expected = text.replace("models/a", "models/b");
+        assert_eq!(renamed(Api::Generate, false, &text, "b"), expected, "countTokens");
+    }
+    let text =
+        r#"{"requests":[{"model":"models/a","content":{}},{"content":{}},{"m\u006fdel":"models/a"},7]}"#;
+    assert_eq!(renamed(Api::EmbedContent, true, text, "b"), text.replace("models/a", "models/b"), "a batch");
+    let text = r#"{"content":{"model":"stays"},"model":"models/a"}"#;
+    assert_eq!(renamed(Api::EmbedContent, false, text, "b"), text.replace("models/a", "models/b"));
+    assert_eq!(
+        renamed(Api::Generate, false, r#"{"contents":[]}"#, "b"),
+        r#"{"contents":[]}"#,
+        "no name, no edit"
+    );
+    assert_eq!(
+        renamed(Api::Generate, false, r#"{"contents":[],"model":1}"#, "b"),
+        r#"{"contents":[],"model":1}"#
+    );
+}
+
+#[test]
+fn usage_is_asked_for_whatever_the_client_wrote_about_it() {
+    for (options, expected) in [
+        ("", r#","stream_options":{"include_usage":true}"#),
+        (r#","stream_options":null"#, r#","stream_options":{"include_usage":true}"#),
+        (r#","stream_options":{}"#, r#","stream_options":{"include_usage":true}"#),
+        (r#","stream_options": { }"#, r#","stream_options": {"include_usage":true }"#),
+        (r#","stream_options":{"x":1}"#, r#","stream_options":{"include_usage":true,"x":1}"#),
+        (r#","stream_options":{"include_usage":false}"#, r#","stream_options":{"include_usage":true}"#),
+        (
+            r#","stream_options":{"x":{},"include_usage" : null}"#,
+            r#","stream_options":{"x":{},"include_usage" : true}"#,
+        ),
+    ] {
+        for (before, behind) in [
+            ("{\"stream\":true", ",\"model\":\"m\",\"messages\":[]}"),
+            ("{\"model\":\"m\",\"messages\":[],\"stream\":true", "}"),
+        ] {
+            let body = read(Api::Chat, false, &format!("{before}{options}{behind}"));
+            assert!(!body.asks_usage());
+            let edit = body.ask_usage();
+            let text = apply(body, edit);
+            assert_eq!(text, format!("{before}{expected}{behind}"));
+            let tree: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(tree["stream_options"]["include_usage"], json!(true));
+        }
+    }
+}
+
+#[test]
+fn usage_is_not_asked_for_twice_nor_against_what_is_strange() {
+    for (options, asks) in [
+        (r#"{"include_usage":true}"#, true),
+        (r#"{"include\u005fusage":true}"#, true),
+        ("[]", false),
+        ("1", false),
+        (r#"{"include_usage":"yes"}"#, false),
+    ] {
+        let text = format!(r#"{{"model":"m","messages":[],"stream":true,"stream_options":{options}}}"#);
+        let body = read(Api::Chat, false, &text);
+        assert_eq!(body.asks_usage(), asks, "{options}");
+        assert_eq!(body.ask_usage(), None, "{options}");
+    }
+}
+
+#[test]
+fn usage_is_asked_for_in_chat_alone() {
+    for api in [Api::Messages, Api::CountTokens, Api::Responses] {
+        let text = r#"{"model":"m","messages":[],"input":[],"max_tokens":1,"stream":true}"#;
+        assert_eq!(read(api, false, text).ask_usage(), None, "{api}");
+    }
+}
+
+#[test]
+fn all_edits_together_give_one_sound_body() {
+    let text = r#"{"stream":true,"model":"a","messages":[]}"#;
+    let body = read(Api::Chat, false, text);
+    let edits: Vec<Edit> = body.set_model("long-name").into_iter().chain(body.ask_usage()).collect();
+    let expected =
+        r#"{"stream":true,"stream_options":{"include_usage":true},"model":"long-name","messages":[]}"#;
+    assert_eq!(apply(body, edits), expected);
+}

@@ -1,0 +1,282 @@
+//! What a frame or an answer of each format says to the meter, usage apart.
+
+use proptest::prelude::*;
+
+use crate::wire::Format;
+use crate::wire::watch::{End, Glance, Sight, answer, frame, glance};
+
+fn see(format: Format, data: &str) -> Sight<'_> {
+    frame(format, data).unwrap_or_else(|error| panic!("{data}: {error}"))
+}
+
+fn finish<'a>(sight: &Sight<'a>) -> Option<&'a str> {
+    sight.finish.map(|reason| reason.escaped())
+}
+
+#[test]
+fn the_model_s_name_is_found_where_it_stands() {
+    for (format, data) in [
+        (Format::Chat, r#"{"id":"x","choices":[{"delta":{"model":"no"}}],"model" : "é-1" }"#),
+        (Format::Messages, r#"{"type":"message_start","message":{"content":[],"model": "é-1"}}"#),
+        (
+            Format::Responses,
+            r#"{"type":"response.created","response":{"metadata":{"model":"no"},"model":"é-1"}}"#,
+        ),
+        (Format::Generate, r#"{"candidates":[],"modelVersion":"é-1"}"#),
+        (Format::Generate, r#"{"model_version":"é-1"}"#),
+    ] {
+        let at = see(format, data).model_at.unwrap();
+        assert_eq!(&data[at], "\"é-1\"", "{data}");
+    }
+    assert!(see(Format::Chat, r#"{"model":null,"choices":[]}"#).model_at.is_none());
+    let body = r#"{"type":"message","model":"m","content":[{"type":"text","text":"\"model\":\"no\""}]}"#;
+    assert_eq!(&body[answer(Format::Messages, body).unwrap().model_at.unwrap()], "\"m\"");
+}
+
+#[test]
+fn each_format_ends_in_its_own_way() {
+    for (format, data, end) in [
+        (Format::Chat, "[DONE]", End::Terminated),
+        (Format::Chat, "[DONE] ", End::Terminated),
+        (Format::Chat, r#"{"choices":[{"finish_reason":"stop"}]}"#, End::Open),
+        (Format::Messages, r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#, End::Open),
+        (Format::Messages, r#"{"type":"message_stop"}"#, End::Terminated),
+        (
+            Format::Messages,
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#,
+            End::Failed,
+        ),
+        (Format::Messages, r#"{"error":{"message":"from a proxy"}}"#, End::Failed),
+        (Format::Responses, r#"{"type":"response.completed","response":{"id":"r"}}"#, End::Terminated),
+        (Format::Responses, r#"{"type":"response.incomplete","response":{}}"#, End::Terminated),
+        (Format::Responses, r#"{"type":"response.failed","response":{"error":{"code":"c"}}}"#, End::Failed),
+        (Format::Responses, r#"{"type":"error","sequence_number":2,"error":{"message":"m"}}"#, End::Failed),
+        (Format::Responses, r#"{"type":"error","code":"c","message":"m","param":null}"#, End::Failed),
+        (Format::Responses, r#"{"error":{"message":"from a proxy"}}"#, End::Failed),
+        (Format::Responses, r#"{"type":"response.in_progress","response":{"error":null}}"#, End::Open),
+        (Format::Responses, "[DONE]", End::Terminated),
+        (Format::Generate, r#"{"candidates":[{"finishReason":"STOP"}]}"#, End::Open),
+        (Format::Generate, r#"{"error":{"code":503,"message":"m","status":"UNAVAILABLE"}}"#, End::Failed),
+    ] {
+        assert_eq!(see(format, data).end, end, "{format} {data}");
+    }
+}
+
+/// wire-facts 13: errors inside a stream that began with 200.
+#[test]
+fn fact_13_an_error_in_a_chunk_is_seen_and_an_empty_one_is_none() {
+    for (data, end) in [
+        (r#"{"error":{"message":"m","failed_generation":"x","status_code":400}}"#, End::Failed),
+        (r#"{"choices":[{"finish_reason":null}],"error":{"code":502,"message":"m"}}"#, End::Failed),
+        (r#"{"error":"text","choices":[]}"#, End::Failed),
+        (r#"{"error":null,"choices":[]}"#, End::Open),
+        (r#"{"error":"","choices":[]}"#, End::Open),
+        (r#"{"error":false,"choices":[]}"#, End::Open),
+    ] {
+        let sight = see(Format::Chat, data);
+        assert_eq!(sight.end, end, "{data}");
+        assert_eq!(sight.error.is_some(), end == End::Failed, "{data}");
+    }
+}
+
+/// bugs.md 19: `finish_reason: null` read as existing.
+#[test]
+fn bug_19_a_finish_reason_that_is_null_or_empty_is_none() {
+    for (format, data) in [
+        (Format::Chat, r#"{"choices":[{"index":0,"delta":{},"finish_reason":null}]}"#),
+        (Format::Chat, r#"{"choices":[{"index":0,"finish_reason":""}]}"#),
+        (Format::Chat, r#"{"choices":[{"index":0}]}"#),
+        (Format::Generate, r#"{"candidates":[{"finishReason":null}]}"#),
+        (Format::Generate, r#"{"candidates":[{"finishReason":""}]}"#),
+        (Format::Generate, r#"{"candidates":[{"finishReason":"FINISH_REASON_UNSPECIFIED"}]}"#),
+        (Format::Generate, r#"{"candidates":[{"finishReason":0}]}"#),
+    ] {
+        let sight = see(format, data);
+        assert_eq!((finish(&sight), sight.seen, sight.finished), (None, 1, 0), "{data}");
+    }
+    let sight = see(Format::Messages, r#"{"type":"message_delta","delta":{"stop_reason":null}}"#);
+    assert_eq!(finish(&sight), None);
+}
+
+/// wire-facts 34: names, and integers when the client asks for them.
+#[test]
+fn fact_34_gemini_s_reasons_are_names_or_integers() {
+    for (value, reason) in [
+        ("\"STOP\"", "STOP"),
+        ("\"MODEL_ARMOR\"", "MODEL_ARMOR"),
+        ("1", "STOP"),
+        ("2", "MAX_TOKENS"),
+        ("3", "SAFETY"),
+        ("4", "RECITATION"),
+        ("77", "OTHER"),
+    ] {
+        for key in ["finishReason", "finish_reason"] {
+            let data = format!(r#"{{"candidates":[{{"{key}":{value}}}]}}"#);
+            assert_eq!(finish(&see(Format::Generate, &data)), Some(reason), "{data}");
+        }
+    }
+}
+
+/// wire-facts 37: a blocked prompt has no candidates and HTTP 200.
+#[test]
+fn fact_37_a_blocked_prompt_is_complete_without_candidates() {
+    let sight = see(Format::Generate, r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{}}"#);
+    assert_eq!((finish(&sight), sight.seen, sight.finished), (Some("SAFETY"), 1, 1));
+    let sight = see(Format::Generate, r#"{"promptFeedback":{"safetyRatings":[]}}"#);
+    assert_eq!((finish(&sight), sight.seen), (None, 0));
+    for candidate in [
+        r#"{"finishReason":"SAFETY"}"#,
+        r#"{"content":{},"finishReason":"STOP"}"#,
+        r#"{"content":{"parts":[{}]},"finishReason":"STOP"}"#,
+    ] {
+        let data = format!(r#"{{"candidates":[{candidate}]}}"#);
+        assert_eq!(see(Format::Generate, &data).finished, 1, "{data}");
+    }
+}
+
+#[test]
+fn several_answers_are_told_apart_by_their_index() {
+    let data = r#"{"choices":[{"index":2,"finish_reason":"stop"},{"index":0,"delta":{}},{"finish_reason":null,"index":70}]}"#;
+    let sight = see(Format::Chat, data);
+    assert_eq!((sight.seen, sight.finished), (1 << 2 | 1 | 1 << 63, 1 << 2));
+    let data = r#"{"candidates":[{"content":{}},{"index":1,"finishReason":"STOP"}]}"#;
+    let sight = see(Format::Generate, data);
+    assert_eq!((sight.seen, sight.finished), (3, 2));
+}
+
+/// wire-facts 1 and 3: chunks without choices, with and without usage.
+#[test]
+fn fact_1_only_a_chunk_of_nothing_but_usage_is_the_usage_chunk() {
+    for (data, only) in [
+        (r#"{"id":"x","choices":[],"usage":{"prompt_tokens":1}}"#, true),
+        (r#"{"usage":{"prompt_tokens":1},"choices":[]}"#, true),
+        (r#"{"choices":[],"usage":null}"#, false),
+        (r#"{"choices":[],"prompt_filter_results":[]}"#, false),
+        (r#"{"choices":[{"delta":{}}],"usage":{"prompt_tokens":1}}"#, false),
+        (r#"{"usage":{"prompt_tokens":1}}"#, false),
+        (r#"{"choices":[],"usage":{"prompt_tokens":1},"error":{"message":"m"}}"#, false),
+    ] {
+        assert_eq!(see(Format::Chat, data).usage_only, only, "{data}");
+    }
+}
+
+#[test]
+fn a_whole_answer_that_is_an_error_is_seen() {
+    for (format, body, end) in [
+        (Format::Chat, r#"{"error":{"message":"m"}}"#, End::Failed),
+        (Format::Chat, r#"{"choices":[],"error":null}"#, End::Open),
+        (Format::Messages, r#"{"type":"error","error":{"message":"m"}}"#, End::Failed),
+        (Format::Messages, r#"{"type":"message","error":{"message":"m"}}"#, End::Open),
+        (Format::Responses, r#"{"error":{"message":"m"}}"#, End::Failed),
+        (Format::Responses, r#"{"object":"response","status":"failed","error":{"message":"m"}}"#, End::Open),
+        (Format::Generate, r#"{"error":{"message":"m"}}"#, End::Failed),
+    ] {
+        assert_eq!(answer(format, body).unwrap().end, end, "{format} {body}");
+    }
+}
+
+#[test]
+fn a_whole_answer_must_be_one_object() {
+    for format in Format::ALL {
+        for body in ["", " ", "[]", "null", "{", "{\"id\":\"x\"", "{}x", "{} {}", "<html>", "{\"id\":\"x}"] {
+            assert!(answer(format, body).is_err(), "{format} {body}");
+        }
+        assert!(answer(format, " {\"unheard_of\":[{}]}\r\n").is_ok(), "{format}");
+    }
+}
+
+#[test]
+fn a_delta_is_content_and_not_read_further() {
+    for (format, data) in [
+        (
+            Format::Messages,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}"#,
+        ),
+        (Format::Responses, r#"{"type":"response.output_text.delta","delta":"a","error":{"not":"read"}}"#),
+    ] {
+        let sight = see(format, data);
+        assert!(sight.content && sight.end == End::Open && sight.error.is_none());
+    }
+    for data in [r#"{"type":"ping"}"#, r#"{"type":"content_block_stop","index":0}"#] {
+        assert!(!see(Format::Messages, data).content, "{data}");
+    }
+}
+
+/// wire-facts 26: vendors without `event:` lines.
+#[test]
+fn fact_26_the_type_in_the_data_decides_wherever_it_stands() {
+    let data = r#"{"response":{"id":"r","status":"completed","usage":{"input_tokens":3}},"sequence_number":9,"type":"response.completed"}"#;
+    let sight = see(Format::Responses, data);
+    assert_eq!((sight.end, finish(&sight)), (End::Terminated, Some("completed")));
+    assert_eq!(sight.usage.unwrap().input, Some(3));
+    let data = r#"{"error":{"type":"t","message":"m"},"type":"error"}"#;
+    assert_eq!(see(Format::Messages, data).end, End::Failed);
+}
+
+#[test]
+fn a_glance_overlooks_nothing_that_must_be_read() {
+    for (format, data, expected) in [
+        (
+            Format::Chat,
+            r#"{"choices":[{"delta":{"content":"a"},"finish_reason":null}],"usage":null}"#,
+            Glance::Content,
+        ),
+        (Format::Chat, r#"{"choices":[{"delta":{"content":"\"usage\":{}"}}]}"#, Glance::Content),
+        (
+            Format::Chat,
+            r#"{"choices":[{"delta":{"content":"usage"},"finish_reason" : ""}]}"#,
+            Glance::Content,
+        ),
+        (Format::Chat, r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#, Glance::Read),
+        (Format::Chat, r#"{"choices":[],"usage" : {"prompt_tokens":1}}"#, Glance::Read),
+        (Format::Chat, r#"{"choices":[],"error":{"message":"m"}}"#, Glance::Read),
+        (Format::Chat, "[DONE]", Glance::Read),
+        (Format::Chat, "", Glance::Read),
+        (Format::Generate, r#"{"candidates":[{"content":{}}]}"#, Glance::Content),
+        (
+            Format::Generate,
+            r#"{"candidates":[{}],"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":1}}"#,
+            Glance::ContentAndUsage,
+        ),
+        (Format::Generate, r#"{"candidates":[{}],"usageMetadata":{"promptTokenCount":1}}"#, Glance::Read),
+        (Format::Generate, r#"{"candidates":[{"finishReason":1}]}"#, Glance::Read),
+        (Format::Generate, r#"{"prompt_feedback":{"block_reason":"OTHER"}}"#, Glance::Read),
+        (Format::Messages, r#"{"type":"content_block_delta"}"#, Glance::Read),
+    ] {
+        assert_eq!(glance(format, data.as_bytes()), expected, "{data}");
+    }
+}
+
+proptest! {
+    /// What a glance lets pass must hold nothing when it is read after all.
+    #[test]
+    fn a_glance_agrees_with_reading(
+        finish in r#"(,"finish_reason":( ?null|"stop"|""|1))?"#,
+        usage in r#"(,"usage" ?: ?(null|\{"prompt_tokens":3\}|""|7))?"#,
+        error in r#"(,"error":(null|"m"|\{\}|false|""))?"#,
+        text in r#"[a-z:{}]{0,4}(\\"(usage|error|finish_reason)\\":)?[a-z]{0,3}"#,
+    ) {
+        let chat = format!(r#"{{"choices":[{{"delta":{{"content":"{text}"}}{finish}}}]{usage}{error}}}"#);
+        if glance(Format::Chat, chat.as_bytes()) == Glance::Content {
+            let sight = see(Format::Chat, &chat);
+            prop_assert!(sight.finish.is_none() && sight.usage.is_none() && sight.end == End::Open, "{}", chat);
+        }
+        let finish = finish.replace("finish_reason", "finishReason");
+        let generate = format!(r#"{{"candidates":[{{"content":{{"parts":[{{"text":"{text}"}}]}}{finish}}}]{error}}}"#);
+        if glance(Format::Generate, generate.as_bytes()) == Glance::Content {
+            let sight = see(Format::Generate, &generate);
+            prop_assert!(sight.finish.is_none() && sight.usage.is_none() && sight.end == End::Open, "{}", generate);
+        }
+    }
+
+    #[test]
+    fn any_text_is_watched_without_a_panic(
+        text in r#"\{("(id|model|choices|candidates|usage|type|error|delta|message|response|usageMetadata)":)?[\[\]{},:"\\a-z0-9.é]{0,30}"#,
+    ) {
+        for format in Format::ALL {
+            let _ = frame(format, &text);
+            let _ = answer(format, &text);
+            let _ = glance(format, text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Usage as each format counts it, in nobody's arithmetic (bugs.md 36 to 44; wire-facts 1, 15, 19, 21, 32, 38, 40).
+
+use crate::canonical::Usage;
+use crate::wire::watch::{answer, frame};
+use crate::wire::{Format, embeddings};
+
+/// Reads a whole answer with this usage object.
+fn read(format: Format, usage: &str) -> Usage {
+    let key = if format == Format::Generate { "usageMetadata" } else { "usage" };
+    let body = format!(r#"{{"{key}":{usage}}}"#);
+    folded(&[answer(format, &body).unwrap().usage.unwrap_or_default()])
+}
+
+/// What the meter makes of reports that come one after the other.
+fn folded(reports: &[Usage]) -> Usage {
+    let mut usage = Usage::default();
+    for report in reports {
+        usage.update(report);
+    }
+    // Of no interest to whoever bills.
+    Usage { uncached: None, ..usage }
+}
+
+fn stream(format: Format, frames: &[&str]) -> Usage {
+    let reports: Vec<Usage> = frames.iter().filter_map(|data| frame(format, data).unwrap().usage).collect();
+    folded(&reports)
+}
+
+fn usage(input: u64, output: u64) -> Usage {
+    Usage { input: Some(input), output: Some(output), ..Usage::default() }
+}
+
+#[test]
+fn chat_totals_include_their_parts() {
+    let read = read(
+        Format::Chat,
+        r#"{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120,
+            "prompt_tokens_details":{"cached_tokens":80,"audio_tokens":3,"cache_write_tokens":5},
+            "completion_tokens_details":{"reasoning_tokens":12,"audio_tokens":2,"image_tokens":1}}"#,
+    );
+    let expected = Usage {
+        cached: Some(80),
+        cache_write: Some(5),
+        reasoning: Some(12),
+        audio_input: Some(3),
+        audio_output: Some(2),
+        image_output: Some(1),
+        ..usage(100, 20)
+    };
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn bug_38_a_zero_stays_and_what_is_absent_stays_absent() {
+    let read = |text| read(Format::Chat, text);
+    assert_eq!(
+        read(r#"{"prompt_tokens":1,"completion_tokens":0,"prompt_tokens_details":{"cached_tokens":0}}"#),
+        Usage { cached: Some(0), ..usage(1, 0) }
+    );
+    assert_eq!(
+        read(
+            r#"{"prompt_tokens":1,"completion_tokens":2,"prompt_tokens_details":null,"completion_tokens_details":{}}"#
+        ),
+        usage(1, 2)
+    );
+    assert_eq!(
+        read(r#"{"prompt_tokens":null,"completion_tokens":"2"}"#),
+        Usage::default(),
+        "no number, no figure"
+    );
+    assert_eq!(read("null"), Usage::default());
+}
+
+/// wire-facts 15: xAI's completion tokens exclude reasoning.
+#[test]
+fn fact_15_vendors_deviations_are_recognised() {
+    let read = |text| read(Format::Chat, text);
+    let xai = r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":115,"completion_tokens_details":{"reasoning_tokens":100}}"#;
+    assert_eq!(read(xai), Usage { reasoning: Some(100), ..usage(10, 105) });
+    let others = r#"{"prompt_tokens":10,"completion_tokens":105,"total_tokens":115,"completion_tokens_details":{"reasoning_tokens":100}}"#;
+    assert_eq!(read(others), Usage { reasoning: Some(100), ..usage(10, 105) });
+    let more_than_all = r#"{"prompt_tokens":219,"completion_tokens":19,"total_tokens":238,"completion_tokens_details":{"reasoning_tokens":280}}"#;
+    assert_eq!(read(more_than_all), Usage { reasoning: Some(280), ..usage(219, 299) });
+    let deepseek = r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_cache_hit_tokens":8,"prompt_cache_miss_tokens":2}"#;
+    assert_eq!(read(deepseek), Usage { cached: Some(8), ..usage(10, 5) });
+    let together = r#"{"prompt_tokens":10,"completion_tokens":5,"cached_tokens":4}"#;
+    assert_eq!(read(together), Usage { cached: Some(4), ..usage(10, 5) });
+    let huge = r#"{"prompt_tokens":18446744073709551615,"completion_tokens":18446744073709551615,"total_tokens":1,"completion_tokens_details":{"reasoning_tokens":1}}"#;
+    assert_eq!(read(huge), Usage { reasoning: Some(1), ..usage(u64::MAX, u64::MAX) });
+}
+
+/// wire-facts 1: growing usage in every chunk; the last one counts.
+#[test]
+fn bug_37_usage_counts_wherever_it_stands_and_is_never_added() {
+    let choice = r#"{"choices":[{"delta":{}}],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#;
+    let finish =
+        r#"{"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2}}"#;
+    let alone = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3}}"#;
+    let null = r#"{"choices":[],"moderation":{},"usage":null}"#;
+    assert_eq!(stream(Format::Chat, &[choice, choice, finish, alone, null, "[DONE]"]), usage(9, 3));
+    let groq = r#"{"choices":[{"finish_reason":"stop"}],"x_groq":{"id":"r","usage":{"prompt_tokens":4,"completion_tokens":5}}}"#;
+    assert_eq!(stream(Format::Chat, &[groq]), usage(4, 5));
+    let kimi = r#"{"choices":[{"finish_reason":"stop","usage":{"prompt_tokens":6,"completion_tokens":7}}]}"#;
+    assert_eq!(stream(Format::Chat, &[kimi]), usage(6, 7));
+}
+
+#[test]
+fn bug_41_messages_input_is_made_to_include_the_cache() {
+    let read = |text| read(Format::Messages, text);
+    assert_eq!(
+        read(
+            r#"{"input_tokens":10,"cache_read_input_tokens":200,"cache_creation_input_tokens":30,"output_tokens":5}"#
+        ),
+        Usage { cached: Some(200), cache_write: Some(30), ..usage(240, 5) }
+    );
+    assert_eq!(read(r#"{"input_tokens":10,"output_tokens":5}"#), usage(10, 5));
+}
+
+#[test]
+fn bug_43_cache_buckets_are_parts_of_the_sum() {
+    let read = |text| read(Format::Messages, text);
+    let expected = Usage { cache_write: Some(10), cache_write_1h: Some(20), ..usage(31, 5) };
+    assert_eq!(
+        read(
+            r#"{"input_tokens":1,"output_tokens":5,"cache_creation_input_tokens":30,
+            "cache_creation":{"ephemeral_5m_input_tokens":10,"ephemeral_1h_input_tokens":20}}"#
+        ),
+        expected
+    );
+    assert_eq!(
+        read(
+            r#"{"cache_creation":{"ephemeral_1h_input_tokens":20},"cache_creation_input_tokens":30,"input_tokens":1,"output_tokens":5}"#
+        ),
+        expected
+    );
+    // A last report with the sum alone does not double the buckets of the first one, and a zero counts.
+    let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1,"cache_creation_input_tokens":30,"cache_creation":{"ephemeral_5m_input_tokens":10,"ephemeral_1h_input_tokens":20}}}}"#;
+    let delta =
+        r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":5,"cache_creation_input_tokens":30}}"#;
+    assert_eq!(stream(Format::Messages, &[start, delta]), expected);
+    let zero =
+        r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":5,"cache_creation_input_tokens":0}}"#;
+    assert_eq!(
+        stream(Format::Messages, &[start, zero]),
+        Usage { cache_write: Some(0), cache_write_1h: Some(0), ..usage(1, 5) }
+    );
+}
+
+/// wire-facts 19: the last report overwrites, and may leave out the cache or the input.
+#[test]
+fn fact_19_messages_usage_is_cumulative_over_the_stream() {
+    let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":10,"cache_read_input_tokens":100,"output_tokens":2}}}"#;
+    for (delta, input, cached, output) in [
+        (r#"{"output_tokens":50}"#, 110, 100, 50),
+        (r#"{"input_tokens":12,"output_tokens":50}"#, 112, 100, 50),
+        (r#"{"input_tokens":12,"cache_read_input_tokens":0,"output_tokens":50}"#, 12, 0, 50),
+        (r#"{"input_tokens":0,"output_tokens":50}"#, 110, 100, 50),
+        ("null", 110, 100, 2),
+    ] {
+        let delta =
+            format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{delta}}}"#);
+        let expected = Usage { cached: Some(cached), ..usage(input, output) };
+        assert_eq!(stream(Format::Messages, &[start, &delta]), expected, "{delta}");
+    }
+}
+
+/// wire-facts 21.
+#[test]
+fn fact_21_thinking_and_searches_of_messages_are_counted() {
+    let read = read(
+        Format::Messages,
+        r#"{"input_tokens":1,"output_tokens":9,"output_tokens_details":{"thinking_tokens":7},
+            "server_tool_use":{"web_search_requests":2,"web_fetch_requests":1},"service_tier":"standard"}"#,
+    );
+    assert_eq!(read, Usage { reasoning: Some(7), searches: Some(2), ..usage(1, 9) });
+}
+
+/// wire-facts 32.
+#[test]
+fn fact_32_responses_totals_include_their_parts() {
+    let data = r#"{"type":"response.completed","response":{"usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":8},"output_tokens":20,"output_tokens_details":{"reasoning_tokens":15},"total_tokens":120}}}"#;
+    let expected = Usage { cached: Some(0), cache_write: Some(8), reasoning: Some(15), ..usage(100, 20) };
+    assert_eq!(stream(Format::Responses, &[data]), expected);
+    assert_eq!(read(Format::Responses, r#"{"input_tokens":1,"output_tokens":2}"#), usage(1, 2));
+    assert_eq!(read(Format::Responses, "null"), Usage::default());
+}
+
+#[test]
+fn bug_42_gemini_output_includes_thoughts_and_cached_is_a_part_of_the_prompt() {
+    let read = |text| read(Format::Generate, text);
+    assert_eq!(
+        read(
+            r#"{"promptTokenCount":100,"cachedContentTokenCount":60,"candidatesTokenCount":10,"thoughtsTokenCount":30,"totalTokenCount":140}"#
+        ),
+        Usage { cached: Some(60), reasoning: Some(30), ..usage(100, 40) }
+    );
+    assert_eq!(
+        read(
+            r#"{"promptTokenCount":100,"toolUsePromptTokenCount":7,"candidatesTokenCount":10,"totalTokenCount":117}"#
+        ),
+        usage(107, 10),
+        "the prompt of server-side tools"
+    );
+    assert_eq!(
+        read(r#"{"promptTokenCount":10,"thoughtsTokenCount":30,"totalTokenCount":40}"#),
+        Usage { reasoning: Some(30), ..usage(10, 30) },
+        "nothing but thoughts"
+    );
+    assert_eq!(
+        read(
+            r#"{"prompt_token_count":10,"candidates_token_count":30,"thoughts_token_count":20,"total_token_count":40}"#
+        ),
+        Usage { reasoning: Some(20), ..usage(10, 30) },
+        "a version that includes them"
+    );
+    assert_eq!(
+        read(
+            r#"{"promptTokenCount":10,"candidatesTokenCount":30,
+            "promptTokensDetails":[{"modality":"TEXT","tokenCount":6},{"modality":"AUDIO","tokenCount":4}],
+            "candidatesTokensDetails":[{"modality":"IMAGE","tokenCount":29},{"modality":"AUDIO","tokenCount":1}]}"#
+        ),
+        Usage { audio_input: Some(4), audio_output: Some(1), image_output: Some(29), ..usage(10, 30) }
+    );
+}
+
+/// bugs.md 44: an interrupted stream is billed for what was produced. wire-facts 38: usage is in every chunk.
+#[test]
+fn bug_44_an_interrupted_gemini_stream_has_usage() {
+    let chunk = |n: u64| {
+        format!(
+            r#"{{"candidates":[{{}}],"usageMetadata":{{"promptTokenCount":9,"candidatesTokenCount":{n}}}}}"#
+        )
+    };
+    let first = r#"{"candidates":[{}],"usageMetadata":{"promptTokenCount":9}}"#;
+    assert_eq!(stream(Format::Generate, &[first, &chunk(3), &chunk(8)]), usage(9, 8));
+}
+
+#[test]
+fn bug_40_a_later_report_fills_in_and_does_not_wipe_out() {
+    let mut known = Usage { cached: Some(5), ..usage(10, 20) };
+    known.update(&Usage { output: Some(25), ..Usage::default() });
+    assert_eq!(known, Usage { cached: Some(5), ..usage(10, 25) });
+    known.update(&Usage::default());
+    assert_eq!(known, Usage { cached: Some(5), ..usage(10, 25) });
+    assert!(known.is_known() && !Usage::default().is_known());
+}
+
+/// wire-facts 40: embeddings count in three ways.
+#[test]
+fn fact_40_embeddings_have_input_only() {
+    for (body, input) in [
+        (r#"{"data":[],"usage":{"prompt_tokens":8,"total_tokens":8}}"#, Some(8)),
+        (r#"{"data":[],"usage":{"total_tokens":8}}"#, Some(8)),
+        (r#"{"data":[],"usage":{"prompt_tokens":8,"completion_tokens":0,"total_tokens":8}}"#, Some(8)),
+        (
+            r#"{"embedding":{"values":[]},"usageMetadata":{"promptTokenCount":8,"totalTokenCount":8}}"#,
+            Some(8),
+        ),
+        (r#"{"embeddings":[]}"#, None),
+    ] {
+        let usage = embeddings::answer(body).unwrap().usage.unwrap_or_default();
+        assert_eq!(usage, Usage { input, ..Usage::default() }, "{body}");
+    }
+}

@@ -1,0 +1,229 @@
+//! What is allocated on the hot path, counted: nothing per frame, and a request body once.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "allocations/counting.rs"]
+mod counting;
+
+use bytes::Bytes;
+use counting::{Count, count};
+use model_gateway::framing::hold::FrameTooLarge;
+use model_gateway::framing::json_array::ArraySplitter;
+use model_gateway::framing::sse::SseSplitter;
+use model_gateway::framing::{Hold, Splitter};
+use model_gateway::json::EscapedString;
+use model_gateway::translate::Verbatim;
+use model_gateway::translate::verbatim::{Arrival, Changes};
+use model_gateway::wire::Api;
+use model_gateway::wire::request::BodyReader;
+
+const NOTHING: Count = Count { calls: 0, bytes: 0 };
+/// Frames until every buffer has the size that it keeps.
+const WARM: usize = 200;
+const FRAMES: usize = 1_000;
+
+/// A frame in the middle of a stream.
+fn frame(api: Api, n: usize) -> String {
+    match api {
+        Api::Chat => format!(
+            "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\
+             \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\" word {n}\"}},\"finish_reason\":null}}]}}\n\n"
+        ),
+        Api::Messages => format!(
+            "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\
+             \"delta\":{{\"type\":\"text_delta\",\"text\":\" word {n}\"}}}}\n\n"
+        ),
+        Api::Responses => format!(
+            "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\
+             \"sequence_number\":{n},\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\
+             \"delta\":\" word\"}}\n\n"
+        ),
+        _ => format!("data: {}\r\n\r\n", element(n)),
+    }
+}
+
+fn element(n: usize) -> String {
+    format!(
+        "{{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\" word {n}\"}}],\"role\":\"model\"}},\
+         \"index\":0}}],\"usageMetadata\":{{\"promptTokenCount\":4,\"candidatesTokenCount\":{n}}},\
+         \"modelVersion\":\"m\",\"responseId\":\"r\"}}"
+    )
+}
+
+const FORMATS: [Api; 4] = [Api::Chat, Api::Messages, Api::Responses, Api::Generate];
+
+/// Pieces that share one allocation, which is what a read leaves.
+fn shared(texts: impl Iterator<Item = String>) -> Vec<Bytes> {
+    let texts: Vec<String> = texts.collect();
+    let whole = Bytes::from(texts.concat());
+    let mut from = 0;
+    let cut = |text: &String| {
+        let piece = whole.slice(from..from + text.len());
+        from += text.len();
+        piece
+    };
+    texts.iter().map(cut).collect()
+}
+
+/// Feeds the first pieces, then counts while the others pass. What leaves is dropped, as after a write.
+fn pass(mut exchange: Verbatim, warm: usize, pieces: &[Bytes]) -> Count {
+    let mut feed = |pieces: &[Bytes]| {
+        pieces.iter().map(|piece| exchange.feed(piece.clone()).unwrap().len()).sum::<usize>()
+    };
+    feed(&pieces[..warm]);
+    let (count, left) = count(|| feed(&pieces[warm..]));
+    assert!(left > 0);
+    count
+}
+
+fn exchange(api: Api, arrival: Arrival, changes: Changes) -> Verbatim {
+    Verbatim::new(api, arrival, changes, 1 << 20)
+}
+
+#[test]
+fn a_stream_passes_without_an_allocation() {
+    for api in FORMATS {
+        let pieces = shared((0..WARM + FRAMES).map(|n| frame(api, n)));
+        let count = pass(exchange(api, Arrival::Events, Changes::default()), WARM, &pieces);
+        assert_eq!(count, NOTHING, "{api}, a frame in a piece");
+
+        let pieces = shared((0..20).map(|n| (0..100).map(|m| frame(api, n * 100 + m)).collect()));
+        let count = pass(exchange(api, Arrival::Events, Changes::default()), 2, &pieces);
+        assert_eq!(count, NOTHING, "{api}, many frames in a piece");
+    }
+}
+
+#[test]
+fn an_array_passes_without_an_allocation() {
+    let pieces = shared(
+        (0..WARM + FRAMES).map(|n| if n == 0 { "[".to_owned() } else { ",\r\n".to_owned() } + &element(n)),
+    );
+    let count = pass(exchange(Api::Generate, Arrival::Array, Changes::default()), WARM, &pieces);
+    assert_eq!(count, NOTHING);
+}
+
+/// The beginning of a frame whose end is still to come is kept in the same place again and again.
+#[test]
+fn frames_that_straddle_pieces_are_copied_without_an_allocation() {
+    for api in FORMATS {
+        let text: String = (0..WARM + FRAMES).map(|n| frame(api, n)).collect();
+        let pieces =
+            shared(text.as_bytes().chunks(97).map(|piece| String::from_utf8(piece.to_vec()).unwrap()));
+        let count = pass(exchange(api, Arrival::Events, Changes::default()), WARM, &pieces);
+        assert_eq!(count, NOTHING, "{api}");
+    }
+}
+
+/// A renamed model is written into a copy of the frame.
+#[test]
+fn a_model_is_renamed_without_an_allocation() {
+    for api in FORMATS {
+        let pieces = shared((0..WARM + FRAMES).map(|n| frame(api, n)));
+        let changes = Changes { model: Some(EscapedString::from("another")), drop_usage: true };
+        let count = pass(exchange(api, Arrival::Events, changes), WARM, &pieces);
+        assert_eq!(count, NOTHING, "{api}");
+    }
+}
+
+#[test]
+fn frames_are_cut_without_an_allocation() {
+    let sse = || Splitter::Sse(SseSplitter::default());
+    let array = || Splitter::JsonArray(ArraySplitter::default());
+    let events = shared((0..FRAMES).map(|n| frame(Api::Chat, n)));
+    let elements = shared((0..FRAMES).map(|n| format!("{}{}", if n == 0 { "[" } else { "," }, element(n))));
+    for (splitter, pieces) in [(sse(), events), (array(), elements)] {
+        let mut hold = Hold::new(splitter, 1 << 20);
+        let mut frames = 0;
+        let (count, ()) = count(|| {
+            for piece in &pieces {
+                hold.feed(piece, |_, _| {
+                    frames += 1;
+                    Ok::<_, FrameTooLarge>(())
+                })
+                .unwrap();
+            }
+        });
+        assert_eq!((count, frames), (NOTHING, FRAMES));
+    }
+}
+
+/// What an exchange costs before its first frame.
+#[test]
+fn a_whole_stream_costs_a_few_allocations_however_long_it_is() {
+    for api in FORMATS {
+        let of = |frames: usize| {
+            let pieces = shared((0..frames).map(|n| frame(api, n)));
+            count(|| {
+                let mut exchange = exchange(api, Arrival::Events, Changes::default());
+                pieces.iter().map(|piece| exchange.feed(piece.clone()).unwrap().len()).sum::<usize>()
+            })
+            .0
+        };
+        let (short, long) = (of(50), of(5_000));
+        assert_eq!(short.calls, long.calls, "{api}");
+        assert!(long.calls <= 2 && long.bytes <= 1_024, "{api}: {long:?}");
+    }
+}
+
+/// A chat request of this size, its model in front.
+fn request(size: usize) -> Vec<u8> {
+    let mut body = br#"{"model":"the-model","stream":true,"messages":[{"role":"user","content":""#.to_vec();
+    while body.len() < size {
+        body.extend_from_slice(b"some words of a prompt, \\n\\u00e9 ");
+    }
+    body.extend_from_slice(br#""}]}"#);
+    body
+}
+
+/// Reads a body as a connection does it, a new piece for every read, and edits it.
+fn read(body: &[u8], piece: usize) -> Count {
+    let (count, edited) = count(|| {
+        let mut reader = BodyReader::new(Api::Chat, false);
+        for piece in body.chunks(piece) {
+            reader.push(Bytes::copy_from_slice(piece)).unwrap();
+        }
+        let body = reader.finish().unwrap();
+        let edits: Vec<_> = body.set_model("another").into_iter().chain(body.ask_usage()).collect();
+        assert_eq!(edits.len(), 2);
+        body.text.edited(&edits).into_pieces()
+    });
+    assert!(edited.iter().map(Bytes::len).sum::<usize>() > body.len());
+    count
+}
+
+#[test]
+fn a_request_body_is_held_once() {
+    for (size, piece) in [(1_000, 16_384), (100_000, 16_384), (1_000_000, 16_384), (1_000_000, 65_536)] {
+        let body = request(size);
+        let count = read(&body, piece);
+        // A small last piece opens a place of 16 KiB to gather in.
+        let bound = body.len() as u64 * 11 / 10 + if size > piece { 16_384 } else { 1_024 };
+        assert!(count.bytes <= bound, "{size} in {piece}: {count:?}");
+    }
+}
+
+/// Small pieces are gathered, so that each is copied once more, and nothing grows with their number.
+#[test]
+fn a_request_body_in_small_pieces_is_held_twice_at_most() {
+    let body = request(1_000_000);
+    for piece in [1, 100, 1_400] {
+        let count = read(&body, piece);
+        assert!(count.bytes <= body.len() as u64 * 22 / 10 + 4_096, "{piece}: {count:?}");
+    }
+}
+
+/// Reading alone: the pieces are shared, and what is found in them is a handful of notes.
+#[test]
+fn a_body_that_is_there_is_read_with_a_handful_of_allocations() {
+    for size in [1_000, 100_000, 10_000_000] {
+        let body = Bytes::from(request(size));
+        let _shared = body.clone();
+        let (count, read) = count(|| {
+            let mut reader = BodyReader::new(Api::Chat, false);
+            reader.push(body.clone()).unwrap();
+            reader.finish().unwrap()
+        });
+        assert!(read.stream);
+        assert!(count.calls <= 4 && count.bytes <= 1_024, "{size}: {count:?}");
+    }
+}

@@ -1,0 +1,215 @@
+//! Recorded traffic of vendors through the verbatim exchange and the reader of request bodies: nothing changes on the
+//! way, and what is noted is what a plain reading of the same recording finds.
+//!
+//! The recordings are no part of this repository. They are looked for in the folder that GATEWAY_CAPTURES names, or in
+//! ../shared/captures; where there are none, the tests say SKIPPED.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "captures/naive.rs"]
+mod naive;
+#[path = "captures/recording.rs"]
+mod recording;
+
+use bytes::Bytes;
+use model_gateway::json::EscapedString;
+use model_gateway::translate::verbatim::{Arrival, Changes};
+use model_gateway::translate::{StreamError, Verbatim};
+use model_gateway::wire::Api;
+use model_gateway::wire::request::BodyReader;
+use recording::{Answer, Recording};
+use serde_json::Value;
+
+const MAX_FRAME: usize = 64 << 20;
+/// Sizes of pieces; byte by byte only what is small.
+const SPLITS: [usize; 6] = [usize::MAX, 1, 7, 61, 1_021, 16_384];
+const SMALL: usize = 48 << 10;
+const RENAMED: &str = "the \"client's\" model";
+
+/// Every recording, or nothing where there are none.
+fn recordings() -> Vec<Recording> {
+    recording::all().unwrap_or_default()
+}
+
+fn pieces(text: &Bytes, size: usize) -> impl Iterator<Item = Bytes> + '_ {
+    let size = size.min(text.len().max(1));
+    (0..text.len()).step_by(size).map(move |at| text.slice(at..text.len().min(at + size)))
+}
+
+fn splits(text: &Bytes) -> impl Iterator<Item = usize> + use<> {
+    let small = text.len() <= SMALL;
+    SPLITS.into_iter().filter(move |size| small || *size != 1)
+}
+
+/// What left, how it ended, and the exchange for its notes.
+fn pass(
+    api: Api,
+    arrival: Arrival,
+    changes: Changes,
+    text: &Bytes,
+    size: usize,
+) -> (Vec<u8>, Result<(), StreamError>, Verbatim) {
+    let mut exchange = Verbatim::new(api, arrival, changes, MAX_FRAME);
+    let mut out = Vec::new();
+    for piece in pieces(text, size) {
+        match exchange.feed(piece) {
+            Ok(bytes) => out.extend_from_slice(&bytes),
+            Err(error) => return (out, Err(error), exchange),
+        }
+    }
+    let end = exchange.finish().map(|tail| out.extend_from_slice(&tail));
+    (out, end, exchange)
+}
+
+fn streams(recordings: &[Recording]) -> impl Iterator<Item = (&Recording, Arrival, &Bytes)> {
+    recordings.iter().filter_map(|recording| match &recording.answer {
+        Answer::Events(text) => Some((recording, Arrival::Events, text)),
+        Answer::Array(text) => Some((recording, Arrival::Array, text)),
+        Answer::Whole(_) => None,
+    })
+}
+
+#[test]
+fn a_recorded_stream_passes_byte_for_byte() {
+    let all = recordings();
+    let mut faults = Vec::new();
+    for (recording, arrival, text) in streams(&all) {
+        let name = &recording.name;
+        let expected = naive::stream(recording.api, arrival, text);
+        for size in splits(text) {
+            let (out, end, exchange) = pass(recording.api, arrival, Changes::default(), text, size);
+            if expected.begins_with_error {
+                assert!(matches!(end, Err(StreamError::FirstFrame(_))), "{name}, {size}: {end:?}");
+                assert!(out.is_empty(), "{name}, {size}: something left before the error");
+                continue;
+            }
+            assert_eq!(end.is_ok(), expected.complete, "{name}, {size}: {end:?}");
+            let same = out == text[..expected.passing] || {
+                // A last event without its blank line gets one.
+                expected.unterminated && out.strip_suffix(b"\n\n") == Some(&text[..])
+            };
+            assert!(same, "{name}, {size}: {} bytes in, {} out", text.len(), out.len());
+            faults.extend(
+                expected.notes.differ(exchange.meter()).map(|fault| format!("{name}, {size}: {fault}")),
+            );
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_recorded_stream_changes_only_in_the_model() {
+    let all = recordings();
+    for (recording, arrival, text) in streams(&all) {
+        let expected = naive::stream(recording.api, arrival, text);
+        if expected.begins_with_error {
+            continue;
+        }
+        let model = Some(EscapedString::from(RENAMED));
+        let (out, ..) = pass(recording.api, arrival, Changes { model, ..Changes::default() }, text, 1_021);
+        let before = naive::frames(arrival, &text[..expected.passing]);
+        let after = naive::frames(arrival, &out);
+        assert_eq!(before.len(), after.len(), "{}", recording.name);
+        for (before, after) in before.into_iter().zip(after) {
+            let Ok(mut value) = serde_json::from_str::<Value>(&before) else {
+                assert_eq!(before, after, "{}", recording.name);
+                continue;
+            };
+            naive::rename(recording.api, &mut value, RENAMED);
+            let after: Value = serde_json::from_str(&after).unwrap();
+            assert!(after == value, "{}: more than the model changed", recording.name);
+        }
+    }
+}
+
+#[test]
+fn a_recorded_answer_passes_byte_for_byte() {
+    let mut faults = Vec::new();
+    for recording in recordings() {
+        let Answer::Whole(value) = &recording.answer else { continue };
+        let name = &recording.name;
+        for text in [serde_json::to_vec(value).unwrap(), serde_json::to_vec_pretty(value).unwrap()] {
+            let text = Bytes::from(text);
+            let mut exchange = Verbatim::new(recording.api, Arrival::Whole, Changes::default(), MAX_FRAME);
+            let out = exchange.whole(text.clone());
+            if naive::is_error(recording.api, value) {
+                assert!(
+                    out == Err(StreamError::FirstFrame(text)),
+                    "{name}: the error is taken for an answer"
+                );
+                continue;
+            }
+            assert!(out.as_ref() == Ok(&text), "{name}: another answer");
+            let noted = naive::answer(recording.api, value).differ(exchange.meter());
+            faults.extend(noted.map(|fault| format!("{name}: {fault}")));
+
+            let changes = Changes { model: Some(EscapedString::from(RENAMED)), ..Changes::default() };
+            let mut renamed: Value = serde_json::from_slice(&text).unwrap();
+            let out = Verbatim::new(recording.api, Arrival::Whole, changes, MAX_FRAME).whole(text).unwrap();
+            naive::rename_answer(recording.api, &mut renamed, RENAMED);
+            assert!(
+                serde_json::from_slice::<Value>(&out).unwrap() == renamed,
+                "{name}: more than the model changed"
+            );
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_recorded_request_changes_only_in_the_model() {
+    let mut read = 0;
+    let all = recordings();
+    for recording in &all {
+        let Some(request) = &recording.request else { continue };
+        let name = &recording.name;
+        let batch = request.get("requests").is_some();
+        let write = |value: &Value, pretty: bool| {
+            let text = if pretty { serde_json::to_vec_pretty(value) } else { serde_json::to_vec(value) };
+            Bytes::from(text.unwrap())
+        };
+        let mut renamed = request.clone();
+        naive::rename_request(recording.api, &mut renamed, RENAMED);
+        for pretty in [false, true] {
+            let text = write(request, pretty);
+            for size in splits(&text) {
+                let mut reader = BodyReader::new(recording.api, batch);
+                let pushed = pieces(&text, size).try_for_each(|piece| reader.push(piece));
+                let body = pushed.and_then(|()| reader.finish());
+                if let Some(missing) = naive::refused(recording.api, request) {
+                    assert!(body.is_err(), "{name}, {size}: {missing} is missing, and it is taken");
+                    continue;
+                }
+                let body = body.unwrap_or_else(|error| panic!("{name}, {size}: {error:?}"));
+                let named = request.get("model").and_then(Value::as_str);
+                let in_path = matches!(recording.api, Api::Generate | Api::EmbedContent);
+                assert_eq!(body.model.as_deref(), named.filter(|_| !in_path), "{name}, {size}");
+                let stream = request.get("stream").and_then(Value::as_bool).unwrap_or(false);
+                assert_eq!(body.stream, stream, "{name}, {size}");
+                let mut edits = body.set_model(RENAMED);
+                edits.sort_by_key(|edit| edit.range.start);
+                let asked = body.asks_usage();
+                let usage = body.ask_usage();
+                let edited = body.text.clone().edited(&edits).into_contiguous();
+                assert!(edited == write(&renamed, pretty), "{name}, {size}: the body is another one");
+                assert!(
+                    body.text.clone().into_contiguous() == text,
+                    "{name}, {size}: the text is another one"
+                );
+                if recording.api == Api::Chat && stream {
+                    let wanted = naive::asks_usage(request);
+                    assert_eq!((asked, usage.is_some()), (wanted, !wanted), "{name}, {size}");
+                    let edits: Vec<_> = usage.into_iter().collect();
+                    let edited = body.text.clone().edited(&edits).into_contiguous();
+                    let edited: Value = serde_json::from_slice(&edited).unwrap();
+                    assert!(
+                        edited == naive::with_usage(request),
+                        "{name}, {size}: more than usage is asked for"
+                    );
+                }
+                read += 1;
+            }
+        }
+    }
+    assert!(all.is_empty() || read > 0, "no request was read");
+}

@@ -1,0 +1,109 @@
+//! Recordings, as files of one exchange each.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use model_gateway::wire::Api;
+use serde_json::Value;
+
+/// An answer as it came.
+pub(crate) enum Answer {
+    /// Server-sent events.
+    Events(Bytes),
+    /// One JSON array in pieces.
+    Array(Bytes),
+    /// One JSON document.
+    Whole(Value),
+}
+
+/// One exchange.
+pub(crate) struct Recording {
+    pub(crate) name: String,
+    pub(crate) api: Api,
+    pub(crate) request: Option<Value>,
+    pub(crate) answer: Answer,
+}
+
+/// All recordings of APIs that are passed on; nothing where there is no folder of them.
+pub(crate) fn all() -> Option<Vec<Recording>> {
+    let folder = std::env::var_os("GATEWAY_CAPTURES")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/captures"), PathBuf::from);
+    if !folder.is_dir() {
+        skipped("no recorded traffic here (GATEWAY_CAPTURES names its folder)");
+        return None;
+    }
+    let mut files = Vec::new();
+    find(&folder, &mut files);
+    files.sort();
+    let recordings: Vec<Recording> = files.iter().filter_map(|file| read(&folder, file)).collect();
+    if recordings.is_empty() {
+        let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
+        assert!(!required, "{} holds no recordings, and GATEWAY_REQUIRE_ALL=1", folder.display());
+        skipped(&format!("{} holds no recordings", folder.display()));
+        return None;
+    }
+    Some(recordings)
+}
+
+/// Not through eprintln, which is shown for failed tests alone.
+fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
+fn find(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            find(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "json") {
+            files.push(path);
+        }
+    }
+}
+
+fn read(folder: &Path, file: &Path) -> Option<Recording> {
+    let name = file.strip_prefix(folder).unwrap().display().to_string();
+    let mut value: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let api = match value["api"].as_str()? {
+        "anthropic-messages" => Api::Messages,
+        "gemini-embeddings" => Api::EmbedContent,
+        "gemini-generate" => Api::Generate,
+        "openai-chat" => Api::Chat,
+        "openai-embeddings" => Api::Embeddings,
+        "openai-responses" => Api::Responses,
+        _ => return None,
+    };
+    let request = Some(value["request"]["body"].take()).filter(Value::is_object);
+    let response = value["response"].as_object_mut()?;
+    let answer = if let Some(Value::String(events)) = response.remove("sse") {
+        // A body that is no stream, under a stream's heading.
+        match serde_json::from_str::<Value>(&events) {
+            Ok(whole) => Answer::Whole(whole),
+            Err(_) => Answer::Events(Bytes::from(events)),
+        }
+    } else if let Some(Value::Array(chunks)) = response.remove("chunks") {
+        Answer::Events(framed(api, &chunks))
+    } else {
+        match response.remove("body")? {
+            array @ Value::Array(_) => Answer::Array(Bytes::from(serde_json::to_vec_pretty(&array).unwrap())),
+            body => Answer::Whole(body),
+        }
+    };
+    Some(Recording { name, api, request, answer })
+}
+
+/// A stream of which the framing is not known, framed as its vendor does it.
+fn framed(api: Api, chunks: &[Value]) -> Bytes {
+    let mut text = String::new();
+    for chunk in chunks {
+        if let Some(kind) = chunk["type"].as_str().filter(|_| matches!(api, Api::Messages | Api::Responses)) {
+            text += &format!("event: {kind}\n");
+        }
+        text += &format!("data: {chunk}\n\n");
+    }
+    if api == Api::Chat {
+        text += "data: [DONE]\n\n";
+    }
+    Bytes::from(text)
+}

@@ -1,0 +1,334 @@
+//! The rules of the house (docs/architecture.md), held against the source text: which room may use which, what a file
+//! looks like, and what must not be written anywhere.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "house/source.rs"]
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use source::{File, code_of, committed, rust, words};
+
+/// Rooms that build without the feature `proxy`.
+const CODECS: [&str; 6] = ["canonical", "error", "framing", "json", "translate", "wire"];
+/// A file with more lines has more than one reason to change.
+const MAX_LINES: usize = 500;
+
+/// Fails with all faults at once.
+fn assert_none(rule: &str, faults: &[String]) {
+    assert!(faults.is_empty(), "{rule}:\n  {}", faults.join("\n  "));
+}
+
+fn page() -> String {
+    std::fs::read_to_string(source::root().join("docs/architecture.md")).unwrap()
+}
+
+/// The rooms in a cell of a table of the page: what stands in backticks, without `.rs`.
+fn rooms_in(cell: &str) -> BTreeSet<String> {
+    cell.split('`').skip(1).step_by(2).map(|name| name.trim_end_matches(".rs").to_owned()).collect()
+}
+
+/// The rows of the first table of a section, as the two cells of each.
+fn rows(page: &str, section: &str) -> Vec<(String, String)> {
+    let (_, rest) = page.split_once(&format!("\n## {section}\n")).unwrap();
+    let rows = rest.lines().skip_while(|line| !line.starts_with('|')).skip(2);
+    rows.take_while(|line| line.starts_with('|'))
+        .map(|row| {
+            let (room, rest) = row.trim_matches('|').split_once(" | ").unwrap();
+            (room.to_owned(), rest.to_owned())
+        })
+        .collect()
+}
+
+/// Which rooms a room may use, as the page says.
+fn permitted() -> BTreeMap<String, BTreeSet<String>> {
+    let mut table = BTreeMap::new();
+    for (left, right) in rows(&page(), "Who may use whom") {
+        let used = if right.trim() == "all of the above" {
+            table.keys().cloned().collect()
+        } else {
+            rooms_in(&right)
+        };
+        for room in rooms_in(&left) {
+            assert!(table.insert(room.clone(), used.clone()).is_none(), "{room} has two rows");
+        }
+    }
+    table
+}
+
+/// The rooms that there are: folders and files of src/ beside the two roots.
+fn rooms() -> BTreeSet<String> {
+    rust("src").iter().filter_map(File::room).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_room_is_on_the_page_and_in_the_tour() {
+    let there = rooms();
+    let listed: BTreeSet<String> =
+        rows(&page(), "Rooms").iter().flat_map(|(room, _)| rooms_in(room)).collect();
+    assert_eq!(listed, there, "docs/architecture.md, Rooms");
+    assert_eq!(permitted().into_keys().collect::<BTreeSet<_>>(), there, "Who may use whom");
+    let tour = rust("src").into_iter().find(|file| file.path == "src/lib.rs").unwrap().text;
+    for room in there {
+        assert!(tour.contains(&format!("//! * [`{room}`]")), "src/lib.rs has no paragraph on {room}");
+    }
+}
+
+#[test]
+fn a_room_uses_only_the_rooms_in_its_row() {
+    let permitted = permitted();
+    let mut faults = Vec::new();
+    let mut seen = 0;
+    // Tests may bring rooms together.
+    for file in rust("src").into_iter().filter(|file| !file.is_test()) {
+        let Some(room) = file.room() else { continue };
+        for used in file.paths() {
+            let Some(name) = used.first() else { continue };
+            if name == room || !permitted.contains_key(name) {
+                continue;
+            }
+            seen += 1;
+            if !permitted[room].contains(name) {
+                faults.push(format!("{}: {room} uses {name}", file.path));
+            }
+        }
+    }
+    assert!(seen > 50, "the rule sees only {seen} uses: it has gone blind");
+    assert_none("docs/architecture.md says who may use whom", &faults);
+}
+
+#[test]
+fn the_page_permits_only_what_is_used() {
+    let mut unused = permitted();
+    for file in rust("src").into_iter().filter(|file| !file.is_test()) {
+        if let Some(row) = file.room().and_then(|room| unused.get_mut(room)) {
+            for used in file.paths() {
+                row.retain(|name| used.first() != Some(name));
+            }
+        }
+    }
+    // The last two may use everything.
+    unused.remove("proxy");
+    let faults: Vec<String> = unused
+        .iter()
+        .filter(|(_, row)| !row.is_empty())
+        .map(|(room, row)| format!("{room}: {row:?}"))
+        .collect();
+    assert_none("docs/architecture.md permits what nobody needs", &faults);
+}
+
+#[test]
+fn formats_do_not_use_each_other() {
+    const FORMATS: [&str; 4] = ["chat", "generate", "messages", "responses"];
+    let mut faults = Vec::new();
+    for file in rust("src/wire") {
+        let Some(own) = FORMATS.into_iter().find(|name| file.path.starts_with(&format!("src/wire/{name}/")))
+        else {
+            continue;
+        };
+        for used in file.paths() {
+            let [first, second, ..] = &used[..] else { continue };
+            if first == "wire" && second != own && FORMATS.contains(&second.as_str()) {
+                faults.push(format!("{}: uses {second}", file.path));
+            }
+        }
+    }
+    assert_none("a format never uses another one", &faults);
+}
+
+/// Bodies are not the business of who answers, nor of the route to it: they see which formats and APIs there are.
+#[test]
+fn outside_the_exchange_only_names_of_formats_are_used() {
+    const NAMES: [&str; 3] = ["Api", "Format", "path"];
+    let mut faults = Vec::new();
+    for file in rust("src") {
+        if !matches!(file.room(), Some("vendor" | "route" | "config" | "snapshot")) {
+            continue;
+        }
+        for used in file.paths() {
+            let [first, second, ..] = &used[..] else { continue };
+            if first == "wire" && !NAMES.contains(&second.as_str()) {
+                faults.push(format!("{}: uses wire::{second}", file.path));
+            }
+        }
+    }
+    assert_none("formats, APIs and paths, never bodies", &faults);
+}
+
+#[test]
+fn the_hub_names_no_format_and_no_vendor() {
+    const NAMES: [&str; 8] =
+        ["anthropic", "chat", "claude", "gemini", "generate", "google", "openai", "generatecontent"];
+    let mut faults = Vec::new();
+    for file in rust("src/canonical") {
+        // A test may take a vendor for an example.
+        let text = file.text.split("#[cfg(test)]\nmod ").next().unwrap();
+        for word in words(text).filter(|_| !file.is_test()) {
+            if NAMES.contains(&word.to_ascii_lowercase().as_str()) {
+                faults.push(format!("{}: {word}", file.path));
+            }
+        }
+    }
+    assert_none("canonical is nobody's format", &faults);
+}
+
+/// Dependencies that are there only with the feature `proxy`, as code spells them.
+fn behind_the_feature() -> Vec<String> {
+    let manifest = std::fs::read_to_string(source::root().join("Cargo.toml")).unwrap();
+    let (_, rest) = manifest.split_once("\n[dependencies]\n").unwrap();
+    let section = rest.split("\n[").next().unwrap();
+    let optional = section.lines().filter(|line| line.contains("optional = true"));
+    optional.map(|line| line.split(' ').next().unwrap().replace('-', "_")).collect()
+}
+
+#[test]
+fn rooms_without_sockets_name_no_sockets() {
+    let crates = behind_the_feature();
+    assert!(crates.iter().any(|name| name == "pingora") && crates.iter().any(|name| name == "tokio"));
+    let mut faults = Vec::new();
+    for file in rust("src") {
+        if !file.room().is_some_and(|room| CODECS.contains(&room)) {
+            continue;
+        }
+        let code = code_of(&file.text);
+        for name in &crates {
+            if code.contains(&format!("{name}::")) && words(&code).any(|word| word == name) {
+                faults.push(format!("{}: {name}", file.path));
+            }
+        }
+        for name in ["std::fs", "std::io", "std::net", "std::process", "std::thread", "Instant", "SystemTime"]
+        {
+            if code.contains(name) {
+                faults.push(format!("{}: {name}", file.path));
+            }
+        }
+        if code.contains("feature = ") {
+            faults.push(format!("{}: depends on a feature", file.path));
+        }
+    }
+    assert_none("the formats build and run without the gateway", &faults);
+}
+
+#[test]
+fn only_the_proxy_names_pingora() {
+    let named: BTreeSet<String> = rust("src")
+        .iter()
+        .filter(|file| code_of(&file.text).contains("pingora"))
+        .filter_map(|file| file.room().map(str::to_owned))
+        .collect();
+    assert_eq!(named, BTreeSet::from(["proxy".to_owned()]));
+}
+
+/// The demo writes its own configuration; the proxy's and the log's files are their own.
+#[test]
+fn only_config_reads_files() {
+    const READERS: [&str; 5] = ["fs::read", " File::open", "(File::open", "read_to_string(", "read_dir"];
+    let mut faults = Vec::new();
+    for file in rust("src") {
+        if file.room() == Some("config") || file.is_test() {
+            continue;
+        }
+        let code = code_of(&file.text);
+        // A module of tests at the end of a file may read what it wrote.
+        let code = code.split("#[cfg(test)]\nmod ").next().unwrap();
+        for reader in READERS.into_iter().filter(|reader| code.contains(reader)) {
+            faults.push(format!("{}: {reader}", file.path));
+        }
+    }
+    assert_none("only config reads files", &faults);
+}
+
+#[test]
+fn files_are_short_and_say_what_they_are() {
+    let mut faults = Vec::new();
+    for file in committed() {
+        let lines = file.text.lines().count();
+        if lines > MAX_LINES && file.path != "Cargo.lock" && !file.is_data() {
+            faults.push(format!("{}: {lines} lines", file.path));
+        }
+    }
+    for folder in ["src", "tests", "benches", "fuzz"] {
+        for file in rust(folder) {
+            // The name of a module of tests says all.
+            if !file.is_test() && !file.text.starts_with("//! ") {
+                faults.push(format!("{}: does not begin with a line of //!", file.path));
+            }
+            // What lives there, and what must not.
+            let opening: String = file.text.lines().take_while(|line| line.starts_with("//!")).collect();
+            let opens_a_room = file.path.starts_with("src/") && file.path.matches('/').count() == 2;
+            if opens_a_room
+                && file.path.ends_with("/mod.rs")
+                && !opening.to_ascii_lowercase().contains("must not")
+            {
+                faults.push(format!("{}: does not say what must not live there", file.path));
+            }
+        }
+    }
+    assert_none("files", &faults);
+}
+
+#[test]
+fn unsafe_code_says_why_it_is_sound() {
+    let mut faults = Vec::new();
+    for file in ["src", "tests", "benches", "fuzz"].into_iter().flat_map(rust) {
+        let code = code_of(&file.text);
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (at, line) in code.lines().enumerate() {
+            if !words(line).any(|word| word == "unsafe") {
+                continue;
+            }
+            let above = lines[..at].iter().rev().take_while(|line| line.trim_start().starts_with("//"));
+            if !above.clone().any(|line| line.contains("SAFETY:")) {
+                faults.push(format!("{}:{}", file.path, at + 1));
+            }
+        }
+    }
+    assert_none("unsafe without a SAFETY comment", &faults);
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let marks =
+        ["TO DO", "FIX ME", "XX X", "to do!", "un implemented!", "HA CK"].map(|mark| mark.replace(' ', ""));
+    let mut faults = Vec::new();
+    for file in committed() {
+        let own = file.path == "tests/house.rs";
+        for (at, line) in file.text.lines().enumerate().filter(|_| !own && !file.is_data()) {
+            let begins_a_word = |mark: &String| {
+                line.match_indices(mark.as_str()).any(|(at, _)| {
+                    let before = line[..at].chars().next_back();
+                    let after = line[at + mark.len()..].chars().next();
+                    !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
+                })
+            };
+            if marks.iter().any(begins_a_word) {
+                faults.push(format!("{}:{}: {}", file.path, at + 1, line.trim()));
+            }
+        }
+    }
+    assert_none("left for later", &faults);
+}
+
+/// A path that is right on one machine only.
+#[test]
+fn no_file_names_a_place_on_somebodys_machine() {
+    let homes = ["home", "Users", "root", "work"].map(|home| format!("/{home}/"));
+    let mut faults = Vec::new();
+    for file in committed() {
+        for (at, line) in file.text.lines().enumerate().filter(|_| !file.is_data()) {
+            for home in &homes {
+                let absolute = line.match_indices(home.as_str()).any(|(at, _)| {
+                    !line[..at]
+                        .chars()
+                        .next_back()
+                        .is_some_and(|c| c.is_alphanumeric() || "._-~})".contains(c))
+                });
+                if absolute {
+                    faults.push(format!("{}:{}: {}", file.path, at + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert_none("absolute paths", &faults);
+}

@@ -1,0 +1,141 @@
+//! The page docs/metrics.md, held against the registry: the same series, with the same types and labels, both ways.
+
+#![cfg(feature = "proxy")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model_gateway::canonical::Usage;
+use model_gateway::metrics::{Finished, Metrics, Series, Shape, TABLE};
+use model_gateway::vendor::Kind;
+
+fn page() -> String {
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).unwrap()
+}
+
+/// What stands in backticks.
+fn quoted(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Type and labels of a series.
+type Declared = BTreeMap<String, (String, BTreeSet<String>)>;
+
+/// The rows of the page that have the five columns of a series.
+fn described() -> Declared {
+    let page = page();
+    let mut series = Declared::new();
+    for row in page.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        if let [name, kind, labels, _, meaning] = cells[..] {
+            assert!(meaning.ends_with('.'), "{row}");
+            let name = quoted(name).remove(0);
+            let labels = quoted(labels).into_iter().collect();
+            let twice = series.insert(name.clone(), (kind.to_owned(), labels));
+            assert!(twice.is_none(), "{name} has two rows");
+        }
+    }
+    series
+}
+
+/// What the gateway counts when everything has happened once.
+fn counted() -> Metrics {
+    let metrics = Metrics::new().unwrap();
+    let some = Some(5);
+    let usage = Usage {
+        input: some,
+        cached: some,
+        cache_write: some,
+        output: some,
+        reasoning: some,
+        ..Usage::default()
+    };
+    let done =
+        Finished { status: 200, seconds: 1.0, first_token: Some(0.5), request_bytes: 1, response_bytes: 1 };
+    let series = Series::new(&metrics, "chat", "m", "p", "openai");
+    series.exchange(true);
+    series.exchange(false);
+    series.finish(&metrics, &done, &usage);
+    metrics.errors.with_label_values(&["rate_limited", "upstream"]).inc();
+    metrics.upstream_retries.with_label_values(&["p", "stale_connection"]).inc();
+    metrics.upstream_errors.with_label_values(&["p", "rate_limited"]).inc();
+    metrics.reloads.with_label_values(&["applied"]).inc();
+    metrics.loaded.with_label_values(&["models"]).set(1);
+    metrics
+}
+
+/// What `/metrics` says then.
+fn exposed(text: &str) -> Declared {
+    let mut series = Declared::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            series.insert(name.to_owned(), (kind.to_owned(), BTreeSet::new()));
+        } else if !line.starts_with('#') {
+            let (sample, labels) = line.split_once('{').unwrap_or((line.split(' ').next().unwrap(), ""));
+            let family = ["_bucket", "_sum", "_count"].into_iter().find_map(|part| sample.strip_suffix(part));
+            let family = family.filter(|name| series.contains_key(*name)).unwrap_or(sample);
+            let names = labels.split("=\"").map(|part| part.rsplit(['"', ',', '{']).next().unwrap());
+            let names = names.filter(|name| !name.contains('}') && *name != "le" && !name.is_empty());
+            series.get_mut(family).unwrap().1.extend(names.map(str::to_owned));
+        }
+    }
+    series
+}
+
+#[test]
+fn the_page_has_the_series_that_the_admin_port_shows() {
+    let shown = exposed(&counted().render());
+    assert_eq!(described(), shown);
+}
+
+#[test]
+fn the_table_has_no_series_that_is_never_shown() {
+    let page = described();
+    for family in TABLE {
+        let kind = match family.shape {
+            Shape::Counter => "counter",
+            Shape::Gauge => "gauge",
+            Shape::Histogram(_) => "histogram",
+        };
+        let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
+        assert_eq!(page.get(family.name), Some(&(kind.to_owned(), labels)), "{}", family.name);
+    }
+    let ours = page.keys().filter(|name| !name.starts_with("process_")).count();
+    assert_eq!(ours, TABLE.len());
+}
+
+/// A name says its unit, as Prometheus wants it, and so does the page.
+#[test]
+fn names_and_units_agree() {
+    for row in page().lines().filter(|line| line.starts_with("| `g") && line.matches(" | ").count() > 3) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let (name, kind, unit) = (quoted(cells[0]).remove(0), cells[1], cells[3]);
+        assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
+        let stem = name.trim_end_matches("_total");
+        assert_eq!(unit.contains("seconds"), stem.ends_with("_seconds"), "{name}: {unit}");
+        assert_eq!(unit == "bytes", stem.ends_with("_bytes"), "{name}: {unit}");
+    }
+}
+
+#[test]
+fn every_label_has_its_values_on_the_page() {
+    let page = page();
+    let (_, section) = page.split_once("\n## Labels\n").unwrap();
+    let mut explained = BTreeMap::new();
+    for row in section.lines().filter(|line| line.starts_with("| `")) {
+        let (labels, values) = row.trim_matches('|').split_once(" | ").unwrap();
+        for label in quoted(labels) {
+            explained.entry(label).or_insert_with(BTreeSet::new).extend(quoted(values));
+        }
+    }
+    let used: BTreeSet<String> = described().into_values().flat_map(|(_, labels)| labels).collect();
+    assert_eq!(explained.keys().cloned().collect::<BTreeSet<_>>(), used);
+    let vendors: BTreeSet<String> = Kind::ALL.iter().map(|kind| kind.otel_name().to_owned()).collect();
+    assert_eq!(explained["gen_ai_provider_name"], vendors);
+    // What was counted above carries values that the page names.
+    for line in counted().render().lines().filter(|line| line.starts_with("gateway_tokens_total{")) {
+        let kind = line.split("kind=\"").nth(1).unwrap().split('"').next().unwrap();
+        assert!(explained["kind"].contains(kind), "kind {kind}");
+    }
+}

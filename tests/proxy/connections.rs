@@ -1,0 +1,270 @@
+//! HTTP/1 connections: which requests follow each other on one, when it is kept and when it ends, and that nothing on
+//! it is ever taken for something else.
+
+use crate::bodies::{assert_arrived, body_of, chat, chunked_head};
+use crate::support::client::{post, post_with, request};
+use crate::support::form::{Form, vendor_error};
+use crate::support::gateway::Gateway;
+use crate::support::reply;
+use crate::support::setup::{KEY, Setup};
+use crate::support::upstream::Upstream;
+
+#[tokio::test]
+async fn http_1_0_is_answered_in_its_own_way() {
+    let (upstream, gateway) = chat().await;
+    let body = body_of(70_000);
+    let mut client = gateway.connect().await;
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.0\r\nauthorization: Bearer {KEY}\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    let answer = client.ask([head.as_bytes(), &body].concat()).await;
+    assert!(answer.head.line.starts_with("HTTP/1.0 200"), "{}", answer.head.line);
+    assert_eq!(answer.get("transfer-encoding"), None);
+    assert_eq!(answer.text(), Form::Chat.whole("gpt"));
+    assert_arrived(&upstream, &body);
+    // The connection ends with the answer, which is the only end that such a client knows.
+    assert!(client.closed().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_stream_to_http_1_0_ends_with_the_connection() {
+    let frames = Form::Chat.frames("gpt");
+    let upstream = Upstream::answering(reply::stream(&frames)).await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let body = Form::Chat.body("gpt", true);
+    let mut client = gateway.connect().await;
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.0\r\nhost: gateway.test\r\nauthorization: Bearer {KEY}\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    let answer = client.ask([head, body].concat()).await;
+    assert!(answer.head.line.starts_with("HTTP/1.0 200"), "{}", answer.head.line);
+    assert_eq!((answer.get("transfer-encoding"), answer.get("content-length")), (None, None));
+    assert_eq!(answer.text(), frames.concat());
+}
+
+/// Some clients send no more than a line: it is shorter than what tells HTTP/2 from HTTP/1.
+#[tokio::test]
+async fn the_shortest_request_is_answered() {
+    let (_upstream, gateway) = chat().await;
+    let answer = gateway.ask("GET / HTTP/1.0\r\n\r\n").await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    assert!(answer.json().is_object());
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_100_continue_is_told_to_go_on() {
+    let (upstream, gateway) = chat().await;
+    let mut client = gateway.connect().await;
+    for size in [200, 1 << 20] {
+        let body = body_of(size);
+        let whole = post_with(
+            "/v1/chat/completions",
+            &[("authorization", &format!("Bearer {KEY}")), ("expect", "100-continue")],
+            &body,
+        );
+        let (head, body_bytes) = whole.split_at(whole.len() - size);
+        client.send(head).await;
+        assert_eq!(client.head().await.status(), 100);
+        client.send(body_bytes).await;
+        assert_eq!(client.answer().await.status(), 200);
+        assert_arrived(&upstream, &body);
+        assert_eq!(upstream.last_request().head.get("expect"), None);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_is_not_told_to_go_on_with_what_is_refused() {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits("body = \"1MiB\"")).await;
+    let head = |key: &str, length: usize| {
+        format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway.test\r\nauthorization: Bearer {key}\r\n\
+             expect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
+        )
+    };
+    for (key, length, status) in [(KEY, 2 << 20, 413), ("no-such-key", 100, 401)] {
+        let mut client = gateway.connect().await;
+        let answer = client.ask(head(key, length)).await;
+        assert_eq!(answer.status(), status, "{}", answer.text());
+        Form::Chat.error(&answer);
+    }
+    assert_eq!(upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn one_connection_serves_requests_of_every_outcome() {
+    let (upstream, gateway) = chat().await;
+    let mut client = gateway.connect().await;
+    let path = "/v1/chat/completions";
+    let wrong_key = [("authorization", "Bearer no-such-key")];
+    for _ in 0..2 {
+        for (request, status) in [
+            (post(path, body_of(200)), 200),
+            (post(path, "{"), 400),
+            (post(path, r#"{"model":"no-such-model","messages":[]}"#), 404),
+            (request("GET", "/nowhere", &[]), 404),
+            (request("GET", path, &[]), 405),
+            (post_with(path, &wrong_key, body_of(70_000)), 401),
+            (request("GET", "/v1/models", &[("authorization", &format!("Bearer {KEY}"))]), 200),
+            (post(path, body_of(100_000)), 200),
+        ] {
+            let answer = client.ask(&request).await;
+            let shown = String::from_utf8_lossy(&request[..request.len().min(80)]).into_owned();
+            assert_eq!(answer.status(), status, "{shown}: {}", answer.text());
+            if status == 401 {
+                // Its body was not read, so this connection may have to end.
+                client = gateway.connect().await;
+            } else {
+                assert_eq!(answer.get("connection").filter(|value| *value == "close"), None, "{shown}");
+            }
+        }
+    }
+    assert_eq!(upstream.count(), 4);
+}
+
+#[tokio::test]
+async fn a_client_that_wants_the_connection_closed_gets_it_closed() {
+    let frames = Form::Chat.frames("gpt");
+    let upstream = Upstream::answering_each(vec![
+        reply::json(200, Form::Chat.whole("gpt")),
+        reply::stream(&frames),
+        reply::json(429, "{}"),
+    ])
+    .await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", &*bearer), ("connection", "close")];
+    for (stream, status) in [(false, 200), (true, 200), (false, 429)] {
+        let mut client = gateway.connect().await;
+        let answer = client.ask(Form::Chat.request_with(stream, &headers)).await;
+        assert_eq!((answer.status(), answer.get("connection")), (status, Some("close")));
+        assert!(answer.complete);
+        assert_eq!(client.closed().await, b"");
+    }
+    // Theirs is not ours: the provider's connection is kept.
+    assert_eq!(upstream.connections(), 1);
+}
+
+/// What was said to go on with does not change what is answered, be it whole, a stream or an error.
+#[tokio::test]
+async fn after_100_continue_everything_is_answered_as_ever() {
+    let frames = Form::Chat.frames("gpt");
+    let refused = vendor_error(Form::Chat, 429, "slow down");
+    let upstream = Upstream::answering_each(vec![
+        reply::stream(&frames),
+        reply::json(429, &refused),
+        reply::json(200, Form::Chat.whole("gpt")),
+    ])
+    .await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", &*bearer), ("expect", "100-continue")];
+    let mut client = gateway.connect().await;
+    for (stream, status, expected) in
+        [(true, 200, frames.concat()), (false, 429, refused), (false, 200, Form::Chat.whole("gpt"))]
+    {
+        client.send(Form::Chat.request_with(stream, &headers)).await;
+        assert_eq!(client.head().await.status(), 100);
+        let answer = client.answer().await;
+        assert_eq!((answer.status(), answer.text()), (status, &*expected));
+    }
+    // What the gateway itself refuses.
+    client.send(post_with("/v1/chat/completions", &headers, "{]")).await;
+    assert_eq!(client.head().await.status(), 100);
+    assert_eq!(client.answer().await.status(), 400);
+    // An upstream that is not there.
+    drop(upstream);
+    client.send(Form::Chat.request_with(true, &headers)).await;
+    assert_eq!(client.head().await.status(), 100);
+    assert_eq!(client.answer().await.status(), 503);
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let answers =
+        (0..4).map(|n| reply::json(200, format!("{{\"id\":\"answer-{n}\",\"choices\":[]}}"))).collect();
+    let upstream = Upstream::answering_each(answers).await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let mut client = gateway.connect().await;
+    let path = "/v1/chat/completions";
+    let three =
+        [post(path, body_of(200)), post(path, body_of(70_000)), post(path, "{"), post(path, body_of(300))];
+    client.send(three.concat()).await;
+    assert_eq!(client.answer().await.json()["id"], "answer-0");
+    assert_eq!(client.answer().await.json()["id"], "answer-1");
+    assert_eq!(client.answer().await.status(), 400);
+    assert_eq!(client.answer().await.json()["id"], "answer-2");
+    let sizes: Vec<usize> = upstream.requests().iter().map(|request| request.body.len()).collect();
+    assert_eq!(sizes, [200, 70_000, 300]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_pipelined_behind_a_stream_waits_for_its_end() {
+    let frames = Form::Chat.frames("gpt");
+    let upstream =
+        Upstream::answering_each(vec![reply::stream(&frames), reply::json(200, Form::Chat.whole("gpt"))])
+            .await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let mut client = gateway.connect().await;
+    client.send([Form::Chat.request(true), Form::Chat.request(false)].concat()).await;
+    assert_eq!(client.answer().await.text(), frames.concat());
+    assert_eq!(client.answer().await.text(), Form::Chat.whole("gpt"));
+}
+
+#[tokio::test]
+async fn a_body_is_never_taken_for_another_request() {
+    let (upstream, gateway) = chat().await;
+    let hidden = "GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n";
+    for headers in [
+        // Two lengths, a length beside chunks, and encodings that are not understood.
+        "content-length: 5\r\ncontent-length: 60",
+        "content-length: 5, 60",
+        "content-length: +5",
+        "content-length: -1",
+        "content-length: 5\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ntransfer-encoding: identity",
+        "transfer-encoding: xchunked",
+    ] {
+        let mut client = gateway.connect().await;
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway.test\r\nauthorization: Bearer {KEY}\r\n{headers}\r\n\r\n"
+        );
+        client.send(format!("{head}0\r\n\r\n{hidden}")).await;
+        client.finish_sending().await;
+        let everything = String::from_utf8_lossy(&client.closed().await).into_owned();
+        let answers = everything.matches("HTTP/1.1 ").count();
+        assert!(answers <= 1, "{headers}: {everything}");
+        assert!(!everything.contains("HTTP/1.1 2"), "{headers}: {everything}");
+    }
+    assert_eq!(upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn chunks_that_are_none_are_refused() {
+    let (upstream, gateway) = chat().await;
+    for body in
+        ["zz\r\n{}\r\n0\r\n\r\n", "-2\r\n{}\r\n0\r\n\r\n", "2\r\n{}XX0\r\n\r\n", "fffffffffffffffff\r\n{}"]
+    {
+        let mut client = gateway.connect().await;
+        client.send(chunked_head("/v1/chat/completions") + body).await;
+        client.finish_sending().await;
+        let everything = String::from_utf8_lossy(&client.closed().await).into_owned();
+        assert!(everything.starts_with("HTTP/1.1 400 "), "{body:?}: {everything:?}");
+        assert_eq!(everything.matches("HTTP/1.1 ").count(), 1, "{body:?}: {everything}");
+    }
+    assert_eq!(upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn head_is_answered_without_a_body() {
+    let (_upstream, gateway) = chat().await;
+    let mut client = gateway.connect().await;
+    client.send([request("HEAD", "/", &[]), post("/v1/chat/completions", body_of(100))].concat()).await;
+    assert_eq!(client.answer_to_head().await.status(), 200);
+    assert_eq!(client.answer().await.text(), Form::Chat.whole("gpt"));
+    assert_eq!(client.unread(), b"");
+}

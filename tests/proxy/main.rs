@@ -1,0 +1,30 @@
+//! The running gateway, seen from outside: clients on one side, scripted providers on the other.
+//!
+//! Each test starts a gateway of its own, as a process, on loopback. No test asserts how long something takes, only
+//! what happens and in which order.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "these are tests"
+)]
+#![allow(dead_code)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bodies;
+mod connections;
+mod limits;
+mod parity;
+mod refusals;
+mod reload;
+mod routing;
+mod stop;
+mod streams;
+mod upgrade;
+mod upstreams;
+mod verbatim;

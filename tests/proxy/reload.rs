@@ -1,0 +1,185 @@
+//! SIGHUP: routes and keys are read again while requests run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use nix::sys::signal::Signal;
+
+use crate::bodies::body_of;
+use crate::support::client::{post, post_with};
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::http1::Piece;
+use crate::support::setup::{KEY, Setup, key};
+use crate::support::sse::read_until;
+use crate::support::upstream::Upstream;
+use crate::support::{Gate, http2, reply, soon};
+
+/// A provider whose streams stop after the first frame until the gate is open.
+pub(crate) async fn halting(form: Form, gate: &Gate) -> Upstream {
+    let gate = gate.clone();
+    let frames = form.frames(form.model());
+    Upstream::start(move |mut conn| {
+        let (gate, frames) = (gate.clone(), frames.clone());
+        async move {
+            while conn.request().await.is_some() {
+                conn.send([reply::stream_head().into_bytes(), reply::chunk(&frames[0])].concat()).await;
+                gate.passed().await;
+                conn.send([reply::chunk(frames[1..].concat()), reply::LAST_CHUNK.to_vec()].concat()).await;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_runs_goes_on_and_what_comes_goes_the_new_way() {
+    let gate = Gate::new();
+    let old = halting(Form::Chat, &gate).await;
+    let new = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let gateway = Gateway::start(&Setup::vendors(old.addr)).await;
+    let frames = Form::Chat.frames("gpt");
+    let mut streaming = gateway.connect().await;
+    streaming.send(Form::Chat.request(true)).await;
+    streaming.head().await;
+    let mut seen = Vec::new();
+    read_until(&mut streaming, &mut seen, &frames[0]).await;
+    let mut h2 = http2::Client::connect(gateway.addr).await;
+    let h2_answer = soon(h2.request(Form::Chat, true).await).await.unwrap();
+    // One whose body is still on its way.
+    let whole = post("/v1/chat/completions", body_of(5000));
+    let mut half = gateway.connect().await;
+    half.send(&whole[..3000]).await;
+    gateway.wait_for_metric("gateway_requests_in_flight", &[], 3.0).await;
+
+    let setup = Setup::vendors(new.addr);
+    gateway.replace("routes.toml", &setup.routes);
+    gateway.replace("keys.toml", &key("bob", "client-key-of-bob-0005", ""));
+    gateway.reload("applied").await;
+
+    // The keys and the way of before hold for what began before.
+    half.send(&whole[3000..]).await;
+    old.wait_for(3).await;
+    let ask = |key: &str| post_with("/v1/chat/completions", &[("x-api-key", key)], body_of(200));
+    assert_eq!(gateway.ask(ask(KEY)).await.status(), 401);
+    assert_eq!(gateway.ask(ask("client-key-of-bob-0005")).await.status(), 200);
+    assert_eq!((old.count(), new.count()), (3, 1));
+    gate.open();
+    while let Piece::Data(piece) = streaming.piece().await {
+        seen.extend_from_slice(&piece);
+    }
+    assert_eq!(String::from_utf8(seen).unwrap(), frames.concat());
+    let (body, error) = http2::read_body(h2_answer.into_body()).await;
+    assert!(error.is_none() && body == frames.concat().as_bytes(), "{error:?}");
+    assert_eq!(half.answer().await.status(), 200);
+    // A connection that was there before is bound by what holds now.
+    assert_eq!(streaming.ask(ask(KEY)).await.status(), 401);
+    let status = gateway.status().await;
+    assert_eq!(status["last_reload"]["result"], "applied", "{status}");
+    assert_eq!((&status["keys"], &status["models"]), (&1.into(), &6.into()), "{status}");
+}
+
+#[tokio::test]
+async fn a_bad_file_is_refused_and_everything_stays() {
+    let gate = Gate::new();
+    let upstream = halting(Form::Chat, &gate).await;
+    let setup = Setup::vendors(upstream.addr);
+    let gateway = Gateway::start(&setup).await;
+    let frames = Form::Chat.frames("gpt");
+    let mut client = gateway.connect().await;
+    client.send(Form::Chat.request(true)).await;
+    client.head().await;
+    let mut seen = Vec::new();
+    read_until(&mut client, &mut seen, &frames[0]).await;
+    let generation = gateway.status().await["generation"].clone();
+    let unknown = setup.routes.clone()
+        + "[[model]]\nid = \"x\"\ntargets = [{ provider = \"nobody\", model = \"x\" }]\n";
+    for (n, (file, text, says)) in [
+        ("routes.toml", "[[provider]\n".to_owned(), "routes.toml:1"),
+        ("routes.toml", unknown, "nobody"),
+        ("routes.toml", setup.routes.replace("kind = \"gemini\"", "kind = \"gemni\""), "gemini"),
+        ("keys.toml", setup.keys.replace("enabled = false", "enabled = 0"), "keys.toml:"),
+        ("keys.toml", setup.keys.clone() + &setup.keys, "alice"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before = if file == "routes.toml" { &setup.routes } else { &setup.keys };
+        gateway.replace(file, &text);
+        gateway.reload("refused").await;
+        let status = gateway.status().await;
+        assert_eq!(status["last_reload"]["result"], "refused", "{status}");
+        assert_eq!(status["generation"], generation, "{status}");
+        let problems = status["last_reload"]["problems"].to_string();
+        assert!(problems.contains(says), "{says}: {problems}");
+        assert!(gateway.log().contains(says), "{says}: {}", gateway.log());
+        assert!(gateway.log().contains("stay as they were"));
+        assert_eq!(
+            gateway.metrics().await.sum("gateway_reloads_total", &[("result", "refused")]),
+            n as f64 + 1.0
+        );
+        assert_eq!(gateway.admin_status("/readyz").await, Some(200));
+        assert_eq!(gateway.ask(post("/v1/chat/completions", "{")).await.status(), 400);
+        gateway.replace(file, before);
+    }
+    gate.open();
+    while let Piece::Data(piece) = client.piece().await {
+        seen.extend_from_slice(&piece);
+    }
+    assert_eq!(String::from_utf8(seen).unwrap(), frames.concat());
+    gateway.reload("applied").await;
+    let status = gateway.status().await;
+    assert_eq!(status["last_reload"]["problems"], serde_json::json!([]), "{status}");
+    let written = gateway.everything_written();
+    assert!(!written.contains(crate::support::setup::CREDENTIAL), "{written}");
+}
+
+#[tokio::test]
+async fn no_request_fails_while_files_are_read_again_and_again() {
+    let upstream = crate::routing::every_vendor().await;
+    let gateway = Arc::new(Gateway::start(&Setup::vendors(upstream.addr)).await);
+    let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..4)
+        .map(|n| {
+            let (gateway, stop, served) = (gateway.clone(), stop.clone(), served.clone());
+            tokio::spawn(async move {
+                let mut client = gateway.connect().await;
+                let form = Form::ALL[n];
+                while !stop.load(Ordering::SeqCst) {
+                    let answer = client.ask(form.request(false)).await;
+                    assert_eq!(answer.text(), form.whole(form.model()));
+                    let answer = client.ask(form.request(true)).await;
+                    assert_eq!(answer.text(), form.frames(form.model()).concat());
+                    served.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    for n in 0..10 {
+        // Some more keys every time, so that the tables differ.
+        let keys: String = (0..n * 100).map(|k| key(&format!("k{k}"), &format!("key-{k}"), "")).collect();
+        gateway.replace("keys.toml", &(Setup::new().keys + &keys));
+        gateway.reload("applied").await;
+        let before = served.load(Ordering::SeqCst);
+        crate::support::until(|| served.load(Ordering::SeqCst) > before + 4).await;
+    }
+    stop.store(true, Ordering::SeqCst);
+    for client in clients {
+        soon(client).await.unwrap();
+    }
+    assert_eq!(gateway.metrics().await.sum("gateway_errors_total", &[]), 0.0);
+}
+
+#[tokio::test]
+async fn the_access_log_is_opened_again() {
+    let (_upstream, gateway) = crate::bodies::chat().await;
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
+    gateway.wait_for_log(1).await;
+    let moved = gateway.folder().join("access.log.1");
+    std::fs::rename(gateway.folder().join("access.log"), &moved).unwrap();
+    gateway.signal(Signal::SIGHUP);
+    gateway.wait_for_metric("gateway_reloads_total", &[("result", "applied")], 1.0).await;
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
+    gateway.wait_for_log(1).await;
+    assert_eq!(std::fs::read_to_string(moved).unwrap().lines().count(), 1);
+}

@@ -1,0 +1,212 @@
+//! Another binary takes over while requests run: no connection is refused and no stream cut.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use nix::sys::signal::Signal;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use crate::reload::halting;
+use crate::routing::every_vendor;
+use crate::support::client::Client;
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::http1::Piece;
+use crate::support::setup::Setup;
+use crate::support::sse::read_until;
+use crate::support::{Gate, http2, soon, until};
+
+/// Clients that ask for as long as they are let; every request must be answered.
+struct Load {
+    stop: Arc<AtomicBool>,
+    served: Arc<AtomicUsize>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(addr: SocketAddr) -> Load {
+        let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let clients = (0..6)
+            .map(|n| {
+                let (stop, served) = (stop.clone(), served.clone());
+                tokio::spawn(async move {
+                    match n {
+                        0..2 => new_connections(addr, &stop, &served).await,
+                        2..4 => kept_connections(addr, &stop, &served).await,
+                        _ => http2_connections(addr, &stop, &served).await,
+                    }
+                })
+            })
+            .collect();
+        Load { stop, served, clients }
+    }
+
+    /// Waits for more requests to be served.
+    async fn go_on(&self) {
+        let before = self.served.load(Ordering::SeqCst);
+        until(|| self.served.load(Ordering::SeqCst) > before + 50).await;
+    }
+
+    async fn stop(self) -> usize {
+        self.stop.store(true, Ordering::SeqCst);
+        for client in self.clients {
+            soon(client).await.unwrap();
+        }
+        self.served.load(Ordering::SeqCst)
+    }
+}
+
+async fn new_connections(addr: SocketAddr, stop: &AtomicBool, served: &AtomicUsize) {
+    let mut turn = 0;
+    while !stop.load(Ordering::SeqCst) {
+        let form = Form::ALL[turn % 4];
+        let stream = turn % 3 == 0;
+        // Neither refused nor closed without an answer.
+        let socket = TcpStream::connect(addr).await.expect("a connection was refused");
+        let answer = Client::over(socket).ask(form.request(stream)).await;
+        check(form, stream, answer.status(), answer.text());
+        turn += 1;
+        served.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn check(form: Form, stream: bool, status: u16, text: &str) {
+    let model = form.model();
+    let expected = if stream { form.frames(model).concat() } else { form.whole(model) };
+    assert_eq!((status, text), (200, &*expected));
+}
+
+/// Connections that are kept as long as the gateway keeps them. One that it closes between two requests may meet a
+/// request on its way, which every client sends again.
+async fn kept_connections(addr: SocketAddr, stop: &AtomicBool, served: &AtomicUsize) {
+    let mut client: Option<Client> = None;
+    while !stop.load(Ordering::SeqCst) {
+        let (mut used, fresh) = match client.take() {
+            Some(used) => (used, false),
+            None => (Client::connect(addr).await, true),
+        };
+        let sent = used.try_send(Form::Chat.request(true)).await;
+        let answer = if sent.is_ok() { used.try_answer().await } else { None };
+        let Some(answer) = answer else {
+            assert!(!fresh, "a new connection was closed without an answer");
+            continue;
+        };
+        assert!(answer.complete, "a cut stream");
+        check(Form::Chat, true, answer.status(), answer.text());
+        served.fetch_add(1, Ordering::SeqCst);
+        client = (answer.get("connection") != Some("close")).then_some(used);
+    }
+}
+
+async fn http2_connections(addr: SocketAddr, stop: &AtomicBool, served: &AtomicUsize) {
+    while !stop.load(Ordering::SeqCst) {
+        let mut client = http2::Client::connect(addr).await;
+        for stream in [false, true] {
+            let Some((head, body)) = client.exchange(Form::Messages, stream).await else { break };
+            check(Form::Messages, stream, head.status().as_u16(), std::str::from_utf8(&body).unwrap());
+            served.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// A stream that is open before the upgrade and ends after it.
+async fn open_stream(addr: SocketAddr) -> (Client, Vec<u8>) {
+    let mut client = Client::connect(addr).await;
+    client.send(Form::Responses.request_for("slow", true)).await;
+    assert_eq!(client.head().await.status(), 200);
+    let mut seen = Vec::new();
+    read_until(&mut client, &mut seen, "\n\n").await;
+    (client, seen)
+}
+
+async fn close_stream((mut client, mut seen): (Client, Vec<u8>)) {
+    loop {
+        match client.piece().await {
+            Piece::Data(piece) => seen.extend_from_slice(&piece),
+            end => {
+                assert_eq!(end, Piece::End);
+                break;
+            }
+        }
+    }
+    let slow = Form::Responses.frames(Form::Responses.model()).concat();
+    assert_eq!(String::from_utf8(seen).unwrap().replace("\"slow\"", "\"gpt\""), slow);
+}
+
+#[tokio::test]
+async fn a_process_that_was_told_to_starts_another_that_takes_over() {
+    take_over(false).await;
+}
+
+#[tokio::test]
+async fn a_process_that_was_started_by_hand_takes_over() {
+    take_over(true).await;
+}
+
+/// Neither a refusal nor a cut stream, on whatever connection.
+async fn take_over(by_hand: bool) {
+    let fast = every_vendor().await;
+    let gate = Gate::new();
+    let slow = halting(Form::Responses, &gate).await;
+    let setup = Setup::vendors(fast.addr)
+        .provider("slow", "openai", &format!("http://{}/v1", slow.addr), "")
+        .model("slow", "slow", "gpt");
+    let mut gateway = Gateway::start(&setup).await;
+    let stream = open_stream(gateway.addr).await;
+    let load = Load::start(gateway.addr);
+    load.go_on().await;
+    let successor = if by_hand {
+        let successor = gateway.start_beside(&["--upgrade"]);
+        let socket = gateway.folder().join("model-gateway.upgrade.sock");
+        until(|| socket.exists()).await;
+        gateway.signal(Signal::SIGQUIT);
+        Some(successor)
+    } else {
+        gateway.signal(Signal::SIGUSR2);
+        None
+    };
+    // The new process answers on the admin port when it serves.
+    let old = gateway.pid();
+    until(|| gateway.log().contains("handing over")).await;
+    load.go_on().await;
+    assert!(gateway.runs(), "the old process did not wait for its stream");
+    let late = soon(async {
+        while gateway.admin_status("/readyz").await != Some(200) {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        open_stream(gateway.addr).await
+    })
+    .await;
+    gate.open();
+    close_stream(stream).await;
+    assert_eq!(gateway.ended().await.code(), Some(0), "by hand: {by_hand}");
+    // From here on the new process is alone.
+    load.go_on().await;
+    close_stream(late).await;
+    let served = load.stop().await;
+    assert!(served > 100, "{served}");
+    assert_eq!(gateway.admin_status("/healthz").await, Some(200));
+    let new = gateway.successors();
+    assert_eq!(new.len(), 1, "{new:?}");
+    assert_ne!(new[0], i32::try_from(old).unwrap());
+    for line in gateway.access_log() {
+        assert_eq!((&line["status"], line.get("error")), (&200.into(), None), "{line}");
+    }
+    drop(successor);
+}
+
+/// What cannot start does not end what runs.
+#[tokio::test]
+async fn a_process_that_cannot_take_over_changes_nothing() {
+    let (_upstream, mut gateway) = crate::bodies::chat().await;
+    gateway.replace("routes.toml", "[[provider]\n");
+    gateway.signal(Signal::SIGUSR2);
+    until(|| gateway.log().contains("this one goes on")).await;
+    assert!(gateway.runs());
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
+    assert_eq!(gateway.admin_status("/readyz").await, Some(200));
+    gateway.signal(Signal::SIGTERM);
+    assert_eq!(gateway.ended().await.code(), Some(0));
+}

@@ -1,0 +1,367 @@
+//! Traffic in one format: what the provider sent reaches the client byte for byte, but for what must change.
+
+use serde_json::{Value, json};
+
+use crate::routing::{every_vendor, vendors};
+use crate::support::client::{Answer, post};
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::setup::Setup;
+use crate::support::upstream::Upstream;
+use crate::support::{http2, reply};
+
+#[tokio::test]
+async fn answers_and_streams_are_unchanged() {
+    let (upstream, gateway) = vendors().await;
+    for form in Form::ALL {
+        let model = form.model();
+        let answer = gateway.ask(form.request(false)).await;
+        assert_eq!((answer.status(), answer.text()), (200, &*form.whole(model)), "{form:?}");
+        assert_eq!(answer.get("content-type"), Some("application/json"));
+        assert_eq!(answer.get("content-length"), Some(&*form.whole(model).len().to_string()));
+        let answer = gateway.ask(form.request(true)).await;
+        assert_eq!((answer.status(), answer.text()), (200, &*form.frames(model).concat()), "{form:?}");
+        assert!(answer.complete);
+        assert_eq!(answer.get("content-type"), Some("text/event-stream"));
+        assert_eq!(answer.get("cache-control"), Some("no-cache"));
+        assert_eq!(answer.get("x-accel-buffering"), Some("no"));
+        assert_eq!(answer.get("content-length"), None);
+        // And what was asked went there as it was.
+        let asked: Vec<_> = upstream.requests().into_iter().rev().take(2).collect();
+        assert_eq!(asked[0].text(), form.body(model, true), "{form:?}");
+        assert_eq!(asked[1].text(), form.body(model, false), "{form:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_renamed_model_is_the_only_change() {
+    let (upstream, gateway) = vendors().await;
+    for form in Form::ALL {
+        let (alias, name) = form.alias();
+        let returned = if form == Form::Generate { "gemini" } else { name };
+        for stream in [false, true] {
+            let answer = gateway.ask(form.request_for(alias, stream)).await;
+            let sent = if stream { form.frames(returned).concat() } else { form.whole(returned) };
+            // The fields that name the model in an answer; nothing else in it has this text.
+            let expected = sent.replace(&format!("\"{returned}\""), &format!("\"{alias}\""));
+            assert_eq!((answer.status(), answer.text()), (200, &*expected), "{form:?} {stream}");
+            let request = upstream.last_request();
+            match form {
+                Form::Generate => assert!(request.head.target().contains(&format!("/models/{name}:"))),
+                _ => assert_eq!(request.text(), form.body(alias, stream).replace(alias, name)),
+            }
+        }
+    }
+}
+
+/// The field may stand anywhere; what is called the same elsewhere is somebody else's.
+#[tokio::test]
+async fn only_the_requests_own_model_is_renamed() {
+    let upstream = every_vendor().await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    for body in [
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"model\",\"model\":\"fast-gpt\"}],\r\n\t\"tools\":[{\"model\":\
+         \"fast-gpt\"}] , \"model\" : \"fast-gpt\" ,\"x\":{\"model\":\"fast-gpt\"},\"n\":1.50e+2}\n",
+        "  {\"mod\\u0065l\":\"fast\\u002dgpt\",\"messages\":[],\"seed\":12345678901234567890}",
+        "{\"model\":\"fast-gpt\",\"messages\":[],\"a\":\"\\\"model\\\":\\\"fast-gpt\\\"\",\"b\":\"\\\\\"}",
+    ] {
+        let answer = gateway.ask(post("/v1/chat/completions", body)).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        let expected = match body.find("\"fast\\u002dgpt\"") {
+            Some(_) => body.replace("\"fast\\u002dgpt\"", "\"gpt-2026-01-01\""),
+            None => {
+                let at = body
+                    .find(" : \"fast-gpt\"")
+                    .map(|at| at + 3)
+                    .unwrap_or_else(|| body.find(":\"fast-gpt\"").unwrap() + 1);
+                format!("{}\"gpt-2026-01-01\"{}", &body[..at], &body[at + "\"fast-gpt\"".len()..])
+            }
+        };
+        assert_eq!(upstream.last_request().text(), expected);
+    }
+}
+
+/// A chat stream whose client did not ask for usage: it is asked for on the way and taken out again.
+#[tokio::test]
+async fn usage_is_asked_for_and_taken_out_again() {
+    let (upstream, gateway) = vendors().await;
+    let frames = Form::Chat.frames("gpt");
+    let without: String = frames.iter().filter(|frame| !frame.contains("\"choices\":[]")).cloned().collect();
+    for (options, asked, kept) in [
+        ("", true, false),
+        (",\"stream_options\":{}", true, false),
+        (",\"stream_options\":{\"include_usage\":false}", true, false),
+        (",\"stream_options\":null", true, false),
+        (",\"stream_options\":{\"include_usage\":true}", false, true),
+    ] {
+        let body = format!("{{\"model\":\"gpt\",\"stream\":true,\"messages\":[]{options}}}");
+        let answer = gateway.ask(post("/v1/chat/completions", &body)).await;
+        let expected = if kept { frames.concat() } else { without.clone() };
+        assert_eq!((answer.status(), answer.text()), (200, &*expected), "{options}");
+        let request = upstream.last_request();
+        assert_eq!(request.json()["stream_options"]["include_usage"], true, "{options}");
+        assert_eq!(request.text() != body, asked, "{options}");
+        let line = gateway.wait_for_log(upstream.count()).await.pop().unwrap();
+        assert_eq!((&line["input_tokens"], &line["output_tokens"]), (&json!(11), &json!(7)), "{line}");
+        assert_eq!(line["finish"], "stop");
+    }
+    let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, "ask_usage = false")).await;
+    let body = "{\"model\":\"gpt\",\"stream\":true,\"messages\":[]}";
+    assert_eq!(gateway.ask(post("/v1/chat/completions", body)).await.status(), 200);
+    assert_eq!(upstream.last_request().text(), body);
+}
+
+#[tokio::test]
+async fn the_log_and_the_metrics_say_what_was_used() {
+    let (_upstream, gateway) = vendors().await;
+    let mut lines = 0;
+    for form in Form::ALL {
+        for stream in [false, true] {
+            assert_eq!(gateway.ask(form.request(stream)).await.status(), 200);
+            lines += 1;
+            let line = gateway.wait_for_log(lines).await.pop().unwrap();
+            for (field, expected) in [
+                ("status", json!(200)),
+                ("upstream_status", json!(200)),
+                ("key", json!("alice")),
+                ("model", json!(form.model())),
+                ("input_tokens", json!(11)),
+                ("output_tokens", json!(7)),
+                ("attempts", json!(1)),
+                ("client", json!("127.0.0.1")),
+                ("http", json!("1.1")),
+                ("method", json!("POST")),
+            ] {
+                assert_eq!(line[field], expected, "{field}: {line}");
+            }
+            assert_eq!(line["stream"].as_bool().unwrap_or(false), stream, "{line}");
+            assert_eq!(line["error"], Value::Null, "{line}");
+            assert!(line["finish"].is_string(), "{line}");
+            let length = form.body(form.model(), stream).len();
+            assert_eq!(line["request_bytes"], length, "{line}");
+            let frames = form.frames(form.model());
+            if stream {
+                assert_eq!(line["response_bytes"], frames.concat().len(), "{line}");
+                // The terminator of a chat stream is no frame of its own in every count.
+                assert!(line["frames"].as_u64().unwrap() >= frames.len() as u64 - 1, "{line}");
+                assert!(line["first_token_ms"].is_number(), "{line}");
+            }
+        }
+    }
+    gateway.wait_for_metric("gateway_requests_total", &[("status", "200")], 8.0).await;
+    let metrics = gateway.metrics().await;
+    assert_eq!(metrics.sum("gateway_requests_total", &[("endpoint", "messages"), ("model", "claude")]), 2.0);
+    assert_eq!(metrics.sum("gateway_errors_total", &[]), 0.0);
+    assert_eq!(metrics.sum("gateway_requests_in_flight", &[]), 0.0);
+}
+
+#[tokio::test]
+async fn embeddings_and_counting_pass() {
+    let vector = "{\"object\":\"list\",\"data\":[{\"object\":\"embedding\",\"index\":0,\"embedding\":[1.0e-3,-0.50]}],\
+                  \"model\":\"gpt-2026-01-01\",\"usage\":{\"prompt_tokens\":5,\"total_tokens\":5}}\n";
+    let native = "{ \"embedding\": {\"values\": [0.10, -1]} }";
+    let batch = "{\"embeddings\": [{\"values\": [0.10]}, {\"values\": [2]}]}";
+    let counted = "{\"input_tokens\": 2095}";
+    let google = "{\n  \"totalTokens\": 31,\n  \"totalBillableCharacters\": 96\n}\n";
+    let upstream = Upstream::start(move |mut conn| async move {
+        while let Some(request) = conn.request().await {
+            let target = request.head.target();
+            let body = match () {
+                () if target == "/v1/embeddings" => vector,
+                () if target.ends_with(":embedContent") => native,
+                () if target.ends_with(":batchEmbedContents") => batch,
+                () if target == "/v1/messages/count_tokens" => counted,
+                () if target.ends_with(":countTokens") => google,
+                () => panic!("{target}"),
+            };
+            conn.send(reply::json(200, body)).await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let content = "{\"content\":{\"parts\":[{\"text\":\"x\"}]}}";
+    for (path, body, expected) in [
+        (
+            "/v1/embeddings",
+            "{\"input\":[\"a\",\"b\"],\"model\":\"fast-gpt\",\"encoding_format\":\"base64\"}",
+            vector.replace("gpt-2026-01-01", "fast-gpt"),
+        ),
+        ("/v1beta/models/gemini:embedContent", content, native.to_owned()),
+        ("/v1/models/gemini:embedContent", content, native.to_owned()),
+        ("/v1beta/models/gemini:batchEmbedContents", "{\"requests\":[]}", batch.to_owned()),
+        ("/v1/messages/count_tokens", "{\"model\":\"claude\",\"messages\":[]}", counted.to_owned()),
+        ("/v1beta/models/gemini:countTokens", "{\"contents\":[]}", google.to_owned()),
+    ] {
+        let answer = gateway.ask(post(path, body)).await;
+        assert_eq!((answer.status(), answer.text()), (200, &*expected), "{path}");
+        assert_eq!(upstream.last_request().text(), body.replace("fast-gpt", "gpt-2026-01-01"), "{path}");
+    }
+}
+
+/// The stream of Gemini without `alt=sse`: one JSON array, in pieces.
+#[tokio::test]
+async fn a_json_array_passes_in_pieces() {
+    let pieces: Vec<String> = Form::Generate
+        .frames("gemini")
+        .iter()
+        .enumerate()
+        .map(|(n, frame)| {
+            let element = frame.trim_end().strip_prefix("data: ").unwrap().to_owned();
+            format!("{}{element}", if n == 0 { "[" } else { ",\r\n" })
+        })
+        .chain(["\r\n]\n".to_owned()])
+        .collect();
+    let head = reply::head(200, &[("content-type", "application/json"), ("transfer-encoding", "chunked")]);
+    let chunks: Vec<u8> = pieces.iter().flat_map(reply::chunk).collect();
+    let answer = [head.as_bytes(), &chunks, reply::LAST_CHUNK].concat();
+    let upstream = Upstream::answering(answer).await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let body = Form::Generate.body("gemini", true);
+    for path in
+        ["/v1beta/models/gemini:streamGenerateContent", "/v1/models/gemini:streamGenerateContent?alt=json"]
+    {
+        let answer = gateway.ask(post(path, &body)).await;
+        assert_eq!((answer.status(), answer.text()), (200, &*pieces.concat()), "{path}");
+        assert_eq!(answer.json().as_array().unwrap().len(), 3);
+        assert_eq!(answer.get("content-type"), Some("application/json"));
+        assert_eq!(upstream.last_request().head.target(), "/v1beta/models/gemini:streamGenerateContent");
+    }
+    // A renamed model, in every element.
+    let answer = gateway.ask(post("/v1beta/models/fast-gemini:streamGenerateContent", &body)).await;
+    assert_eq!(answer.text(), pieces.concat().replace("\"gemini\"", "\"fast-gemini\""));
+}
+
+/// However a provider frames its answer, the client gets the same.
+#[tokio::test]
+async fn an_answers_framing_is_not_its_content() {
+    for form in Form::ALL {
+        let whole = form.whole(form.model());
+        let stream = form.frames(form.model()).concat();
+        let kind = [("content-type", "application/json")];
+        let events = ("content-type", "text/event-stream; charset=utf-8");
+        let cut = |text: &str, size: usize| -> Vec<u8> {
+            text.as_bytes().chunks(size).flat_map(reply::chunk).collect()
+        };
+        let chunked = ("transfer-encoding", "chunked");
+        let answers = vec![
+            (
+                false,
+                [
+                    reply::head(200, &[kind[0], chunked]).as_bytes(),
+                    &cut(&whole, 3),
+                    b"0\r\nx-checksum: 1\r\n\r\n",
+                ]
+                .concat(),
+            ),
+            (
+                false,
+                [reply::head(200, &[kind[0], chunked]).as_bytes(), &cut(&whole, 1), reply::LAST_CHUNK]
+                    .concat(),
+            ),
+            (false, reply::whole(200, &[("Content-Type", "application/json; charset=utf-8")], &whole)),
+            (
+                true,
+                [reply::head(200, &[events, chunked]).as_bytes(), &cut(&stream, 1), reply::LAST_CHUNK]
+                    .concat(),
+            ),
+            (
+                true,
+                [reply::head(200, &[events, chunked]).as_bytes(), &cut(&stream, 10_000), reply::LAST_CHUNK]
+                    .concat(),
+            ),
+            (true, reply::whole(200, &[events], &stream)),
+            (
+                true,
+                [
+                    reply::head(103, &[("link", "x")]).into_bytes(),
+                    reply::head(100, &[]).into_bytes(),
+                    reply::whole(200, &[events], &stream),
+                ]
+                .concat(),
+            ),
+        ];
+        let count = answers.len();
+        let upstream =
+            Upstream::answering_each(answers.iter().map(|(_, answer)| answer.clone()).collect()).await;
+        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let mut client = gateway.connect().await;
+        for (n, (is_stream, _)) in answers.iter().enumerate() {
+            let answer = client.ask(form.request(*is_stream)).await;
+            let expected = if *is_stream { &stream } else { &whole };
+            assert_eq!((answer.status(), answer.text()), (200, &**expected), "{form:?} {n}");
+            assert!(answer.complete && answer.trailers.is_empty(), "{form:?} {n}");
+        }
+        assert_eq!((upstream.count(), upstream.connections()), (count, 1), "{form:?}");
+        // One that ends with its connection, as HTTP/1.0 does.
+        for (is_stream, expected, kind) in [(false, &whole, kind[0]), (true, &stream, events)] {
+            let text = format!("{}{expected}", reply::head(200, &[kind]).replace("HTTP/1.1", "HTTP/1.0"));
+            let upstream = Upstream::start(move |mut conn| {
+                let text = text.clone();
+                async move {
+                    conn.request().await;
+                    conn.send(text).await;
+                }
+            })
+            .await;
+            let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+            let answer = gateway.ask(form.request(is_stream)).await;
+            assert_eq!((answer.status(), answer.text()), (200, &**expected), "{form:?}");
+        }
+    }
+}
+
+/// What vendors send between frames, and frames that nobody has heard of, are the client's to see.
+#[tokio::test]
+async fn what_is_not_understood_in_a_stream_passes() {
+    for form in Form::ALL {
+        let mut frames = form.frames(form.model());
+        frames.insert(1, ": keep-alive\n\n".to_owned());
+        frames.insert(2, "event: new_event\nid: 7\nretry: 10\ndata: {\"type\":\"new_event\",\n".to_owned());
+        frames.insert(3, "data: \"more\":[1]}\n\n".to_owned());
+        let upstream = Upstream::answering(reply::stream(&frames)).await;
+        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let answer = gateway.ask(form.request(true)).await;
+        assert_eq!((answer.status(), answer.text()), (200, &*frames.concat()), "{form:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_stream_and_a_large_answer_are_whole() {
+    let text = "ü😀\\n\\\"x".repeat(40_000);
+    let whole =
+        format!("{{\"id\":\"c\",\"choices\":[{{\"message\":{{\"content\":\"{text}\"}}}}],\"usage\":null}}");
+    let mut frames: Vec<String> = (0..20_000)
+        .map(|n| {
+            format!(
+                "data: {{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{n}\"}}}}]}}\n\n"
+            )
+        })
+        .collect();
+    frames.push(format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n"));
+    frames.extend_from_slice(&Form::Chat.frames("gpt")[3..]);
+    let upstream = Upstream::answering_each(vec![reply::json(200, &whole), reply::stream(&frames)]).await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let answer = gateway.ask(Form::Chat.request(false)).await;
+    assert_eq!(answer.status(), 200);
+    assert!(answer.text() == whole, "{} of {} bytes", answer.body.len(), whole.len());
+    let answer = gateway.ask(Form::Chat.request(true)).await;
+    assert!(answer.text() == frames.concat(), "{} bytes", answer.body.len());
+    let mut client = http2::Client::connect(gateway.addr).await;
+    let (_, body) = http2::answer(client.request(Form::Chat, true).await).await;
+    assert!(body == frames.concat().as_bytes(), "{} bytes", body.len());
+}
+
+/// A client that asked for no stream and gets one, and the other way round, gets what the vendor gave.
+#[tokio::test]
+async fn what_came_counts_and_not_what_was_asked_for() {
+    for form in [Form::Chat, Form::Messages, Form::Responses] {
+        let frames = form.frames(form.model());
+        let whole = form.whole(form.model());
+        let upstream = Upstream::answering_each(vec![reply::stream(&frames), reply::json(200, &whole)]).await;
+        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let answer: Answer = gateway.ask(form.request(false)).await;
+        assert_eq!((answer.status(), answer.text()), (200, &*frames.concat()), "{form:?}");
+        let answer = gateway.ask(form.request(true)).await;
+        assert_eq!((answer.status(), answer.text()), (200, &*whole), "{form:?}");
+    }
+}

@@ -1,0 +1,301 @@
+//! The gateway as a process: started with a configuration of its own, and ended with the value that stands for it.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::client::{Answer, Client, ask, request};
+use super::metrics::Metrics;
+use super::setup::{Ports, Setup};
+use super::{soon, until};
+
+/// Ports for gateways are taken from here: below the range from which the system takes the ports of clients, which
+/// would otherwise now and then be in the way.
+const PORTS: std::ops::Range<u16> = 15_000..32_000;
+
+fn free_port() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        // Test programs that run side by side begin at different places.
+        let start = u16::try_from(std::process::id() % 997).unwrap() * 17;
+        let turn = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(start);
+        let port = PORTS.start + turn % u16::try_from(PORTS.len()).unwrap();
+        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if std::net::TcpListener::bind(addr).is_ok() {
+            return addr;
+        }
+    }
+}
+
+/// Ports that are free now.
+pub(crate) fn free_ports() -> Ports {
+    Ports { plain: free_port(), tls: free_port(), admin: free_port() }
+}
+
+/// A gateway that runs.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    /// The plaintext listener.
+    pub(crate) addr: SocketAddr,
+    /// The TLS listener, if the configuration has one.
+    pub(crate) tls: SocketAddr,
+    /// The admin port.
+    pub(crate) admin: SocketAddr,
+    folder: tempfile::TempDir,
+    child: Child,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // What it started in its place, if it was told to.
+        for pid in self.successors() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        if std::thread::panicking() {
+            eprintln!("--- what the gateway said ---\n{}", self.log());
+        }
+    }
+}
+
+impl Gateway {
+    /// Starts a gateway and waits until it is ready.
+    pub(crate) async fn start(setup: &Setup) -> Gateway {
+        let mut gateway = Gateway::spawn(setup, free_ports());
+        gateway.wait_until_ready().await;
+        gateway
+    }
+
+    /// Starts a gateway.
+    pub(crate) fn spawn(setup: &Setup, ports: Ports) -> Gateway {
+        let folder = tempfile::tempdir().unwrap();
+        let conf = setup.write(folder.path(), &ports);
+        let child = run(&conf, &[], folder.path());
+        Gateway { addr: ports.plain, tls: ports.tls, admin: ports.admin, folder, child }
+    }
+
+    async fn wait_until_ready(&mut self) {
+        let child = &mut self.child;
+        let (admin, folder) = (self.admin, self.folder.path());
+        soon(async {
+            loop {
+                if let Some(status) = child.try_wait().unwrap() {
+                    let log = std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
+                    panic!("the gateway ended with {status}:\n{log}");
+                }
+                if status_of(admin, "/readyz").await == Some(200) {
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        // Ready means that clients are served, not that they soon will be.
+        assert!(TcpStream::connect(self.addr).await.is_ok(), "ready, but nobody listens");
+    }
+
+    /// Sends one request over a connection of its own.
+    pub(crate) async fn ask(&self, request: impl AsRef<[u8]>) -> Answer {
+        ask(self.addr, request).await
+    }
+
+    /// A connection.
+    pub(crate) async fn connect(&self) -> Client {
+        Client::connect(self.addr).await
+    }
+
+    /// A connection over TLS, and what ALPN gave.
+    pub(crate) async fn connect_tls(
+        &self,
+        config: std::sync::Arc<rustls::ClientConfig>,
+        name: &'static str,
+    ) -> std::io::Result<(Client, Option<Vec<u8>>)> {
+        Client::connect_tls(self.tls, config, name).await
+    }
+
+    /// Asks the admin port.
+    pub(crate) async fn admin(&self, path: &str) -> Answer {
+        ask(self.admin, request("GET", path, &[("connection", "close")])).await
+    }
+
+    /// The status that the admin port gives; nothing when nobody listens.
+    pub(crate) async fn admin_status(&self, path: &str) -> Option<u16> {
+        status_of(self.admin, path).await
+    }
+
+    /// All series.
+    pub(crate) async fn metrics(&self) -> Metrics {
+        Metrics::parse(self.admin("/metrics").await.text())
+    }
+
+    /// Waits until a series has a value.
+    pub(crate) async fn wait_for_metric(&self, name: &str, labels: &[(&str, &str)], value: f64) {
+        soon(async {
+            while self.metrics().await.sum(name, labels) != value {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+    }
+
+    /// What `/status` says.
+    pub(crate) async fn status(&self) -> Value {
+        self.admin("/status").await.json()
+    }
+
+    /// The id of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.pid()).unwrap()), signal).unwrap();
+    }
+
+    /// Waits for the end of the process.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        let mut status = None;
+        until(|| {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        })
+        .await;
+        status.unwrap()
+    }
+
+    /// Whether the process runs.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// The folder with the configuration.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Puts a file in the place of another.
+    pub(crate) fn replace(&self, name: &str, text: &str) {
+        let new = self.folder().join("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, self.folder().join(name)).unwrap();
+    }
+
+    /// Reads routes and keys again, and waits for the outcome.
+    pub(crate) async fn reload(&self, result: &str) {
+        let reloads = |metrics: Metrics| metrics.sum("gateway_reloads_total", &[("result", result)]);
+        let before = reloads(self.metrics().await);
+        self.signal(Signal::SIGHUP);
+        self.wait_for_metric("gateway_reloads_total", &[("result", result)], before + 1.0).await;
+    }
+
+    /// What it has said on standard error.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder().join("stderr")).unwrap_or_default()
+    }
+
+    /// Everything that it has written anywhere.
+    pub(crate) fn everything_written(&self) -> String {
+        let read = |name: &str| std::fs::read_to_string(self.folder().join(name)).unwrap_or_default();
+        format!("{}\n{}\n{}", read("stderr"), read("stdout"), read("access.log"))
+    }
+
+    /// Lines of the access log so far.
+    pub(crate) fn access_log(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.folder().join("access.log")).unwrap_or_default();
+        // The last line may be in the middle of being written.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Waits for so many lines of the access log.
+    pub(crate) async fn wait_for_log(&self, lines: usize) -> Vec<Value> {
+        until(|| self.access_log().len() >= lines).await;
+        self.access_log()
+    }
+
+    /// A number of `/proc/<pid>/status`, in KiB.
+    pub(crate) fn memory(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Starts another process with the same configuration.
+    pub(crate) fn start_beside(&self, arguments: &[&str]) -> Successor {
+        Successor(run(&self.folder().join("gateway.toml"), arguments, self.folder()))
+    }
+
+    /// Processes that run with this gateway's configuration and were not started by the test.
+    pub(crate) fn successors(&self) -> Vec<i32> {
+        let conf = self.folder().join("gateway.toml");
+        let conf = conf.to_str().unwrap().as_bytes();
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+                continue;
+            };
+            let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let ours = u32::try_from(pid).is_ok_and(|pid| pid == self.pid());
+            if !ours && memchr::memmem::find(&command, conf).is_some() {
+                found.push(pid);
+            }
+        }
+        found
+    }
+}
+
+/// A second process with the same configuration.
+#[derive(Debug)]
+pub(crate) struct Successor(Child);
+
+impl Successor {
+    /// Whether it runs.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    /// The id of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run(conf: &Path, arguments: &[&str], folder: &Path) -> Child {
+    let file = |name: &str| {
+        let path: PathBuf = folder.join(name);
+        Stdio::from(File::options().create(true).append(true).open(path).unwrap())
+    };
+    Command::new(env!("CARGO_BIN_EXE_model-gateway"))
+        .arg("serve")
+        .arg("--conf")
+        .arg(conf)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(file("stdout"))
+        .stderr(file("stderr"))
+        .spawn()
+        .unwrap()
+}
+
+async fn status_of(admin: SocketAddr, path: &str) -> Option<u16> {
+    let mut client = Client::over(TcpStream::connect(admin).await.ok()?);
+    client.try_send(request("GET", path, &[("connection", "close")])).await.ok()?;
+    Some(client.try_answer().await?.status())
+}
