@@ -57,7 +57,6 @@ pub(super) fn write(finish: Finish<'_>, refused: bool) -> &'static str {
 /// (`enum-encoding=int`). The two services number them alike only up to 4.
 pub(super) fn by_number(value: u64) -> JsonStr<'static> {
     JsonStr::from_escaped(match value {
-        0 => UNSPECIFIED,
         1 => "STOP",
         2 => "MAX_TOKENS",
         3 => "SAFETY",

@@ -87,7 +87,7 @@ fn candidate<'a>(json: &mut Cursor<'a>, sight: &mut Sight<'a>) -> Result<(), Jso
 }
 
 /// A finish or block reason. The first value of each enum says that there is none.
-fn reason(value: RawJson<'_>) -> Option<JsonStr<'_>> {
+pub(super) fn reason(value: RawJson<'_>) -> Option<JsonStr<'_>> {
     match value.as_str() {
         Some(name) => (!name.is_empty() && !name.escaped().ends_with("_UNSPECIFIED")).then_some(name),
         // Google's Go client asks for enums as integers (`$alt=json;enum-encoding=int`).

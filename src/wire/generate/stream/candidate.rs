@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::canonical::answer::FinishOwned;
 use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
-use crate::wire::generate::finish;
+use crate::wire::generate::{finish, watch};
 use crate::wire::watch::{elements, members};
 
 /// What a frame says of a candidate.
@@ -72,9 +72,7 @@ pub(super) fn read<'a>(json: &mut Cursor<'a>) -> Result<Candidate<'a>, JsonError
             })?,
             "index" => candidate.index = json.u64_or_skip()?.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
             "finishReason" | "finish_reason" => {
-                let value = json.raw()?;
-                let word = value.as_str().or_else(|| value.as_u64().map(finish::by_number));
-                candidate.finish = word.filter(|word| !word.is_empty()).map(finish::read);
+                candidate.finish = watch::reason(json.raw()?).map(finish::read);
             }
             "groundingMetadata" | "grounding_metadata" => candidate.grounding = object(json)?,
             "logprobsResult" | "logprobs_result" => candidate.logprobs = object(json)?,

@@ -98,7 +98,7 @@ impl Decoder {
                 "promptFeedback" | "prompt_feedback" => self.blocked |= is_blocked(&mut json)?,
                 "error" => {
                     let error = json.raw()?;
-                    if !error.is_null() {
+                    if !error.is_void() {
                         self.over = true;
                         sink(Event::Error(error));
                         return Ok(());
@@ -120,7 +120,7 @@ impl Decoder {
         while let Some(key) = json.next_key()? {
             let value = json.raw()?;
             match key.escaped() {
-                _ if value.is_null() => {}
+                _ if value.is_void() => {}
                 "responseId" | "response_id" => {
                     (known, start.id) = (true, value.as_str().unwrap_or_default())
                 }
@@ -223,7 +223,7 @@ fn is_blocked(json: &mut Cursor<'_>) -> Result<bool, JsonError> {
     let mut blocked = false;
     members(json, |key, json| {
         match key.escaped() {
-            "blockReason" | "block_reason" => blocked = !json.raw()?.is_null(),
+            "blockReason" | "block_reason" => blocked = watch::reason(json.raw()?).is_some(),
             _ => json.skip()?,
         }
         Ok(())
