@@ -58,6 +58,9 @@ async fn nothing_secret_is_written_at_any_level() {
         for form in Form::ALL {
             for model in [form.model(), form.alias().0, "over-h2", "over-nothing", "nope"] {
                 for (key, stream) in [(KEY, false), (KEY, true), (WRONG, false), (DISABLED_KEY, false)] {
+                    if key != KEY && model != form.model() {
+                        continue;
+                    }
                     let (path, body) = (form.path(model, stream), form.body(model, stream));
                     let bearer = format!("Bearer {key}");
                     let in_query = format!("{path}{}key={key}", if path.contains('?') { '&' } else { '?' });
