@@ -268,3 +268,52 @@ async fn head_is_answered_without_a_body() {
     assert_eq!(client.answer().await.text(), Form::Chat.whole("gpt"));
     assert_eq!(client.unread(), b"");
 }
+
+/// Heads as other programs write them: a whole address, names in any case, bare line feeds, odd white space.
+#[tokio::test]
+async fn heads_are_read_however_they_are_written() {
+    let (upstream, gateway) = chat().await;
+    let body = body_of(100);
+    for head in [
+        format!(
+            "POST http://gateway.test/v1/chat/completions HTTP/1.1\r\nHost: gateway.test\r\nAUTHORIZATION: Bearer {KEY}\r\n"
+        ),
+        format!("POST /v1/chat/completions HTTP/1.1\r\nhost:gateway.test\r\nauthorization:Bearer {KEY}\r\n"),
+        format!("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Api-Key: \t {KEY} \t\r\n"),
+        format!("POST /v1/chat/completions HTTP/1.1\nhost: x\nx-api-key: {KEY}\n"),
+    ] {
+        let end = if head.contains('\r') { "\r\n" } else { "\n" };
+        let mut client = gateway.connect().await;
+        client.send([format!("{head}Content-Length: 100{end}{end}").as_bytes(), &body].concat()).await;
+        let answer = client.answer().await;
+        assert_eq!(answer.status(), 200, "{head:?}: {}", answer.text());
+        assert_arrived(&upstream, &body);
+        assert_eq!(upstream.last_request().head.all("host"), [upstream.addr.to_string()]);
+    }
+}
+
+/// What is no head is answered 400, or not at all, and never as a request.
+#[tokio::test]
+async fn what_is_no_head_is_refused() {
+    let (upstream, gateway) = chat().await;
+    for head in [
+        "\0\0\0\0\r\n\r\n",
+        "POST\r\n\r\n",
+        "POST /v1/chat/completions\r\n\r\n",
+        "POST /v1/chat/completions HTTP/9.9\r\n\r\n",
+        "POST /v1/chat/completions HTTP/1.1\r\nno colon\r\n\r\n",
+        "POST /v1/chat/completions HTTP/1.1\r\nna me: x\r\n\r\n",
+        "POST /v1/chat/completions HTTP/1.1\r\nx: a\0b\r\n\r\n",
+        "\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\u{1}\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+    ] {
+        let mut client = gateway.connect().await;
+        client.send(head).await;
+        client.finish_sending().await;
+        let said = String::from_utf8_lossy(&client.closed().await).into_owned();
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 400 "), "{head:?}: {said}");
+        assert!(said.matches("HTTP/1.1").count() <= 1, "{head:?}: {said}");
+    }
+    assert_eq!(upstream.connections(), 0);
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
+}

@@ -23,6 +23,7 @@ mod parity;
 mod refusals;
 mod reload;
 mod routing;
+mod secrets;
 mod stop;
 mod streams;
 mod upgrade;

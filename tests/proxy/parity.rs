@@ -91,7 +91,7 @@ async fn what_a_provider_answers_is_the_same_in_both_versions() {
         let frames = form.frames(form.model());
         let refused = vendor_error(form, 429, "slow down");
         let kind = [("content-type", "application/json"), ("retry-after", "7")];
-        let answers = vec![
+        let answers = [
             (false, reply::json(200, form.whole(form.model()))),
             (true, reply::stream(&frames)),
             (true, reply::whole(429, &kind, refused)),

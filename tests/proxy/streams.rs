@@ -25,26 +25,45 @@ enum End {
     Complete,
 }
 
-/// An upstream that sends this, waits for the gate, sends that, and ends.
-async fn ending(before: Vec<u8>, after: Vec<u8>, end: End, gate: Gate) -> Upstream {
-    Upstream::start(move |mut conn| {
-        let (before, after, gate) = (before.clone(), after.clone(), gate.clone());
+/// What a provider does with a request: it sends something, waits for the gate, sends more, and ends.
+#[derive(Clone, Debug)]
+struct Script {
+    before: Vec<u8>,
+    after: Vec<u8>,
+    end: End,
+    gate: Gate,
+}
+
+/// A provider that follows the script that is in place when a connection begins.
+async fn scripted() -> (Upstream, Arc<std::sync::Mutex<Option<Script>>>) {
+    let script = Arc::new(std::sync::Mutex::new(None::<Script>));
+    let current = script.clone();
+    let upstream = Upstream::start(move |mut conn| {
+        let script = current.lock().unwrap().clone().unwrap();
         async move {
             conn.request().await;
-            conn.send(before).await;
-            gate.passed().await;
-            conn.send(after).await;
-            match end {
+            conn.send(script.before).await;
+            script.gate.passed().await;
+            conn.send(script.after).await;
+            match script.end {
                 End::Close => {}
                 End::Reset => conn.reset(),
+                // The next request comes over another connection.
                 End::Complete => {
                     conn.send(reply::LAST_CHUNK).await;
-                    conn.closed().await;
                 }
             }
         }
     })
-    .await
+    .await;
+    (upstream, script)
+}
+
+/// An upstream with one script for all connections.
+async fn ending(before: Vec<u8>, after: Vec<u8>, end: End, gate: Gate) -> Upstream {
+    let (upstream, script) = scripted().await;
+    *script.lock().unwrap() = Some(Script { before, after, end, gate });
+    upstream
 }
 
 /// Reads a stream to its end, however it ends.
@@ -150,6 +169,9 @@ async fn a_cut_stream_ends_with_an_error_and_never_looks_complete() {
         let half = &frames[1][..frames[1].len() / 2];
         let all_but_the_end: usize = frames.len() - if form == Form::Chat { 3 } else { 1 };
         let middle = frames[1..all_but_the_end].concat();
+        let (upstream, script) = scripted().await;
+        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let mut asked = 0;
         for (what, after, end, arrives) in [
             ("after a frame", vec![], End::Close, ""),
             ("after a frame, by a reset", vec![], End::Reset, ""),
@@ -163,8 +185,8 @@ async fn a_cut_stream_ends_with_an_error_and_never_looks_complete() {
             ("by what is no chunk", b"zz\r\nHTTP/1.1 200 OK\r\n".to_vec(), End::Close, ""),
         ] {
             let gate = Gate::new();
-            let upstream = ending(before.clone(), after, end, gate.clone()).await;
-            let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+            *script.lock().unwrap() = Some(Script { before: before.clone(), after, end, gate: gate.clone() });
+            asked += 1;
             let mut client = gateway.connect().await;
             client.send(form.request(true)).await;
             assert_eq!(client.head().await.status(), 200);
@@ -179,9 +201,10 @@ async fn a_cut_stream_ends_with_an_error_and_never_looks_complete() {
             let (_, message) = form.stream_error(&text).unwrap_or_else(|| panic!("{form:?} {what}: {text}"));
             assert!(!message.contains("127.0.0.1"), "{message}");
             assert!(!form.looks_complete(&text), "{form:?} {what}: {text}");
-            let line = gateway.wait_for_log(1).await.remove(0);
+            assert_eq!(upstream.count(), asked, "{form:?} {what}: asked twice");
+        }
+        for line in gateway.wait_for_log(asked).await {
             assert_eq!((&line["status"], &line["error"]), (&200.into(), &"upstream_broken".into()), "{line}");
-            assert_eq!(upstream.count(), 1, "{form:?} {what}: asked twice");
         }
     })
     .await;
@@ -224,6 +247,9 @@ async fn what_breaks_before_the_first_frame_is_an_error_with_a_status() {
     every_form(|form| async move {
         let whole = reply::json(200, form.whole(form.model()));
         let stream = reply::stream_head();
+        let (upstream, script) = scripted().await;
+        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let mut asked = 0;
         for (what, sent, end) in [
             ("at once", vec![], End::Close),
             ("at once, by a reset", vec![], End::Reset),
@@ -237,13 +263,13 @@ async fn what_breaks_before_the_first_frame_is_an_error_with_a_status() {
         ] {
             let gate = Gate::new();
             gate.open();
-            let upstream = ending(sent, vec![], end, gate).await;
-            let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+            *script.lock().unwrap() = Some(Script { before: sent, after: vec![], end, gate });
+            asked += 1;
             let is_stream = what.contains("chunk") || what.contains("stream") || what.contains("frame");
             let answer = gateway.ask(form.request(is_stream)).await;
             assert_eq!(answer.status(), 500, "{form:?} {what}: {}", answer.text());
             form.error(&answer);
-            assert_eq!(upstream.count(), 1, "{form:?} {what}: asked twice");
+            assert_eq!(upstream.count(), asked, "{form:?} {what}: asked twice");
         }
     })
     .await;

@@ -243,7 +243,7 @@ async fn an_answers_framing_is_not_its_content() {
             text.as_bytes().chunks(size).flat_map(reply::chunk).collect()
         };
         let chunked = ("transfer-encoding", "chunked");
-        let answers = vec![
+        let answers = [
             (
                 false,
                 [

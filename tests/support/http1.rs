@@ -200,14 +200,16 @@ impl Wire {
         let line = self.line().await?;
         let digits = line.split(';').next().unwrap_or_default().trim();
         let size = usize::from_str_radix(digits, 16).unwrap_or_else(|_| panic!("no chunk size: {line:?}"));
-        while size == 0 {
+        if size > 0 {
+            return Some(size);
+        }
+        loop {
             let trailer = self.line().await?;
             if trailer.is_empty() {
-                break;
+                return Some(0);
             }
             self.trailers.push(trailer);
         }
-        Some(size)
     }
 
     /// Reads a body to its end.
