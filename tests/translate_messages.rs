@@ -3,6 +3,14 @@
 //!
 //! The recordings are not part of the project; without them the test says so and passes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "these are tests"
+)]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -33,6 +33,7 @@ use crate::wire::error::{self as wire_error};
 
 /// How an answer is brought to its client: decided once, never frame by frame.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "it lives in a box already")]
 pub enum Exchange {
     /// As it is.
     Verbatim(Verbatim),
