@@ -13,7 +13,7 @@ use crate::translate::{Ask, outgoing};
 use crate::vendor::{BaseUrl, Kind, Provider, Setup};
 use crate::wire::Format;
 use crate::wire::codec::Loss;
-use crate::wire::loss::{Policy, ROWS};
+use crate::wire::loss::{self, Policy};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -61,7 +61,7 @@ fn vendor_of(format: Format) -> (Kind, &'static str) {
 
 pub(super) fn run(options: &Options) -> ExitCode {
     if options.table {
-        print_table();
+        print!("{}", loss::table());
         return ExitCode::SUCCESS;
     }
     let (Some(from), Some(to)) = (options.from, options.to) else {
@@ -146,11 +146,3 @@ fn print_losses(losses: &[Loss]) {
     }
 }
 
-/// The table as Markdown; docs/translation.md holds what this prints.
-fn print_table() {
-    println!("| Element | {} |", Format::ALL.map(|format| format!("to {}", format.name())).join(" | "));
-    println!("|---|{}", "---|".repeat(Format::ALL.len()));
-    for row in ROWS {
-        println!("| `{}` | {} |", row.element, row.policies.map(Policy::name).join(" | "));
-    }
-}

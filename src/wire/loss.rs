@@ -163,10 +163,29 @@ pub fn policy(element: &str, to: Format) -> Policy {
         .unwrap_or(Policy::Warn)
 }
 
+/// The table as Markdown, for docs and for whoever asks.
+pub fn table() -> String {
+    let mut out = String::from("| Element |");
+    for format in Format::ALL {
+        out.push_str(&format!(" to {format} |"));
+    }
+    out.push_str("\n|---|---|---|---|---|\n");
+    for row in ROWS {
+        out.push_str(&format!("| `{}` | {} |\n", row.element, row.policies.map(Policy::name).join(" | ")));
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    #[test]
+    fn the_page_has_the_table() {
+        let page = include_str!("../../docs/translation.md");
+        assert!(page.contains(&table()), "docs/translation.md must hold what this prints:\n{}", table());
+    }
 
     #[test]
     fn every_element_has_one_row() {

@@ -193,8 +193,13 @@ impl Items<'_, '_, '_> {
             Source::Text { .. } => self.notes.lose("image_url"),
         }
         // The SDK's own types demand it.
-        let detail = if detail.is_empty() { JsonStr::from_escaped("auto") } else { detail };
-        self.json.key("detail").paste(detail);
+        let detail = match detail.is_empty() {
+            true if self.notes.from() != Format::Responses => JsonStr::from_escaped("auto"),
+            _ => detail,
+        };
+        if !detail.is_empty() {
+            self.json.key("detail").paste(detail);
+        }
         self.mark(marked);
         self.json.end_object();
     }
