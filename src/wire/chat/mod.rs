@@ -17,3 +17,6 @@ pub mod stream;
 pub mod watch;
 mod words;
 mod write;
+
+#[cfg(test)]
+mod tests;

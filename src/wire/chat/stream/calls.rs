@@ -130,12 +130,9 @@ impl Calls {
     ) {
         let found = self.find(fragment);
         if found.is_none() {
-            // A vendor that repeats an id cannot tell the calls apart; the client must be able to.
-            let repeated = self.list.iter().any(|call| call.id == fragment.id.escaped());
-            let id = if repeated { "" } else { fragment.id.escaped() };
             self.list.push(Call {
                 place: fragment.place,
-                id: id.to_owned(),
+                id: String::new(),
                 name: String::new(),
                 early: String::new(),
                 block: None,
@@ -190,8 +187,10 @@ impl Calls {
         if !fragment.name.is_empty() {
             self.close_complete(sink);
         }
+        // A vendor that repeats an id cannot tell the calls apart; the client must be able to.
+        let repeated = self.list.iter().any(|call| call.id == fragment.id.escaped());
         let Some(call) = self.list.get_mut(at) else { return };
-        if call.id.is_empty() {
+        if call.id.is_empty() && !repeated {
             fragment.id.escaped().clone_into(&mut call.id);
         }
         if fragment.name.is_empty() {

@@ -1,0 +1,239 @@
+//! Whole completions, read and written.
+
+use super::*;
+use crate::canonical::Usage;
+use crate::canonical::answer::Citation;
+
+fn block(kind: Kind, text: &str) -> Block {
+    Block {
+        choice: 0,
+        kind,
+        text: text.to_owned(),
+        object: None,
+        url: None,
+        seal: String::new(),
+        citations: Vec::new(),
+        logprobs: String::new(),
+    }
+}
+
+fn answer(blocks: Vec<Block>, finish: FinishOwned) -> Answer {
+    Answer {
+        id: "msg_1".to_owned(),
+        blocks,
+        finishes: vec![(0, finish)],
+        complete: true,
+        ..Answer::default()
+    }
+}
+
+fn call(id: &str, text: &str) -> Block {
+    let kind = Kind::ToolUse {
+        id: id.to_owned(),
+        name: "f".to_owned(),
+        kind: Default::default(),
+        namespace: String::new(),
+    };
+    block(kind, text)
+}
+
+#[test]
+fn a_completion_is_read_like_the_stream_of_it() {
+    let body = r#"
+
+        {"id":"chatcmpl-1","object":"chat.completion","created":7,"model":"v","choices":[{"index":0,"message":
+        {"role":"assistant","content":"Hi","refusal":null,"reasoning_content":"hm","annotations":[],"tool_calls":[
+        {"id":"c","index":0,"type":"function","function":{"name":"f","arguments":"{}"}}]},
+        "logprobs":null,"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}"#;
+    let read = read_whole(body);
+    assert_eq!((read.id.as_str(), read.created), ("chatcmpl-1", Some(7)));
+    assert_eq!(text_of(&read, &Kind::Reasoning), "hm");
+    assert_eq!(text_of(&read, &Kind::Text), "Hi");
+    assert_eq!(calls_of(&read).len(), 1);
+    assert_eq!((read.usage.input, read.usage.output), (Some(5), Some(2)));
+    assert!(read.complete);
+}
+
+#[test]
+fn fact_9_a_completion_without_a_reason_is_complete_all_the_same() {
+    for word in ["\"\"", "null"] {
+        let read = read_whole(&completion(r#"{"content":"a"}"#, word));
+        assert_eq!(finish_of(&read), FinishOwned::Stop);
+    }
+}
+
+#[test]
+fn a_message_counts_more_than_a_delta_beside_it() {
+    let body = r#"{"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":""},"message":{"content":"Hi"},"finish_reason":"stop"}]}"#;
+    assert_eq!(text_of(&read_whole(body), &Kind::Text), "Hi");
+}
+
+#[test]
+fn map_7_reasons_have_their_words() {
+    use FinishOwned as F;
+    let words = [
+        (F::Stop, "stop"),
+        (F::StopSequence(Some("X".to_owned())), "stop"),
+        (F::Length, "length"),
+        (F::ContextFull, "length"),
+        (F::ContentFilter, "content_filter"),
+        (F::Pause, "stop"),
+    ];
+    for (finish, word) in words {
+        let written = whole_written(&answer(vec![block(Kind::Text, "a")], finish), &reply());
+        assert_eq!(written["choices"][0]["finish_reason"], word);
+    }
+    let written = whole_written(&answer(vec![call("c", "")], F::Stop), &reply());
+    assert_eq!(written["choices"][0]["finish_reason"], "tool_calls");
+}
+
+#[test]
+fn bug_16_the_vendors_own_reason_stands_beside_a_word_of_the_format() {
+    let finish = FinishOwned::Other("MALFORMED_FUNCTION_CALL".to_owned());
+    let written = whole_written(&answer(vec![block(Kind::Text, "a")], finish), &reply());
+    assert_eq!(written["choices"][0]["finish_reason"], "stop");
+    assert_eq!(written["choices"][0]["native_finish_reason"], "MALFORMED_FUNCTION_CALL");
+}
+
+#[test]
+fn a_completion_has_all_that_sdks_look_for() {
+    let blocks = vec![block(Kind::Reasoning, "hm"), block(Kind::Text, "He"), block(Kind::Text, "llo")];
+    let written = whole_written(&answer(blocks, FinishOwned::Stop), &reply());
+    assert_eq!(written["id"], "chatcmpl-1");
+    assert_eq!(written["object"], "chat.completion");
+    assert_eq!(written["created"], 1_700_000_000);
+    assert_eq!(written["model"], "client-model");
+    let message = &written["choices"][0]["message"];
+    assert_eq!(message["role"], "assistant");
+    assert_eq!(message["content"], "Hello");
+    assert_eq!(message["refusal"], Value::Null);
+    assert_eq!(message["reasoning_content"], "hm");
+    assert_eq!(written["choices"][0]["logprobs"], Value::Null);
+    assert!(written.get("usage").is_none() && message.get("tool_calls").is_none());
+    assert!(message.get("reasoning_details").is_none());
+}
+
+#[test]
+fn reasoning_is_left_out_for_who_does_not_want_it() {
+    let blocks = vec![block(Kind::Reasoning, "hm"), block(Kind::Text, "a")];
+    let hidden = Reply { show_thinking: false, ..reply() };
+    let written = whole_written(&answer(blocks, FinishOwned::Stop), &hidden);
+    assert!(!written.to_string().contains("hm"));
+}
+
+#[test]
+fn calls_have_text_for_arguments_and_content_is_null_without_text() {
+    let object = Block { object: Some(r#"{"b": 1, "a": "\n"}"#.to_owned()), ..call("c2", "") };
+    let blocks = vec![call("c1", r#"{\"a\":1}"#), object, call("c3", "")];
+    let written = whole_written(&answer(blocks, FinishOwned::ToolUse), &reply());
+    let message = &written["choices"][0]["message"];
+    assert_eq!(message["content"], Value::Null);
+    let arguments = |n: usize| message["tool_calls"][n]["function"]["arguments"].as_str().unwrap();
+    assert_eq!(
+        [arguments(0), arguments(1), arguments(2)],
+        [r#"{"a":1}"#, r#"{"b": 1, "a": "\n"}"#, "{}"],
+        "bug 7, bug 11, bug 54"
+    );
+    assert_eq!(message["tool_calls"][0]["type"], "function");
+    assert_eq!(message["tool_calls"][0]["id"], "c1");
+}
+
+#[test]
+fn map_8_usage_has_details_only_where_the_vendor_gave_them() {
+    let usage = Usage {
+        input: Some(10),
+        output: Some(7),
+        cached: Some(0),
+        cache_write: Some(2),
+        cache_write_1h: Some(3),
+        ..Usage::default()
+    };
+    let read = Answer { usage, ..answer(vec![block(Kind::Text, "a")], FinishOwned::Stop) };
+    let written = whole_written(&read, &reply());
+    let expected = serde_json::json!({
+        "prompt_tokens": 10, "completion_tokens": 7, "total_tokens": 17,
+        "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 5},
+    });
+    assert_eq!(written["usage"], expected, "bug 38");
+    // What is written is read as it was, but for how long the cache keeps what.
+    let again = read_whole(&written.to_string()).usage;
+    assert_eq!((again.input, again.output, again.cached), (Some(10), Some(7), Some(0)));
+}
+
+#[test]
+fn a_refusal_has_its_own_member() {
+    let written = whole_written(&answer(vec![block(Kind::Refusal, "no")], FinishOwned::Stop), &reply());
+    let message = &written["choices"][0]["message"];
+    assert_eq!((&message["content"], message["refusal"].as_str()), (&Value::Null, Some("no")));
+}
+
+#[test]
+fn map_9_a_source_without_a_span_is_for_its_block() {
+    let citation = |url: &str, span| Citation { url: url.to_owned(), span, ..Citation::default() };
+    let mut first = block(Kind::Text, r"g\u00fc\n");
+    first.citations.push(citation("https://a", None));
+    let mut second = block(Kind::Text, "\u{1f30d}!");
+    second.citations.push(citation("https://b", None));
+    second.citations.push(citation("https://c", Some((1, 2))));
+    let written = whole_written(&answer(vec![first, second], FinishOwned::Stop), &reply());
+    let annotations = &written["choices"][0]["message"]["annotations"];
+    let span = |n: usize| {
+        let cited = &annotations[n]["url_citation"];
+        (cited["url"].as_str().unwrap(), cited["start_index"].as_u64(), cited["end_index"].as_u64())
+    };
+    assert_eq!(span(0), ("https://a", Some(0), Some(3)));
+    assert_eq!(span(1), ("https://b", Some(3), Some(5)));
+    assert_eq!(span(2), ("https://c", Some(1), Some(2)));
+    assert_eq!(annotations[0]["type"], "url_citation");
+    assert_eq!(annotations[0]["url_citation"]["title"], "");
+}
+
+#[test]
+fn map_2_media_come_back_as_they_were() {
+    let image = block(Kind::Media { mime: "image/png".to_owned() }, "QUJD");
+    let mut linked = block(Kind::Media { mime: "image/*".to_owned() }, "");
+    linked.url = Some("https://a/b.png".to_owned());
+    let sound = block(Kind::Media { mime: "audio/wav".to_owned() }, "UklG");
+    let before = answer(vec![image, linked, sound], FinishOwned::Stop);
+    let written = whole_written(&before, &reply());
+    let message = &written["choices"][0]["message"];
+    assert_eq!(message["images"][0]["image_url"]["url"], "data:image/png;base64,QUJD");
+    assert_eq!(message["audio"]["data"], "UklG");
+    assert!(message["audio"]["expires_at"].is_u64() && message["audio"]["id"].is_string());
+    let again = read_whole(&written.to_string());
+    assert_eq!(again.blocks, before.blocks);
+}
+
+#[test]
+fn map_6_logprobs_come_back_as_they_were() {
+    let mut text = block(Kind::Text, "ab");
+    text.logprobs = r#"{"token":"a","logprob":-0.5},{"token":"b","logprob":-9999.0}"#.to_owned();
+    let written = whole_written(&answer(vec![text], FinishOwned::Stop), &reply());
+    assert_eq!(written["choices"][0]["logprobs"]["content"][1]["token"], "b");
+    assert_eq!(written["choices"][0]["logprobs"]["refusal"], Value::Null);
+}
+
+#[test]
+fn several_choices_are_several_messages() {
+    let mut second = block(Kind::Text, "b");
+    second.choice = 1;
+    let mut both = answer(vec![block(Kind::Text, "a"), second], FinishOwned::Stop);
+    both.finishes.push((1, FinishOwned::Length));
+    let written = whole_written(&both, &reply());
+    assert_eq!(written["choices"][1]["index"], 1);
+    assert_eq!(written["choices"][1]["message"]["content"], "b");
+    assert_eq!(written["choices"][1]["finish_reason"], "length");
+}
+
+#[test]
+fn ids_are_of_the_formats_style_and_do_not_change() {
+    let id = |vendor: &str| {
+        let answer = Answer { id: vendor.to_owned(), ..answer(Vec::new(), FinishOwned::Stop) };
+        whole_written(&answer, &reply())["id"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(id("resp_0a"), "chatcmpl-0a");
+    assert_eq!(id("chatcmpl-x"), "chatcmpl-x");
+    assert_eq!(id("a\\\"b"), "chatcmpl-a__b");
+    assert_eq!(id(""), id(""));
+    assert!(id("").len() > 20);
+}

@@ -1,0 +1,233 @@
+//! Fragments of calls, which vendors number and name as they like.
+
+use super::*;
+use crate::canonical::ToolKind;
+
+/// A delta with these fragments.
+fn fragments(list: &str) -> String {
+    delta(&format!(r#""tool_calls":[{list}]"#))
+}
+
+fn calls(deltas: &[&str]) -> Vec<(String, String, String)> {
+    let mut frames: Vec<String> = deltas.iter().map(|list| fragments(list)).collect();
+    frames.push(end("tool_calls"));
+    frames.push(DONE.to_owned());
+    calls_of(&read(&frames))
+}
+
+fn call(id: &str, name: &str, input: &str) -> (String, String, String) {
+    (id.to_owned(), name.to_owned(), input.to_owned())
+}
+
+#[test]
+fn fact_7_fragments_are_joined_in_every_dialect() {
+    let expected = [call("call_1", "f", r#"{"a":1}"#)];
+    let first = r#"{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}"#;
+    let rest = [r#"{\"a\""#, ":1}"];
+    let dialects: [[String; 2]; 5] = [
+        // Only the number.
+        rest.map(|text| format!(r#"{{"index":0,"function":{{"arguments":"{text}"}}}}"#)),
+        // The type again, an empty id, an empty name.
+        rest.map(|text| {
+            format!(r#"{{"index":0,"id":"","type":"function","function":{{"name":"","arguments":"{text}"}}}}"#)
+        }),
+        // Nulls.
+        rest.map(|text| {
+            format!(r#"{{"index":0,"id":null,"type":"function","function":{{"name":null,"arguments":"{text}"}}}}"#)
+        }),
+        // Everything again.
+        rest.map(|text| {
+            format!(
+                r#"{{"index":0,"id":"call_1","type":"function","function":{{"name":"f","arguments":"{text}"}}}}"#
+            )
+        }),
+        // Another id in each fragment, and no number.
+        rest.map(|text| format!(r#"{{"id":"other","function":{{"arguments":"{text}"}}}}"#)),
+    ];
+    for dialect in dialects {
+        assert_eq!(calls(&[first, &dialect[0], &dialect[1]]), expected, "{dialect:?}");
+    }
+    // The whole call in one chunk; without a number, without a type.
+    assert_eq!(
+        calls(&[r#"{"id":"call_1","function":{"name":"f","arguments":"{\"a\":1}"}}"#]),
+        [call("call_1", "f", r#"{"a":1}"#)]
+    );
+}
+
+#[test]
+fn parallel_calls_are_kept_apart_in_every_dialect() {
+    let expected = [call("c1", "f", r#"{"a":1}"#), call("c2", "f", r#"{"a":2}"#)];
+    let whole = |number: &str, id: &str, n: u32| {
+        format!(
+            r#"{{{number}"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{\"a\":{n}}}"}}}}"#
+        )
+    };
+    for (first, second) in [("\"index\":0,", "\"index\":1,"), ("", ""), ("\"index\":0,", "\"index\":0,")] {
+        let (first, second) = (whole(first, "c1", 1), whole(second, "c2", 2));
+        // In one chunk, and in two.
+        assert_eq!(calls(&[&format!("{first},{second}")]), expected);
+        assert_eq!(calls(&[&first, &second]), expected);
+    }
+}
+
+#[test]
+fn bug_9_calls_without_ids_get_ids_of_their_own() {
+    let whole = r#"{"index":0,"id":"","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}"#;
+    let other = r#"{"index":0,"id":"","type":"function","function":{"name":"g","arguments":"{}"}}"#;
+    let found = calls(&[whole, whole, other]);
+    assert_eq!(found.len(), 3);
+    assert!(found.iter().all(|call| call.0.starts_with("call_")), "{found:?}");
+    assert!(found[0].0 != found[1].0 && found[1].0 != found[2].0);
+    assert_eq!(found[1].2, r#"{"a":1}"#);
+    // The same answer has the same ids whenever it is read.
+    assert_eq!(calls(&[whole, whole, other]), found);
+}
+
+#[test]
+fn the_same_id_twice_is_two_calls_with_two_ids() {
+    let fragment =
+        |n: u32| format!(r#"{{"index":{n},"id":"0","function":{{"name":"f","arguments":"{{\"a\":{n}}}"}}}}"#);
+    let found = calls(&[&fragment(0), &fragment(1)]);
+    assert_eq!((&*found[0].0, &*found[0].2, &*found[1].2), ("0", r#"{"a":0}"#, r#"{"a":1}"#));
+    assert_ne!(found[1].0, "0");
+}
+
+#[test]
+fn fact_8_ids_are_of_any_form() {
+    for id in ["call_00_x", "toolu_bdrk_01", "VzeppoSaq", "functions.name:0", "0", "fc_1-2"] {
+        let fragment = format!(r#"{{"index":0,"id":"{id}","function":{{"name":"f","arguments":"{{}}"}}}}"#);
+        assert_eq!(calls(&[&fragment])[0].0, id);
+    }
+    // A number is an id too.
+    assert_eq!(calls(&[r#"{"id":7,"function":{"name":"f","arguments":"{}"}}"#])[0].0, "7");
+}
+
+#[test]
+fn bug_3_and_4_the_next_call_ends_the_one_before_it() {
+    let first = r#"{"index":0,"id":"c1","function":{"name":"f","arguments":"{\"s\":\"}\\\"{\"}"}}"#;
+    let second = r#"{"index":1,"id":"c2","function":{"name":"g","arguments":"{}"}}"#;
+    let frames = [fragments(first), fragments(second), end("tool_calls"), DONE.to_owned()];
+    let events = events(&frames);
+    let at = |wanted: &str| events.iter().position(|event| event.starts_with(wanted)).unwrap();
+    assert!(at("0 stop") < at("1 ToolUse"), "{events:?}");
+}
+
+#[test]
+fn bug_5_mixed_fragments_stay_with_their_calls() {
+    let start = |n: u32| {
+        format!(
+            r#"{{"index":{n},"id":"c{n}","type":"function","function":{{"name":"f{n}","arguments":""}}}}"#
+        )
+    };
+    let more = |n: u32, text: &str| format!(r#"{{"index":{n},"function":{{"arguments":"{text}"}}}}"#);
+    let found = calls(&[
+        &start(0),
+        &start(1),
+        &more(0, r#"{\"a\":"#),
+        &more(1, r#"{\"b\":"#),
+        &more(0, "1}"),
+        &more(1, "2}"),
+    ]);
+    assert_eq!(found, [call("c0", "f0", r#"{"a":1}"#), call("c1", "f1", r#"{"b":2}"#)]);
+    // In one chunk.
+    let both = format!("{},{}", more(0, "{}"), more(1, "{}"));
+    assert_eq!(calls(&[&start(0), &start(1), &both]), [call("c0", "f0", "{}"), call("c1", "f1", "{}")]);
+}
+
+#[test]
+fn bug_7_no_arguments_are_none_whichever_way_they_are_not_said() {
+    for arguments in [r#","arguments":"""#, r#","arguments":null"#, ""] {
+        let fragment = format!(r#"{{"index":0,"id":"c","function":{{"name":"f"{arguments}}}}}"#);
+        assert_eq!(calls(&[&fragment]), [call("c", "f", "")]);
+    }
+}
+
+#[test]
+fn bug_12_an_empty_list_of_calls_is_no_event() {
+    let frames = [
+        delta(r#""content":"a","tool_calls":[]"#),
+        delta(r#""content":"b","tool_calls":null"#),
+        delta(r#""content":"c""#),
+        end("stop"),
+        DONE.to_owned(),
+    ];
+    let answer = read(&frames);
+    assert_eq!((answer.blocks.len(), finish_of(&answer)), (1, FinishOwned::Stop));
+}
+
+#[test]
+fn bug_11_arguments_may_be_an_object() {
+    let found = calls(&[r#"{"index":0,"id":"c","function":{"name":"f","arguments":{"a": "\"x\""}}}"#]);
+    assert_eq!(found, [call("c", "f", r#"{"a": "\"x\""}"#)]);
+}
+
+#[test]
+fn a_name_that_comes_late_is_waited_for() {
+    let found = calls(&[
+        r#"{"index":0,"id":"c","type":"function"}"#,
+        r#"{"index":0,"function":{"arguments":"{"}}"#,
+        r#"{"index":0,"function":{"name":"f","arguments":"\"a\":1"}}"#,
+        r#"{"index":0,"function":{"arguments":"}"}}"#,
+    ]);
+    assert_eq!(found, [call("c", "f", r#"{"a":1}"#)]);
+}
+
+#[test]
+fn a_shell_without_a_name_is_no_call() {
+    let shell = r#"{"index":0,"id":"","function":{"name":"","arguments":""}}"#;
+    let answer = read(&[&fragments(shell), &end("stop"), DONE]);
+    assert_eq!((answer.blocks.len(), finish_of(&answer)), (0, FinishOwned::Stop));
+    let nameless = r#"{"index":0,"id":"c","function":{"arguments":"{}"}}"#;
+    assert_eq!(read(&[&fragments(nameless), &end("stop"), DONE]).blocks.len(), 0);
+}
+
+#[test]
+fn map_12_tools_with_free_text_are_called_with_text() {
+    let frames = [
+        fragments(r#"{"index":0,"id":"c","type":"custom","custom":{"name":"run","input":"a "}}"#),
+        fragments(r#"{"index":0,"custom":{"input":"{"}}"#),
+        end("tool_calls"),
+        DONE.to_owned(),
+    ];
+    let answer = read(&frames);
+    let Kind::ToolUse { kind, name, .. } = &answer.blocks[0].kind else { panic!("{answer:?}") };
+    assert_eq!((*kind, name.as_str(), answer.blocks[0].text.as_str()), (ToolKind::Custom, "run", "a {"));
+    // One vendor sends both, one of them empty.
+    let both = r#"{"content":"","tool_calls":[{"custom":{"input":"","name":""},"function":{"arguments":"{}","name":"f"},"id":"c","type":"function"}]}"#;
+    assert_eq!(calls_of(&read_whole(&completion(both, "\"tool_calls\""))), [call("c", "f", "{}")]);
+}
+
+#[test]
+fn the_form_before_tool_calls_is_a_call() {
+    let frames = [
+        delta(r#""role":"assistant","content":null,"function_call":{"name":"f","arguments":""}"#),
+        delta(r#""function_call":{"arguments":"{\"a\""}"#),
+        delta(r#""function_call":{"arguments":":1}"}"#),
+        end("function_call"),
+        DONE.to_owned(),
+    ];
+    let answer = read(&frames);
+    let found = calls_of(&answer);
+    assert_eq!((found.len(), &*found[0].1, &*found[0].2), (1, "f", r#"{"a":1}"#));
+    assert!(!found[0].0.is_empty());
+    assert_eq!(finish_of(&answer), FinishOwned::ToolUse);
+    // A shell beside real calls.
+    let shell = r#"{"content":"a","function_call":{"name":"","arguments":""},"tool_calls":null}"#;
+    assert_eq!(calls_of(&read_whole(&completion(shell, "\"stop\""))), []);
+}
+
+#[test]
+fn text_and_calls_may_follow_each_other() {
+    let call = r#"{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}"#;
+    let frames = [
+        delta(r#""reasoning_content":"hm""#),
+        delta(r#""content":"a""#),
+        fragments(call),
+        delta(r#""content":"b""#),
+        end("tool_calls"),
+        DONE.to_owned(),
+    ];
+    let answer = read(&frames);
+    assert_eq!(answer.blocks.len(), 4);
+    assert_eq!(text_of(&answer, &Kind::Text), "ab");
+}

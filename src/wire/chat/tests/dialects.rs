@@ -1,0 +1,256 @@
+//! What the vendors of this format send, each in its own way.
+
+use super::*;
+
+#[test]
+fn a_plain_stream_is_one_block_of_text() {
+    let frames = [
+        delta(r#""role":"assistant","content":"","refusal":null"#),
+        delta(r#""content":"Hel""#),
+        delta(r#""content":"lo""#),
+        end("stop"),
+        DONE.to_owned(),
+    ];
+    let expected = ["start", "0 Text", "0 Text(\"Hel\")", "0 Text(\"lo\")", "0 stop", "finish 0 Stop", "end"];
+    assert_eq!(events(&frames), expected);
+    let answer = read(&frames);
+    assert_eq!((&*answer.id, &*answer.model, answer.created), ("c-1", "vendor-model", Some(7)));
+}
+
+#[test]
+fn fact_1_usage_may_stand_anywhere_and_the_last_counts() {
+    let figures = |n: u32| format!(r#""usage":{{"prompt_tokens":{n},"completion_tokens":{n}}}"#);
+    let text = delta(r#""content":"a""#);
+    let with = |frame: &str, usage: &str| format!("{},{usage}}}", frame.strip_suffix('}').unwrap());
+    let alone = format!(r#"{{"id":"c-1","choices":[],{}}}"#, figures(3));
+    let in_choice = chunk(&format!(r#"{{"index":0,"delta":{{}},"finish_reason":"stop",{}}}"#, figures(3)));
+    let groq = with(&end("stop"), &format!(r#""x_groq":{{"id":"r",{}}}"#, figures(3)));
+    let streams = [
+        vec![text.clone(), end("stop"), alone.clone(), DONE.to_owned()],
+        vec![text.clone(), with(&end("stop"), &figures(3)), DONE.to_owned()],
+        vec![with(&text, &figures(1)), with(&end("stop"), &figures(3)), DONE.to_owned()],
+        vec![text.clone(), in_choice, DONE.to_owned()],
+        vec![text.clone(), groq.clone(), DONE.to_owned()],
+        // Both in one stream, and usage before the answer begins.
+        vec![with(&text, &figures(2)), groq, alone.clone(), DONE.to_owned()],
+        vec![alone, text, end("stop"), DONE.to_owned()],
+    ];
+    for frames in streams {
+        let usage = read(&frames).usage;
+        assert_eq!((usage.input, usage.output), (Some(3), Some(3)), "{frames:?}");
+    }
+}
+
+#[test]
+fn fact_2_usage_is_not_always_last() {
+    let usage = r#"{"id":"c-1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
+    let moderation = r#"{"id":"c-1","choices":[],"moderation":{"input":{"results":[]}}}"#;
+    let answer = read(&[&delta(r#""content":"a""#), &end("stop"), usage, moderation, DONE]);
+    assert_eq!(answer.usage.input, Some(3));
+}
+
+#[test]
+fn fact_3_a_first_chunk_without_choices_does_not_begin_the_answer() {
+    let filter = r#"{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{}}]}"#;
+    let text = chunk(
+        r#"{"index":0,"content_filter_results":{"hate":{"filtered":false}},"delta":{"content":"a"},"finish_reason":null}"#,
+    );
+    let answer = read(&[filter, &text, &end("stop"), DONE]);
+    assert_eq!((&*answer.id, &*answer.model), ("c-1", "vendor-model"));
+}
+
+#[test]
+fn fact_4_padding_is_not_content() {
+    let padded =
+        |name: &str| delta(r#""content":"a""#).replace("\"id\"", &format!("\"{name}\":\"xyz\",\"id\""));
+    let frames = [padded("obfuscation"), padded("p"), padded("padding"), end("stop"), DONE.to_owned()];
+    assert_eq!(text_of(&read(&frames), &Kind::Text), "aaa");
+}
+
+#[test]
+fn fact_5_reasoning_has_three_names() {
+    let details =
+        r#""reasoning_details":[{"type":"reasoning.text","text":"a","format":"unknown","index":0}]"#;
+    let summary = r#""reasoning_details":[{"type":"reasoning.summary","summary":"a","index":0}]"#;
+    for members in [
+        r#""reasoning_content":"a","content":null"#.to_owned(),
+        r#""reasoning":"a","content":"","channel":"analysis""#.to_owned(),
+        details.to_owned(),
+        summary.to_owned(),
+        // The same under two names is said once.
+        format!(r#""content":"","reasoning":"a",{details}"#),
+        format!(r#""reasoning_content":"a",{details}"#),
+        r#""reasoning_content":"a","reasoning":"a""#.to_owned(),
+        r#""reasoning_content":"","reasoning":"a""#.to_owned(),
+        r#""reasoning_content":"a","reasoning_encrypted":false"#.to_owned(),
+    ] {
+        let answer = read(&[&delta(&members), &delta(r#""content":"b""#), &end("stop"), DONE]);
+        assert_eq!(text_of(&answer, &Kind::Reasoning), "a", "{members}");
+        assert_eq!(text_of(&answer, &Kind::Text), "b", "{members}");
+        let whole = read_whole(&completion(&format!("{{{members}}}"), "\"stop\""));
+        assert_eq!(text_of(&whole, &Kind::Reasoning), "a", "{members}");
+    }
+}
+
+#[test]
+fn bug_35_a_chunk_with_nothing_but_reasoning_opens_a_block() {
+    let frames = [delta(r#""reasoning_content":"hm""#), end("stop"), DONE.to_owned()];
+    assert_eq!(events(&frames)[1..4], ["0 Reasoning", "0 Text(\"hm\")", "0 stop"]);
+}
+
+#[test]
+fn fact_6_content_may_be_a_list_of_parts() {
+    let frames = [
+        delta(
+            r#""role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]"#,
+        ),
+        delta(r#""content":[{"type":"thinking","thinking":[{"type":"text","text":"!"}],"closed":true}]"#),
+        delta(r#""content":[{"type":"text","text":"Yes"},{"type":"reference","reference_ids":[1]}]"#),
+        delta(r#""content":".""#),
+        end("stop"),
+        DONE.to_owned(),
+    ];
+    let answer = read(&frames);
+    assert_eq!(text_of(&answer, &Kind::Reasoning), "hm!");
+    assert_eq!(text_of(&answer, &Kind::Text), "Yes.");
+    assert_eq!(answer.blocks.len(), 2);
+}
+
+#[test]
+fn fact_6_tags_in_the_text_are_text() {
+    let answer = read(&[&delta(r#""content":"<think>a</think>b""#), &end("stop"), DONE]);
+    assert_eq!(text_of(&answer, &Kind::Text), "<think>a</think>b");
+}
+
+#[test]
+fn fact_10_roles_repeat_and_content_is_empty_in_every_way() {
+    let frames = [
+        delta(r#""role":"assistant","content":"a""#),
+        delta(r#""role":null,"content":null"#),
+        delta(r#""role":"assistant","content":"""#),
+        delta(r#""role":"assistant""#),
+        chunk(r#"{"index":0,"delta":null}"#),
+        chunk(r#"{"index":0}"#),
+        delta(r#""content":"b""#),
+        end("stop"),
+        DONE.to_owned(),
+    ];
+    let answer = read(&frames);
+    assert_eq!(answer.blocks.len(), 1);
+    assert_eq!(text_of(&answer, &Kind::Text), "ab");
+}
+
+#[test]
+fn fact_16_unknown_members_are_stepped_over() {
+    let frame = r#"{"provider":"x","citations":["u"],"search_results":[{}],"timings":{},"x_groq":{"id":"r"},"venice_parameters":{"a":[1,{"b":"}"}]},"id":"c","choices":[{"index":0,"seed":null,"text":"a","native_finish_reason":null,"token_ids":[1],"delta":{"content":"a","token_id":1,"executed_tools":[{}]}}],"system_fingerprint":null}"#;
+    let answer = read(&[frame, &end("stop"), DONE]);
+    assert_eq!(text_of(&answer, &Kind::Text), "a");
+}
+
+#[test]
+fn members_may_come_in_any_order() {
+    // As a recorder sorts them.
+    let frame = r#"{"choices":[{"delta":{"content":"b","reasoning":"a","role":"assistant"},"finish_reason":"stop","index":0}],"created":7,"id":"c","model":"m","object":"chat.completion.chunk","usage":{"completion_tokens":1,"prompt_tokens":2}}"#;
+    let frames = [frame.to_owned(), DONE.to_owned()];
+    assert_eq!(events(&frames)[1], "0 Reasoning");
+    let answer = read(&frames);
+    assert_eq!((&*answer.id, &*answer.model, answer.usage.input), ("c", "m", Some(2)));
+}
+
+#[test]
+fn whole_messages_in_a_stream_are_deltas_unless_there_is_a_delta_beside() {
+    let whole = chunk(r#"{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}"#);
+    assert_eq!(text_of(&read(&[&whole, DONE]), &Kind::Text), "Hi");
+    // One vendor repeats all that was said so far.
+    let both = |delta: &str, all: &str| {
+        chunk(&format!(
+            r#"{{"index":0,"delta":{{"content":"{delta}"}},"message":{{"content":"{all}"}},"finish_reason":null}}"#
+        ))
+    };
+    let answer = read(&[&both("a", "a"), &both("b", "ab"), &end("stop"), DONE]);
+    assert_eq!(text_of(&answer, &Kind::Text), "ab");
+}
+
+#[test]
+fn map_1_several_choices_interleave() {
+    let say = |index: u32, text: &str| {
+        chunk(&format!(r#"{{"index":{index},"delta":{{"content":"{text}"}},"finish_reason":null}}"#))
+    };
+    let stop = |index: u32, word: &str| {
+        chunk(&format!(r#"{{"index":{index},"delta":{{}},"finish_reason":"{word}"}}"#))
+    };
+    let frames = [say(1, "b"), say(0, "a"), say(1, "B"), stop(1, "length"), say(0, "A"), stop(0, "stop")];
+    let answer = read(&frames);
+    let text = |index| answer.blocks_of(index).map(|block| block.text.as_str()).collect::<String>();
+    assert_eq!((answer.choices(), text(0), text(1)), (2, "aA".to_owned(), "bB".to_owned()));
+    assert_eq!(answer.finish_of(0), Some(&FinishOwned::Stop));
+    assert_eq!(answer.finish_of(1), Some(&FinishOwned::Length));
+    // One of them is cut.
+    assert!(!try_read(&frames[..5]).2);
+}
+
+#[test]
+fn map_9_annotations_are_sources_of_the_text() {
+    let nested = r#""annotations":[{"type":"url_citation","url_citation":{"url":"https:\/\/a","title":"A \"q\"","start_index":2,"end_index":5,"content":"quote"}},{"type":"file","file":{"hash":"x"}}]"#;
+    let flat = r#""annotations":[{"type":"url_citation","url":"https://b","title":"B","start_index":0,"end_index":0}]"#;
+    let answer = read(&[&delta(r#""content":"Hello""#), &delta(nested), &delta(flat), &end("stop"), DONE]);
+    let citations = &answer.blocks[0].citations;
+    assert_eq!(answer.blocks.len(), 1);
+    assert_eq!((&*citations[0].url, &*citations[0].title), (r"https:\/\/a", r#"A \"q\""#));
+    assert_eq!((citations[0].span, &*citations[0].quote), (Some((2, 5)), "quote"));
+    // Nothing is cited by nothing.
+    assert_eq!((&*citations[1].url, citations[1].span), ("https://b", None));
+}
+
+#[test]
+fn map_2_images_and_sound_come_out_as_media() {
+    let image = r#""images":[{"type":"image_url","index":0,"image_url":{"url":"data:image/png;base64,QUJD"}},{"type":"image_url","image_url":{"url":"https://a/b.png"}}]"#;
+    let answer = read(&[&delta(r#""content":"Here""#), &delta(image), &end("stop"), DONE]);
+    assert_eq!(answer.blocks[1].kind, Kind::Media { mime: "image/png".to_owned() });
+    assert_eq!(answer.blocks[1].text, "QUJD");
+    assert_eq!(answer.blocks[2].url.as_deref(), Some("https://a/b.png"));
+
+    let sound = [
+        delta(r#""audio":{"id":"audio_1"}"#),
+        delta(r#""audio":{"data":"UklGAAAA"}"#),
+        delta(r#""audio":{"data":"BBBB","transcript":"be"}"#),
+        delta(r#""audio":{"transcript":"ep"}"#),
+        delta(r#""audio":{"expires_at":9}"#),
+        end("stop"),
+        DONE.to_owned(),
+    ];
+    let answer = read(&sound);
+    assert_eq!(answer.blocks.len(), 1);
+    assert_eq!(answer.blocks[0].kind, Kind::Media { mime: "audio/wav".to_owned() });
+    assert_eq!(answer.blocks[0].text, "UklGAAAABBBB");
+    // An empty one, as some send with every message.
+    let shell = r#"{"content":"a","audio":{"data":"","expires_at":0,"id":"","transcript":""},"refusal":""}"#;
+    assert_eq!(read_whole(&completion(shell, "\"stop\"")).blocks.len(), 1);
+}
+
+#[test]
+fn map_6_logprobs_belong_to_their_text() {
+    let some = r#"{"index":0,"delta":{"content":"a"},"logprobs":{"content":[{"token":"a","logprob":-0.1,"bytes":[97],"top_logprobs":[]}],"refusal":null},"finish_reason":null}"#;
+    let none = r#"{"index":0,"delta":{"content":"b"},"logprobs":{"content":[],"refusal":null},"finish_reason":null}"#;
+    let early =
+        r#"{"index":0,"delta":{"role":"assistant","content":""},"logprobs":{"content":[{"token":"x"}]}}"#;
+    let answer = read(&[&chunk(early), &chunk(some), &chunk(none), &chunk(some), &end("stop"), DONE]);
+    let logprobs: Value = serde_json::from_str(&format!("[{}]", answer.blocks[0].logprobs)).unwrap();
+    assert_eq!(logprobs.as_array().unwrap().len(), 2);
+    assert_eq!(logprobs[1]["token"], "a");
+}
+
+#[test]
+fn a_refusal_is_no_text() {
+    let frames = [delta(r#""refusal":"I ""#), delta(r#""refusal":"can't""#), end("stop"), DONE.to_owned()];
+    let answer = read(&frames);
+    assert_eq!(text_of(&answer, &Kind::Refusal), "I can't");
+    assert_eq!(text_of(&answer, &Kind::Text), "");
+}
+
+#[test]
+fn text_is_carried_as_it_was_escaped() {
+    let escaped = r#"\"q\" \\ \/ \u00fc \ud83d\ude00 é 世 \n"#;
+    let answer = read(&[&delta(&format!(r#""content":"{escaped}""#)), &end("stop"), DONE]);
+    assert_eq!(answer.blocks[0].text, escaped);
+}

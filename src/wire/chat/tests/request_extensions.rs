@@ -1,0 +1,170 @@
+//! Reasoning in every spelling, and the extensions of compatible vendors and of the specification.
+
+use super::*;
+use crate::canonical::Thinking;
+
+fn thinking(members: &str) -> Thinking {
+    let body = asking(&format!(",{members}"));
+    request::decode(&body).unwrap_or_else(|error| panic!("{members}: {error}")).thinking
+}
+
+#[test]
+fn map_4_one_wish_in_many_spellings() {
+    use Effort::{High, Low, Max, Medium, Minimal, XHigh};
+    for (members, wish) in [
+        (r#""reasoning_effort":"minimal""#, Thinking::Effort(Minimal)),
+        (r#""reasoning_effort":"low""#, Thinking::Effort(Low)),
+        (r#""reasoning_effort":"medium""#, Thinking::Effort(Medium)),
+        (r#""reasoning_effort":"high""#, Thinking::Effort(High)),
+        (r#""reasoning_effort":"xhigh""#, Thinking::Effort(XHigh)),
+        (r#""reasoning_effort":"max""#, Thinking::Effort(Max)),
+        (r#""reasoning_effort":"none""#, Thinking::Off),
+        (r#""reasoning_effort":"default""#, Thinking::Unsaid),
+        (r#""reasoning":{"effort":"low"}"#, Thinking::Effort(Low)),
+        (r#""reasoning":{"max_tokens":2000}"#, Thinking::Budget(2000)),
+        (r#""reasoning":{"max_tokens":0}"#, Thinking::Off),
+        (r#""reasoning":{"max_tokens":-1}"#, Thinking::Adaptive),
+        (r#""reasoning":{"enabled":true}"#, Thinking::Effort(Medium)),
+        (r#""reasoning":{"enabled":true,"effort":"high"}"#, Thinking::Effort(High)),
+        (r#""reasoning":{"enabled":false}"#, Thinking::Off),
+        (r#""reasoning":{"effort":"none"}"#, Thinking::Off),
+        (r#""reasoning":"high""#, Thinking::Effort(High)),
+        (r#""thinking":{"type":"enabled"}"#, Thinking::Effort(Medium)),
+        (r#""thinking":{"type":"enabled","budget_tokens":9000}"#, Thinking::Budget(9000)),
+        (r#""thinking":{"type":"disabled"}"#, Thinking::Off),
+        (r#""thinking":{"type":"adaptive"}"#, Thinking::Adaptive),
+        (r#""thinking":{"type":"enabled"},"reasoning_effort":"max""#, Thinking::Effort(Max)),
+        (r#""thinking":{"type":"disabled"},"reasoning_effort":"max""#, Thinking::Off),
+        (r#""enable_thinking":true"#, Thinking::Effort(Medium)),
+        (r#""enable_thinking":false"#, Thinking::Off),
+        (r#""enable_thinking":true,"thinking_budget":500"#, Thinking::Budget(500)),
+        (r#""parameters":{"enable_thinking":true}"#, Thinking::Effort(Medium)),
+    ] {
+        assert_eq!(thinking(members), wish, "{members}");
+    }
+}
+
+#[test]
+fn whether_reasoning_is_shown() {
+    for (members, show) in [
+        (r#""include_reasoning":false"#, Some(false)),
+        (r#""include_reasoning":true"#, Some(true)),
+        (r#""reasoning":{"exclude":true}"#, Some(false)),
+        (r#""reasoning":{"effort":"low","exclude":false}"#, None),
+    ] {
+        let body = asking(&format!(",{members}"));
+        assert_eq!(request::decode(&body).unwrap().show_thinking, show, "{members}");
+    }
+}
+
+/// What is sent of a wish to a vendor with these extensions.
+fn told(wish: Thinking, reasoning: Reasoning, extensions: &'static [&'static str]) -> Value {
+    let request = Request { thinking: wish, ..Request::default() };
+    let mut value = sent(&request, &Dialect { reasoning, extensions, ..dialect() });
+    let members = value.as_object_mut().unwrap();
+    members.remove("model");
+    members.remove("messages");
+    value
+}
+
+#[test]
+fn map_4_a_vendor_is_told_in_its_own_spelling() {
+    use serde_json::json;
+    let effort = Reasoning::Effort { min: Effort::Low, max: Effort::High, off: true };
+    let budget = Reasoning::Budget { min: 1, max: 30_000, off: true };
+    let high = Thinking::Effort(Effort::High);
+    for (wish, reasoning, extensions, expected) in [
+        (high, effort, &[][..], json!({"reasoning_effort": "high"})),
+        (Thinking::Effort(Effort::Max), effort, &[], json!({"reasoning_effort": "high"})),
+        (Thinking::Budget(8_000), effort, &[], json!({"reasoning_effort": "medium"})),
+        (Thinking::Off, effort, &[], json!({"reasoning_effort": "none"})),
+        (Thinking::Adaptive, effort, &[], json!({})),
+        (Thinking::Unsaid, effort, &[], json!({})),
+        (high, Reasoning::Fixed, &[], json!({})),
+        (high, effort, &["thinking"], json!({"thinking": {"type": "enabled"}, "reasoning_effort": "high"})),
+        (Thinking::Off, effort, &["thinking"], json!({"thinking": {"type": "disabled"}})),
+        (
+            Thinking::Budget(500),
+            budget,
+            &["thinking"],
+            json!({"thinking": {"type": "enabled", "budget_tokens": 500}}),
+        ),
+        (high, effort, &["enable_thinking"], json!({"enable_thinking": true})),
+        (Thinking::Off, effort, &["enable_thinking"], json!({"enable_thinking": false})),
+        (
+            Thinking::Budget(500),
+            budget,
+            &["enable_thinking", "thinking_budget"],
+            json!({"enable_thinking": true, "thinking_budget": 500}),
+        ),
+        (Thinking::Budget(500), budget, &["reasoning"], json!({"reasoning": {"max_tokens": 500}})),
+        (Thinking::Budget(500), budget, &[], json!({"reasoning_effort": "minimal"})),
+    ] {
+        assert_eq!(told(wish, reasoning, extensions), expected, "{wish:?}, {extensions:?}");
+    }
+    let request = Request { thinking: high, ..Request::default() };
+    let fixed = Dialect { reasoning: Reasoning::Fixed, ..dialect() };
+    assert_eq!(sent_from(Format::Messages, &request, &fixed).1, ["reasoning_effort"]);
+}
+
+#[test]
+fn the_specifications_parameters_count_less_than_what_stands_outside() {
+    let body = asking(
+        r#","top_p":0.5,"parameters":{"enable_search":true,"search_options":{"region":"x"},"incremental_output":true,"asr_options":{},"temperature":0.1,"top_p":0.9,"model":"evil","messages":[]}"#,
+    );
+    let request = request::decode(&body).unwrap();
+    assert_eq!(request.sampling.temperature.unwrap().text(), "0.1");
+    assert_eq!(request.sampling.top_p.unwrap().text(), "0.5");
+    assert!(request.search.is_some());
+    let names: Vec<_> = request.extra.iter().map(|extra| extra.name).collect();
+    assert_eq!(names, ["search_options", "incremental_output", "asr_options"]);
+    assert_eq!(request.turns.len(), 1);
+    // Their vendor has all of them outside.
+    let knows = Dialect { extensions: &["enable_search", "search_options"], ..dialect() };
+    let (sent, losses) = through(&body, &knows);
+    assert_eq!((&sent["enable_search"], &sent["search_options"]["region"]), (&true.into(), &"x".into()));
+    assert!(sent.get("web_search_options").is_none());
+    assert_eq!(losses, ["incremental_output", "asr_options"]);
+}
+
+#[test]
+fn extensions_go_to_vendors_that_understand_them() {
+    let body = asking(r#","min_p":0.1,"top_k":5,"logit_bias":{"1":1},"provider":{"order":["a"]}"#);
+    let (sent, losses) = through(&body, &dialect());
+    assert_eq!(sent["logit_bias"], serde_json::json!({"1": 1}));
+    assert_eq!(losses, ["top_k", "min_p", "provider"]);
+    assert!(sent.get("min_p").is_none());
+    let all = Dialect { extensions: &["*"], ..dialect() };
+    let (sent, losses) = through(&body, &all);
+    assert_eq!((&sent["min_p"], &sent["top_k"]), (&0.1.into(), &5.into()));
+    assert!(losses.is_empty() && sent["provider"]["order"][0] == "a");
+    // What only another format has is not sent, however much the vendor understands.
+    let foreign = crate::canonical::request::Extra {
+        name: "mcp_servers",
+        value: crate::json::RawJson::from_text("[]"),
+    };
+    let request = Request { extra: vec![foreign], ..Request::default() };
+    let (sent, losses, refusal) = sent_from(Format::Messages, &request, &all);
+    assert!(sent.get("mcp_servers").is_none() && losses == ["mcp_servers"] && refusal.is_some());
+}
+
+#[test]
+fn map_12_extras_of_other_formats_that_this_one_has_too_are_carried() {
+    let extra = |name, value| crate::canonical::request::Extra {
+        name,
+        value: crate::json::RawJson::from_text(value),
+    };
+    let request = Request {
+        extra: vec![
+            extra("prompt_cache_retention", "\"24h\""),
+            extra("safety_identifier", "\"s\""),
+            extra("truncation", "\"auto\""),
+            extra("generationConfig.mediaResolution", "\"LOW\""),
+        ],
+        ..Request::default()
+    };
+    let (sent, losses, refusal) = sent_from(Format::Responses, &request, &dialect());
+    assert_eq!((&sent["prompt_cache_retention"], &sent["safety_identifier"]), (&"24h".into(), &"s".into()));
+    assert_eq!(losses, ["truncation", "generationConfig.mediaResolution"]);
+    assert_eq!(refusal, None);
+}
