@@ -145,4 +145,3 @@ fn print_losses(losses: &[Loss]) {
         eprintln!("{} {element}: {what}", style::title("lost"));
     }
 }
-
