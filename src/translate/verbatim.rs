@@ -232,9 +232,7 @@ impl Verbatim {
             .and_then(|data| std::str::from_utf8(data).ok())
             .is_some_and(is_whole);
         if !whole {
-            // The line feed of the blank line before, whose carriage return came in another piece, has its place.
-            let ends = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-            return Ok(rest.slice(..ends));
+            return Ok(Bytes::new());
         }
         let mut event = BytesMut::with_capacity(rest.len() + 4);
         event.extend_from_slice(rest);
