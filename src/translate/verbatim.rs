@@ -78,6 +78,8 @@ pub struct Verbatim {
     /// The bracket that closes a JSON array, kept until the answer is known to be complete: an error must stand before
     /// it.
     closing: Bytes,
+    /// The last event was taken out, and the line feed that may follow it goes with it.
+    dropped: bool,
 }
 
 impl Verbatim {
@@ -98,6 +100,7 @@ impl Verbatim {
             scratch: Vec::new(),
             array: ArrayState::Nothing,
             closing: Bytes::new(),
+            dropped: false,
         }
     }
 
@@ -126,7 +129,19 @@ impl Verbatim {
     /// # Errors
     /// A frame is too large; or the first frame of all is an error, and then nothing has left but comments.
     pub fn feed(&mut self, piece: Bytes) -> Result<Bytes, StreamError> {
-        let Verbatim { api, arrival, changes, hold, meter, unread, rebuilt, scratch, array, closing } = self;
+        let Verbatim {
+            api,
+            arrival,
+            changes,
+            hold,
+            meter,
+            unread,
+            rebuilt,
+            scratch,
+            array,
+            closing,
+            dropped,
+        } = self;
         let mut run = Run::new(rebuilt);
         hold.feed(&piece, |source, range| {
             let frame = source.get(range.clone()).unwrap_or_default();
@@ -138,6 +153,13 @@ impl Verbatim {
                 }
             };
             let joined = !std::ptr::eq(source, &piece);
+            if *dropped {
+                *dropped = frame == b"\n";
+                if *dropped {
+                    run.drop(source, joined);
+                    return Ok(());
+                }
+            }
             if *arrival == Arrival::Array {
                 if !closing.is_empty() {
                     return Err(StreamError::Invalid("something follows the array".to_owned()));
@@ -183,6 +205,7 @@ impl Verbatim {
             settle(*api, unread, meter);
             meter.see(&sight);
             if changes.drop_usage && sight.usage_only {
+                *dropped = true;
                 run.drop(source, joined);
                 return Ok(());
             }

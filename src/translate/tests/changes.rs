@@ -97,6 +97,19 @@ fn bug_36_the_usage_chunk_is_taken_out_and_still_counted() {
 }
 
 #[test]
+fn the_usage_chunk_leaves_nothing_behind_however_it_is_cut() {
+    for end in ["\n", "\r\n", "\r"] {
+        let answer = streams::chat(Style { end, ..Style::PLAIN });
+        let whole = pass_changed(answer.api, answer.arrival, drop_usage(), [answer.text.as_bytes()]);
+        for cut in answer.text.find("prompt_tokens").unwrap()..answer.text.len() {
+            let (first, second) = answer.text.as_bytes().split_at(cut);
+            let passed = pass_changed(answer.api, answer.arrival, drop_usage(), [first, second]);
+            assert_eq!(passed.text(), whole.text(), "{end:?}, cut at {cut}");
+        }
+    }
+}
+
+#[test]
 fn usage_beside_a_choice_is_not_taken_out() {
     let stream = "data: {\"choices\":[{\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1}}\n\ndata: [DONE]\n\n";
     let passed = pass_changed(Api::Chat, Arrival::Events, drop_usage(), [stream.as_bytes()]);
