@@ -8,6 +8,18 @@
 //! | usage in a stream | in the terminal event: `response.completed`, `.incomplete` or `.failed` |
 //! | error | as chat; in a stream the event `error`, or `response.failed` |
 //! | request id | `x-request-id` |
+//!
+//! Here lives what only this format knows: its [`request`]s, its [`stream`]s, its whole [`answer`]s and its errors.
+//! An answer is a list of items (messages, reasoning, calls), an item has parts, and a stream announces, fills and
+//! closes each of them; a whole answer is such a stream, collected. Here must not live: who speaks the format.
 
+pub mod answer;
 pub mod error;
+pub mod request;
+mod shell;
+pub mod stream;
+mod text;
 pub mod watch;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! Whole answers of the responses format: the events of a stream, collected.
+
+use bytes::BytesMut;
+
+use super::stream::{Decoder, Encoder};
+use crate::canonical::answer::{Block, Kind};
+use crate::canonical::{Answer, BlockKind, Delta, Event, Finish, Start};
+use crate::json::{JsonError, JsonStr, RawJson};
+use crate::wire::codec::Reply;
+
+pub use super::shell::{echo, repeated};
+
+/// Reads one whole answer as the events of a stream. `seed` is what ids are made from where the vendor gives none.
+///
+/// # Errors
+/// The body is not JSON, or neither a response nor an error.
+pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+    Decoder::new(seed).whole(body, sink)
+}
+
+/// Writes one whole answer.
+pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
+    let mut encoder = Encoder::collecting(reply);
+    let id = JsonStr::from_escaped(&answer.id);
+    let model = JsonStr::from_escaped(&answer.model);
+    encoder.event(&Event::Start(Start { id, model, created: answer.created }), out);
+    for (index, block) in (0..).zip(&answer.blocks) {
+        replay(&mut encoder, index, block, out);
+    }
+    encoder.event(&Event::Usage(answer.usage), out);
+    if let Some(error) = &answer.error {
+        encoder.event(&Event::Error(RawJson::from_text(error)), out);
+        return;
+    }
+    let unsaid = Finish::Other(JsonStr::default());
+    let finish = answer.finish_of(0).map_or(unsaid, |finish| finish.borrow());
+    encoder.event(&Event::Finish { choice: 0, finish }, out);
+    encoder.event(&Event::End, out);
+}
+
+/// Says one block again, in the order of a stream: the seal of a call comes first, any other last.
+fn replay(encoder: &mut Encoder, index: u32, block: &Block, out: &mut BytesMut) {
+    let text = JsonStr::from_escaped(&block.text);
+    let is_call = matches!(block.kind, Kind::ToolUse { .. });
+    let seal = Some(Delta::Seal(JsonStr::from_escaped(&block.seal))).filter(|_| !block.seal.is_empty());
+    let list;
+    let content = match &block.kind {
+        _ if block.text.is_empty() && block.object.is_none() && block.url.is_none() => None,
+        Kind::ToolUse { .. } => Some(match &block.object {
+            Some(object) => Delta::Object(RawJson::from_text(object)),
+            None => Delta::Arguments(text),
+        }),
+        Kind::Media { .. } => Some(match &block.url {
+            Some(url) => Delta::Url(JsonStr::from_escaped(url)),
+            None => Delta::Data(text),
+        }),
+        Kind::Text | Kind::Refusal | Kind::Reasoning => Some(Delta::Text(text)),
+        Kind::HiddenReasoning | Kind::Opaque { .. } => None,
+    };
+    encoder.event(&Event::BlockStart { index, choice: block.choice, kind: kind_of(&block.kind) }, out);
+    let mut say = |delta| encoder.event(&Event::Delta { index, delta }, out);
+    if let Some(seal) = seal.filter(|_| is_call) {
+        say(seal);
+    }
+    if let Some(content) = content {
+        say(content);
+    }
+    if !block.logprobs.is_empty() {
+        list = format!("[{}]", block.logprobs);
+        say(Delta::Logprobs(RawJson::from_text(&list)));
+    }
+    for citation in &block.citations {
+        say(Delta::Citation(citation.borrow()));
+    }
+    if let Some(seal) = seal.filter(|_| !is_call) {
+        say(seal);
+    }
+    encoder.event(&Event::BlockStop { index }, out);
+}
+
+fn kind_of(kind: &Kind) -> BlockKind<'_> {
+    match kind {
+        Kind::Text => BlockKind::Text,
+        Kind::Refusal => BlockKind::Refusal,
+        Kind::Reasoning => BlockKind::Reasoning,
+        Kind::HiddenReasoning => BlockKind::HiddenReasoning,
+        Kind::ToolUse { id, name, kind, namespace } => BlockKind::ToolUse {
+            id: JsonStr::from_escaped(id),
+            name: JsonStr::from_escaped(name),
+            kind: *kind,
+            namespace: JsonStr::from_escaped(namespace),
+        },
+        Kind::Media { mime } => BlockKind::Media { mime: JsonStr::from_escaped(mime) },
+        Kind::Opaque { name, raw } => {
+            BlockKind::Opaque { name: JsonStr::from_escaped(name), raw: RawJson::from_text(raw) }
+        }
+    }
+}

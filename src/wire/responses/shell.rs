@@ -1,0 +1,297 @@
+//! The response object around an output: what stands in every one of them, prepared once for an answer.
+
+use bytes::{BufMut, BytesMut};
+
+use crate::canonical::{Start, Usage};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
+use crate::wire::codec::{Reply, bare_id, make_id};
+
+/// Members that repeat the request, and what stands there when the request did not say: what the official SDKs
+/// cannot do without, and null or the documented default for the rest.
+const REPEATED: [(&str, &str); 20] = [
+    ("background", "false"),
+    ("completed_at", "null"),
+    ("instructions", "null"),
+    ("max_output_tokens", "null"),
+    ("max_tool_calls", "null"),
+    ("parallel_tool_calls", "true"),
+    ("previous_response_id", "null"),
+    ("prompt_cache_key", "null"),
+    ("reasoning", r#"{"effort":null,"summary":null}"#),
+    ("safety_identifier", "null"),
+    ("service_tier", "null"),
+    ("store", "true"),
+    ("temperature", "null"),
+    ("text", r#"{"format":{"type":"text"}}"#),
+    ("tool_choice", r#""auto""#),
+    ("tools", "[]"),
+    ("top_logprobs", "null"),
+    ("top_p", "null"),
+    ("truncation", r#""disabled""#),
+    ("user", "null"),
+];
+
+/// Members that are the answer's own, and are never taken from the request.
+const OWN: [&str; 9] =
+    ["id", "object", "created_at", "status", "error", "incomplete_details", "model", "output", "usage"];
+
+/// The members that repeat the request, by name.
+pub fn repeated() -> impl Iterator<Item = &'static str> {
+    REPEATED.into_iter().map(|member| member.0).chain(["metadata"])
+}
+
+/// How an answer stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Status<'a> {
+    /// More is to come.
+    InProgress,
+    /// It is complete.
+    Completed,
+    /// It was cut, for this reason.
+    Incomplete(&'a str),
+    /// It failed, with this code and message.
+    Failed(&'a str, &'a str),
+}
+
+impl Status<'_> {
+    /// The word of the format.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Status::InProgress => "in_progress",
+            Status::Completed => "completed",
+            Status::Incomplete(_) => "incomplete",
+            Status::Failed(..) => "failed",
+        }
+    }
+}
+
+/// What is the same in all response objects of one answer.
+#[derive(Debug, Default)]
+pub(super) struct Shell {
+    /// From the opening brace to before `status`.
+    head: Vec<u8>,
+    /// From behind `usage` to the closing brace.
+    tail: Vec<u8>,
+}
+
+impl Shell {
+    /// For an answer that begins so.
+    pub(super) fn new(reply: &Reply, start: &Start<'_>) -> Self {
+        let mut head = Vec::with_capacity(96);
+        let id = match bare_id(start.id.escaped()) {
+            bare if bare.is_empty() => make_id("resp_", &reply.seed, 0),
+            bare => format!("resp_{bare}"),
+        };
+        let mut json = Writer::new(&mut head);
+        json.begin_object().key("id").string(&id).key("object").string("response");
+        json.key("created_at").number(start.created.unwrap_or(reply.created));
+        head.put_u8(b',');
+
+        let mut tail = Vec::with_capacity(640 + reply.echo.len());
+        tail.put_slice(b",\"model\":\"");
+        tail.put_slice(reply.model.as_json_str().escaped().as_bytes());
+        tail.put_u8(b'"');
+        let mut said: Vec<&str> = Vec::new();
+        // What is not JSON repeats nothing.
+        let _ = each_member(&reply.echo, |name, value| {
+            if !OWN.contains(&name) && !said.contains(&name) {
+                put_member(&mut tail, name, value.text());
+                said.push(name);
+            }
+        });
+        for (name, value) in REPEATED.into_iter().chain([("metadata", "{}")]) {
+            if !said.contains(&name) {
+                put_member(&mut tail, name, value);
+            }
+        }
+        tail.put_u8(b'}');
+        Shell { head, tail }
+    }
+
+    /// Writes a response object; `output` writes what stands between the brackets.
+    pub(super) fn write(
+        &self,
+        status: Status<'_>,
+        usage: Option<&Usage>,
+        out: &mut BytesMut,
+        output: impl FnOnce(&mut BytesMut),
+    ) {
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(b"\"status\":\"");
+        out.extend_from_slice(status.name().as_bytes());
+        out.extend_from_slice(b"\",\"error\":");
+        match status {
+            Status::Failed(code, message) => {
+                Writer::new(out)
+                    .begin_object()
+                    .key("code")
+                    .string(code)
+                    .key("message")
+                    .string(message)
+                    .end_object();
+            }
+            _ => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"incomplete_details\":");
+        match status {
+            Status::Incomplete(reason) => {
+                Writer::new(out).begin_object().key("reason").string(reason).end_object();
+            }
+            _ => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"output\":[");
+        output(out);
+        out.extend_from_slice(b"],\"usage\":");
+        match usage {
+            Some(usage) => put_usage(usage, out),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(&self.tail);
+    }
+}
+
+fn put_member(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.put_slice(b",\"");
+    out.put_slice(name.as_bytes());
+    out.put_slice(b"\":");
+    out.put_slice(value.as_bytes());
+}
+
+/// The members of `"name":value,...`.
+fn each_member(echo: &str, mut each: impl FnMut(&'static str, RawJson<'_>)) -> Result<(), JsonError> {
+    let object = format!("{{{echo}}}");
+    let mut json = Cursor::new(&object);
+    json.begin_object()?;
+    while let Some(name) = json.next_key()? {
+        let value = json.raw()?;
+        if let Some(name) = repeated().find(|known| name.is(known)) {
+            each(name, value);
+        }
+    }
+    Ok(())
+}
+
+/// All figures are there: the SDKs' types cannot do without them.
+fn put_usage(usage: &Usage, out: &mut BytesMut) {
+    let input = usage.input.unwrap_or(0);
+    let output = usage.output.unwrap_or(0);
+    let written = usage.cache_write.unwrap_or(0) + usage.cache_write_1h.unwrap_or(0);
+    let mut json = Writer::new(out);
+    json.begin_object();
+    json.key("input_tokens").number(input);
+    json.key("input_tokens_details").begin_object();
+    json.key("cached_tokens").number(usage.cached.unwrap_or(0));
+    json.key("cache_write_tokens").number(written).end_object();
+    json.key("output_tokens").number(output);
+    json.key("output_tokens_details").begin_object();
+    json.key("reasoning_tokens").number(usage.reasoning.unwrap_or(0)).end_object();
+    json.key("total_tokens").number(input.saturating_add(output)).end_object();
+}
+
+/// What an answer repeats of a request, in the form of [`Reply::echo`]. Tools and the choice among them are repeated in
+/// the flat form that the SDKs' types know, whichever form they came in.
+///
+/// # Errors
+/// The request is not JSON.
+pub fn echo(body: &str) -> Result<String, JsonError> {
+    let mut out = Vec::new();
+    let mut json = Cursor::new(body);
+    json.begin_object()?;
+    while let Some(key) = json.next_key()? {
+        let value = json.raw()?;
+        let Some(name) = repeated().find(|known| key.is(known)) else { continue };
+        if value.is_null() {
+            continue;
+        }
+        if !out.is_empty() {
+            out.put_u8(b',');
+        }
+        out.put_u8(b'"');
+        out.put_slice(name.as_bytes());
+        out.put_slice(b"\":");
+        match name {
+            "tools" => put_tools(value, &mut out)?,
+            "tool_choice" => put_choice(value, &mut out)?,
+            _ => out.put_slice(value.text().as_bytes()),
+        }
+    }
+    Ok(String::from_utf8(out).unwrap_or_default())
+}
+
+fn put_tools(tools: RawJson<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
+    let mut json = Cursor::new(tools.text());
+    if json.begin_array().is_err() {
+        out.put_slice(b"[]");
+        return Ok(());
+    }
+    let mut first = true;
+    out.put_u8(b'[');
+    while json.next_element()? {
+        if !std::mem::take(&mut first) {
+            out.put_u8(b',');
+        }
+        put_tool(json.raw()?, out)?;
+    }
+    out.put_u8(b']');
+    Ok(())
+}
+
+fn put_tool(tool: RawJson<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
+    let [kind, function] = pick(tool, ["type", "function"])?;
+    if kind.and_then(RawJson::as_str).is_none_or(|kind| !kind.is("function")) {
+        out.put_slice(tool.text().as_bytes());
+        return Ok(());
+    }
+    let function = function.filter(|value| value.text().starts_with('{')).unwrap_or(tool);
+    let [name, description, parameters, strict] =
+        pick(function, ["name", "description", "parameters", "strict"])?;
+    let mut json = Writer::new(out);
+    json.begin_object().key("type").string("function");
+    json.key("name").raw(name.unwrap_or(RawJson::from_text("\"\"")));
+    if let Some(description) = description {
+        json.key("description").raw(description);
+    }
+    json.key("parameters").raw(parameters.unwrap_or(RawJson::NULL));
+    json.key("strict").raw(strict.unwrap_or(RawJson::from_text("false"))).end_object();
+    Ok(())
+}
+
+fn put_choice(choice: RawJson<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
+    let nested = match choice.text().starts_with('{') {
+        true => pick(choice, ["function"])?[0].filter(|value| value.text().starts_with('{')),
+        false => None,
+    };
+    let name = match nested {
+        Some(function) => pick(function, ["name"])?[0].and_then(RawJson::as_str),
+        None => None,
+    };
+    match name {
+        Some(name) => {
+            put_named(name, out);
+        }
+        None => out.put_slice(choice.text().as_bytes()),
+    }
+    Ok(())
+}
+
+fn put_named(name: JsonStr<'_>, out: &mut Vec<u8>) {
+    Writer::new(out).begin_object().key("type").string("function").key("name").paste(name).end_object();
+}
+
+/// The members of these names; null counts as absent.
+fn pick<'a, const N: usize>(
+    object: RawJson<'a>,
+    names: [&str; N],
+) -> Result<[Option<RawJson<'a>>; N], JsonError> {
+    let mut found = [None; N];
+    crate::wire::watch::members(&mut Cursor::new(object.text()), |key, json| {
+        let value = json.raw()?;
+        for (name, slot) in names.iter().zip(&mut found) {
+            if key.is(name) && !value.is_null() {
+                *slot = Some(value);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,325 @@
+//! The ends of things in a stream that is written: of blocks, of parts, of items, and of the answer; and items that
+//! begin and end at once.
+
+use bytes::{BufMut, BytesMut};
+
+use super::super::shell::Status;
+use super::super::text::{SEAL_OF_TEXT, as_text, char_count, holds_json};
+use super::encode::{Encoder, Slot};
+use super::item::{Item, Kind, PartKind};
+use crate::canonical::Finish;
+use crate::canonical::answer::{Citation, FinishOwned};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
+use crate::wire::codec::make_id;
+use crate::wire::watch::members;
+
+impl Encoder {
+    pub(super) fn end_block(&mut self, index: u32, out: &mut BytesMut) {
+        let Some(slot) = self.blocks.get_mut(index as usize) else { return };
+        match std::mem::replace(slot, Slot::Closed) {
+            Slot::Closed | Slot::Pending => {}
+            Slot::Part { item, seal, .. } => {
+                if let Some(place) = item {
+                    self.end_part(place, out);
+                    if self.message != Some(place) {
+                        self.complete(place, "completed", out);
+                    }
+                }
+                if !seal.is_empty() {
+                    self.seal_of_text(seal, out);
+                }
+            }
+            Slot::Reasoning { item, seal } => {
+                let place = match item {
+                    Some(place) => place,
+                    None if seal.is_empty() => return,
+                    None => self.add(Kind::Reasoning, out),
+                };
+                self.end_part(place, out);
+                if let Some(item) = self.items.get_mut(place) {
+                    item.seal = seal;
+                }
+                self.complete(place, "completed", out);
+            }
+            Slot::Hidden { seal } if seal.is_empty() => {}
+            Slot::Hidden { seal } => {
+                let place = self.add(Kind::Reasoning, out);
+                if let Some(item) = self.items.get_mut(place) {
+                    item.seal = seal;
+                }
+                self.complete(place, "completed", out);
+            }
+            Slot::Call { item } => self.end_call(item, out),
+            Slot::Media { format, data, url, seal } => self.media(index, format, data, &url, &seal, out),
+        }
+    }
+
+    /// The part that is open in an item is complete: its text, and then itself, are said again.
+    fn end_part(&mut self, place: usize, out: &mut BytesMut) {
+        let Some(item) = self.items.get_mut(place) else { return };
+        let Some(part) = item.part.take() else { return };
+        let kind = part.kind;
+        let text = item.text_of(&part);
+        let base = self.characters;
+        let mut notes = Vec::new();
+        if kind == PartKind::Text {
+            let length = char_count(text);
+            self.characters += length;
+            for (number, citation) in part.citations.iter().enumerate() {
+                let from = notes.len();
+                put_annotation(citation, base, length, &mut notes);
+                let note = notes.get(from..).unwrap_or_default();
+                self.frames.write("response.output_text.annotation.added", out, |out| {
+                    item.put_part_place(kind, out);
+                    out.put_slice(b",\"annotation_index\":");
+                    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
+                    out.put_slice(b",\"annotation\":");
+                    out.put_slice(note);
+                });
+                notes.push(b',');
+            }
+            notes.pop();
+        }
+        self.frames.write2(kind.event(), ".done", out, |out| {
+            item.put_part_place(kind, out);
+            out.put_slice(b",\"");
+            out.put_slice(kind.member().as_bytes());
+            out.put_slice(b"\":\"");
+            out.put_slice(text.escaped().as_bytes());
+            out.put_u8(b'"');
+            if kind == PartKind::Text {
+                out.put_slice(b",\"logprobs\":[");
+                out.put_slice(&part.logprobs);
+                out.put_u8(b']');
+            }
+        });
+        item.body.push(b'"');
+        if kind == PartKind::Text {
+            item.body.put_slice(b",\"annotations\":[");
+            item.body.put_slice(&notes);
+            item.body.put_slice(b"],\"logprobs\":[");
+            item.body.put_slice(&part.logprobs);
+            item.body.put_u8(b']');
+        }
+        item.body.push(b'}');
+        self.frames.write2(kind.part_event(), ".done", out, |out| {
+            item.put_part_place(kind, out);
+            out.put_slice(b",\"part\":");
+            out.put_slice(item.body.get(part.from..).unwrap_or_default());
+        });
+    }
+
+    /// The format has no place for what a vendor wants to see again with a text: an item of reasoning without text
+    /// carries it behind the message. Its id says what it is.
+    fn seal_of_text(&mut self, seal: Vec<u8>, out: &mut BytesMut) {
+        let id = make_id(SEAL_OF_TEXT, &self.reply.seed, self.items.len() as u64 + 1);
+        let place = self.add_item(Item::new(Kind::Reasoning, id, 0), out);
+        if let Some(item) = self.items.get_mut(place) {
+            item.seal = seal;
+        }
+        self.complete(place, "completed", out);
+    }
+
+    fn end_call(&mut self, place: usize, out: &mut BytesMut) {
+        let empty = |item: &Item| item.kind == Kind::Function && item.body.is_empty();
+        if self.items.get(place).is_some_and(empty) {
+            // An empty text is no JSON; no argument is an empty object.
+            self.input(place, JsonStr::from_escaped("{}"), out);
+        }
+        let Some(item) = self.items.get_mut(place) else { return };
+        let input = as_text(&item.body);
+        let (event, member) = match item.kind {
+            Kind::Custom => ("response.custom_tool_call_input", "input"),
+            _ => ("response.function_call_arguments", "arguments"),
+        };
+        self.frames.write2(event, ".done", out, |out| {
+            item.put_place(out);
+            if item.kind == Kind::Function {
+                out.put_slice(b",\"name\":\"");
+                out.put_slice(item.name.as_bytes());
+                out.put_u8(b'"');
+            }
+            out.put_slice(b",\"");
+            out.put_slice(member.as_bytes());
+            out.put_slice(b"\":\"");
+            out.put_slice(input.escaped().as_bytes());
+            out.put_u8(b'"');
+        });
+        // A call that was cut off is no call.
+        let cut = item.kind == Kind::Function && !holds_json(input);
+        self.complete(place, if cut { "incomplete" } else { "completed" }, out);
+    }
+
+    fn media(
+        &mut self,
+        index: u32,
+        format: Option<&'static str>,
+        data: Vec<u8>,
+        url: &[u8],
+        seal: &[u8],
+        out: &mut BytesMut,
+    ) {
+        let Some(format) = format else { return };
+        if data.is_empty() {
+            self.linked_image(index, url, out);
+            return;
+        }
+        let mut id = make_id(Kind::Image.prefix(), &self.reply.seed, self.items.len() as u64 + 1);
+        id.push_str(std::str::from_utf8(seal).unwrap_or_default());
+        let place = self.add_item(Item::new(Kind::Image, id, 0), out);
+        let Some(item) = self.items.get_mut(place) else { return };
+        self.frames.write("response.image_generation_call.in_progress", out, |out| item.put_place(out));
+        self.frames.write("response.image_generation_call.generating", out, |out| item.put_place(out));
+        self.frames.write("response.image_generation_call.completed", out, |out| item.put_place(out));
+        item.body = data;
+        Writer::new(&mut item.members).key("output_format").string(format);
+        item.members.insert(0, b',');
+        self.complete(place, "completed", out);
+    }
+
+    /// An image that is only given by its address: the format knows bytes alone, so it becomes a text that shows it.
+    fn linked_image(&mut self, index: u32, url: &[u8], out: &mut BytesMut) {
+        let Some(slot) = self.blocks.get_mut(index as usize).filter(|_| !url.is_empty()) else { return };
+        *slot = Slot::Part { kind: PartKind::Text, item: None, seal: Vec::new() };
+        let text = [b"![image](", url, b")"].concat();
+        self.text(index, as_text(&text), out);
+        self.end_block(index, out);
+    }
+
+    /// Something that the vendor did by itself. Items of this format pass as they are; a search in another format's
+    /// words is put into this one's; what else there is, a client of this format could not read.
+    pub(super) fn whole(&mut self, name: JsonStr<'_>, raw: RawJson<'_>, out: &mut BytesMut) {
+        let Ok(seen) = Hosted::read(raw) else { return };
+        let mut item = Item::new(Kind::Whole, String::new(), 0);
+        if is_own(name.escaped()) && !seen.id.is_empty() {
+            item.id = seen.id.escaped().to_owned();
+            item.body.extend_from_slice(raw.text().as_bytes());
+        } else if seen.name.is("web_search") {
+            item.id = make_id("ws_", &self.reply.seed, self.items.len() as u64 + 1);
+            let mut json = Writer::new(&mut item.body);
+            json.begin_object().key("id").string(&item.id).key("type").string("web_search_call");
+            json.key("status").string("completed").key("action").begin_object();
+            json.key("type").string("search").key("query").paste(seen.query).end_object().end_object();
+        } else {
+            return;
+        }
+        let is_search = name.is("web_search_call") || seen.name.is("web_search");
+        let place = self.add_item(item, out);
+        if let Some(item) = self.items.get(place).filter(|_| is_search) {
+            for step in ["in_progress", "searching", "completed"] {
+                self.frames.write2("response.web_search_call.", step, out, |out| item.put_place(out));
+            }
+        }
+        self.complete(place, "completed", out);
+    }
+
+    /// Why the answer ended. The message that is open ends with it.
+    pub(super) fn finish(&mut self, finish: Finish<'_>, out: &mut BytesMut) {
+        let finish = FinishOwned::own(finish);
+        let cut = matches!(self.status(&finish), Status::Incomplete(_));
+        if let Some(message) = self.message.take() {
+            self.complete(message, if cut { "incomplete" } else { "completed" }, out);
+        }
+        self.finish = Some(finish);
+    }
+
+    fn status(&self, finish: &FinishOwned) -> Status<'static> {
+        match finish {
+            FinishOwned::Length | FinishOwned::ContextFull => Status::Incomplete("max_output_tokens"),
+            // The model's own words of refusal are a complete answer.
+            FinishOwned::ContentFilter if !self.refused => Status::Incomplete("content_filter"),
+            FinishOwned::Other(_) if self.items.is_empty() => {
+                Status::Failed("server_error", "The model ended its answer without content.")
+            }
+            _ => Status::Completed,
+        }
+    }
+
+    pub(super) fn end(&mut self, out: &mut BytesMut) {
+        let unsaid = FinishOwned::Other(String::new());
+        let finish = self.finish.take().unwrap_or(unsaid);
+        self.terminal(self.status(&finish), out);
+    }
+
+    /// The terminal event, with all that was said.
+    pub(super) fn terminal(&mut self, status: Status<'_>, out: &mut BytesMut) {
+        self.over = true;
+        let failed = matches!(status, Status::Failed(..));
+        let usage = Some(&self.usage).filter(|usage| !failed || usage.is_known());
+        let (shell, items) = (&self.shell, &self.items);
+        let response = |out: &mut BytesMut| {
+            shell.write(status, usage, out, |out| {
+                for (number, item) in items.iter().filter(|item| item.done).enumerate() {
+                    if number > 0 {
+                        out.put_u8(b',');
+                    }
+                    item.write(out);
+                }
+            });
+        };
+        if self.frames.is_silent() {
+            response(out);
+            return;
+        }
+        self.frames.write2("response.", status.name(), out, |out| {
+            out.put_slice(b",\"response\":");
+            response(out);
+        });
+    }
+}
+
+/// What is read of an item that the vendor made by itself.
+#[derive(Default)]
+struct Hosted<'a> {
+    id: JsonStr<'a>,
+    name: JsonStr<'a>,
+    query: JsonStr<'a>,
+}
+
+impl<'a> Hosted<'a> {
+    fn read(raw: RawJson<'a>) -> Result<Self, JsonError> {
+        let mut hosted = Hosted::default();
+        members(&mut Cursor::new(raw.text()), |key, json| {
+            match key.escaped() {
+                "id" => hosted.id = json.raw()?.as_str().unwrap_or_default(),
+                "name" => hosted.name = json.raw()?.as_str().unwrap_or_default(),
+                "input" => members(json, |key, json| {
+                    match key.escaped() {
+                        "query" => hosted.query = json.raw()?.as_str().unwrap_or_default(),
+                        _ => json.skip()?,
+                    }
+                    Ok(())
+                })?,
+                _ => json.skip()?,
+            }
+            Ok(())
+        })?;
+        Ok(hosted)
+    }
+}
+
+/// Whether this format has items of this type, beside those that the hub knows.
+fn is_own(name: &str) -> bool {
+    name.ends_with("_call")
+        || name.ends_with("_call_output")
+        || matches!(
+            name,
+            "compaction"
+                | "mcp_approval_request"
+                | "mcp_list_tools"
+                | "program"
+                | "program_output"
+                | "tool_search_output"
+        )
+}
+
+/// `spans` count over all texts of the answer, this format's indexes over the one part.
+fn put_annotation(citation: &Citation, base: u64, length: u64, out: &mut Vec<u8>) {
+    let here = |at: u64| at.saturating_sub(base).min(length);
+    let (start, end) = citation.span.map_or((0, length), |(start, end)| (here(start), here(end)));
+    let mut json = Writer::new(out);
+    json.begin_object().key("type").string("url_citation");
+    json.key("url").paste(JsonStr::from_escaped(&citation.url));
+    json.key("title").paste(JsonStr::from_escaped(&citation.title));
+    json.key("start_index").number(start).key("end_index").number(end).end_object();
+}

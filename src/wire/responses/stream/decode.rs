@@ -1,0 +1,499 @@
+//! Frames of a responses stream, read as events.
+//!
+//! Items are told apart by their `output_index` and parts by their `content_index`, never by ids: there is a vendor
+//! whose ids change between the events of one item.
+
+use smallvec::SmallVec;
+
+use super::super::text::char_count;
+use super::parse::{Annotation, Frame, Item, Part, Response};
+use crate::canonical::{BlockKind, Citation, Delta, Event, Start, ToolKind};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::codec::{Cut, make_id};
+use crate::wire::watch::elements;
+
+/// Reads a stream.
+#[derive(Debug)]
+pub struct Decoder {
+    seed: Box<str>,
+    pub(super) started: bool,
+    pub(super) over: bool,
+    /// The index of the next block.
+    next: u32,
+    pub(super) items: Vec<Slot>,
+    /// A tool of the client was called.
+    pub(super) called: bool,
+    /// Characters in the texts that are complete.
+    characters: u64,
+    pub(super) searches: u64,
+}
+
+/// An item, as far as it has come.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) at: u64,
+    /// Which of the two texts that reasoning may have is being read: the first one that comes.
+    pub(super) reasoning: Option<Reasoning>,
+    pub(super) blocks: SmallVec<[Block; 1]>,
+    pub(super) done: bool,
+}
+
+/// A block of an item.
+#[derive(Debug)]
+pub(super) struct Block {
+    /// The part that it is: the `content_index`, or 0 where an item is one block.
+    part: u64,
+    pub(super) index: u32,
+    open: bool,
+    /// Text or arguments have come.
+    pub(super) filled: bool,
+    /// The part is said to be complete; it stays open for annotations that only the whole item has.
+    complete: bool,
+    /// Characters of the texts before it.
+    base: u64,
+    /// Its own are counted.
+    counted: bool,
+    /// Annotations that were told.
+    citations: u64,
+    /// Which part of reasoning it has come to.
+    section: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reasoning {
+    /// A summary, in parts.
+    Summary,
+    /// The reasoning itself, of models that show it.
+    Content,
+}
+
+impl Decoder {
+    /// For one stream. `seed` is what ids are made from where the vendor gives none.
+    pub fn new(seed: &str) -> Self {
+        Decoder {
+            seed: seed.into(),
+            started: false,
+            over: false,
+            next: 0,
+            items: Vec::new(),
+            called: false,
+            characters: 0,
+            searches: 0,
+        }
+    }
+
+    /// Whether the answer has come to its end, or to an error. Frames after it are ignored.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// The upstream has closed the stream.
+    ///
+    /// # Errors
+    /// The answer was not complete.
+    pub fn finish(&mut self, _sink: &mut impl FnMut(Event<'_>)) -> Result<(), Cut> {
+        if self.over { Ok(()) } else { Err(Cut) }
+    }
+
+    /// Reads the data of one frame.
+    ///
+    /// # Errors
+    /// The data is not JSON.
+    pub fn frame(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        // Some gateways end the stream in the way of the chat format.
+        if self.over || data.starts_with("[DONE]") {
+            return Ok(());
+        }
+        let frame = Frame::read(data)?;
+        match frame.kind.escaped() {
+            "response.output_text.delta" => self.text_delta(&frame, BlockKind::Text, sink),
+            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+                self.input_delta(&frame, sink)
+            }
+            "response.reasoning_summary_text.delta" => self.reasoning_delta(&frame, Reasoning::Summary, sink),
+            "response.reasoning_text.delta" => self.reasoning_delta(&frame, Reasoning::Content, sink),
+            "response.refusal.delta" => self.text_delta(&frame, BlockKind::Refusal, sink),
+            other => return self.rare(other, &frame, sink),
+        }
+        Ok(())
+    }
+
+    /// What comes once for an item or an answer.
+    fn rare(
+        &mut self,
+        kind: &str,
+        frame: &Frame<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        match kind {
+            "response.created" | "response.queued" | "response.in_progress" => {
+                if let Some(response) = frame.response.filter(|_| !self.started) {
+                    self.start(&Response::read(response)?, sink);
+                }
+            }
+            "response.output_item.added" => {
+                if let Some(item) = frame.item {
+                    self.item_added(frame, &Item::read(item)?, sink);
+                }
+            }
+            "response.content_part.added" => {
+                if let Some(part) = frame.part {
+                    self.part_text(frame, &Part::read(part)?, false, sink)?;
+                }
+            }
+            "response.output_text.done" => self.text_done(frame, BlockKind::Text, sink),
+            "response.refusal.done" => self.text_done(frame, BlockKind::Refusal, sink),
+            "response.output_text.annotation.added" => self.annotation_added(frame, sink)?,
+            "response.content_part.done" => {
+                if let Some(part) = frame.part {
+                    self.part_text(frame, &Part::read(part)?, true, sink)?;
+                }
+            }
+            "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
+                self.input_done(frame, sink)
+            }
+            "response.output_item.done" => {
+                if let Some(item) = frame.item {
+                    let at = self.position(frame);
+                    self.item_done(at, item, sink)?;
+                }
+            }
+            "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+                let response = frame.response.unwrap_or(RawJson::from_text("{}"));
+                let word = kind.strip_prefix("response.").unwrap_or_default();
+                self.terminal(&Response::read(response)?, word, sink)?;
+            }
+            "error" => self.error(frame.error, [frame.code, frame.message, frame.param], sink),
+            "keepalive" | "ping" => sink(Event::Ping),
+            // A frame without a type that has an error is what a proxy in between sends.
+            "" if frame.error.is_some() => {
+                self.error(frame.error, [frame.code, frame.message, frame.param], sink)
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self, response: &Response<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        if !self.started {
+            self.started = true;
+            sink(Event::Start(Start { id: response.id, model: response.model, created: response.created }));
+        }
+    }
+
+    /// A vendor's first word may be missing.
+    #[inline]
+    pub(super) fn ensure_started(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        if !self.started {
+            self.start(&Response::default(), sink);
+        }
+    }
+
+    /// Which item a frame speaks of: the last one where it does not say.
+    #[inline]
+    fn position(&self, frame: &Frame<'_>) -> u64 {
+        frame.output.or_else(|| self.items.last().map(|item| item.at)).unwrap_or(0)
+    }
+
+    /// The item at this position; a new one where there is none.
+    #[inline]
+    pub(super) fn slot(&mut self, at: u64) -> &mut Slot {
+        let known = self.items.iter().rposition(|item| item.at == at);
+        let place = known.unwrap_or(self.items.len());
+        if known.is_none() {
+            self.items.push(Slot { at, reasoning: None, blocks: SmallVec::new(), done: false });
+        }
+        // The place is there: it was found, or pushed.
+        #[expect(clippy::indexing_slicing)]
+        &mut self.items[place]
+    }
+
+    fn item_added(&mut self, frame: &Frame<'_>, item: &Item<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        self.ensure_started(sink);
+        let at = frame.output.unwrap_or(self.items.len() as u64);
+        self.settle_complete(sink);
+        self.slot(at);
+        if is_call(item.kind) {
+            self.open_call(at, item, sink);
+        }
+    }
+
+    /// Parts that are complete are closed when something else begins.
+    fn settle_complete(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        for block in self.items.iter_mut().flat_map(|item| &mut item.blocks) {
+            if block.open && block.complete {
+                block.open = false;
+                sink(Event::BlockStop { index: block.index });
+            }
+        }
+    }
+
+    pub(super) fn open(
+        &mut self,
+        at: u64,
+        part: u64,
+        kind: BlockKind<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> &mut Block {
+        self.ensure_started(sink);
+        let (index, base) = (self.next, self.characters);
+        self.next += 1;
+        sink(Event::BlockStart { index, choice: 0, kind });
+        let slot = self.slot(at);
+        slot.blocks.push(Block {
+            part,
+            index,
+            open: true,
+            filled: false,
+            complete: false,
+            base,
+            counted: false,
+            citations: 0,
+            section: 0,
+        });
+        let last = slot.blocks.len() - 1;
+        #[expect(clippy::indexing_slicing)]
+        &mut slot.blocks[last]
+    }
+
+    /// The block of a part of a message; opened where it is not there. Nothing for a part that is closed.
+    #[inline]
+    fn part(
+        &mut self,
+        at: u64,
+        part: u64,
+        kind: BlockKind<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Option<&mut Block> {
+        let place = self.slot(at).blocks.iter().rposition(|block| block.part == part);
+        match place {
+            Some(place) => self.slot(at).blocks.get_mut(place).filter(|block| block.open),
+            None if self.slot(at).done => None,
+            None => {
+                self.settle_complete(sink);
+                Some(self.open(at, part, kind, sink))
+            }
+        }
+    }
+
+    #[inline]
+    fn text_delta(&mut self, frame: &Frame<'_>, kind: BlockKind<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        if frame.delta.is_empty() && frame.logprobs.is_none() {
+            return;
+        }
+        let at = self.position(frame);
+        if let Some(block) = self.part(at, frame.content.unwrap_or(0), kind, sink) {
+            let index = block.index;
+            block.filled = true;
+            if !frame.delta.is_empty() {
+                sink(Event::Delta { index, delta: Delta::Text(frame.delta) });
+            }
+            if let Some(list) = frame.logprobs {
+                sink(Event::Delta { index, delta: Delta::Logprobs(list) });
+            }
+        }
+    }
+
+    fn text_done(&mut self, frame: &Frame<'_>, kind: BlockKind<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        let at = self.position(frame);
+        self.whole_text(at, frame.content.unwrap_or(0), kind, frame.whole, frame.logprobs, sink);
+    }
+
+    /// The whole text of a part: said if it was not, and counted.
+    fn whole_text(
+        &mut self,
+        at: u64,
+        part: u64,
+        kind: BlockKind<'_>,
+        text: JsonStr<'_>,
+        logprobs: Option<RawJson<'_>>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) {
+        let Some(block) = self.part(at, part, kind, sink) else { return };
+        let index = block.index;
+        if !block.filled && !text.is_empty() {
+            block.filled = true;
+            sink(Event::Delta { index, delta: Delta::Text(text) });
+            if let Some(list) = logprobs {
+                sink(Event::Delta { index, delta: Delta::Logprobs(list) });
+            }
+        }
+        if !block.counted && !text.is_empty() {
+            block.counted = true;
+            if kind == BlockKind::Text {
+                self.characters += char_count(text);
+            }
+        }
+    }
+
+    /// A part of a message, announced or complete.
+    fn part_text(
+        &mut self,
+        frame: &Frame<'_>,
+        part: &Part<'_>,
+        done: bool,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let at = self.position(frame);
+        self.message_part(at, frame.content.unwrap_or(0), part, done, sink)
+    }
+
+    pub(super) fn message_part(
+        &mut self,
+        at: u64,
+        number: u64,
+        part: &Part<'_>,
+        done: bool,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let kind = match part.kind.escaped() {
+            "output_text" | "text" => BlockKind::Text,
+            "refusal" => BlockKind::Refusal,
+            _ => return Ok(()),
+        };
+        if !done {
+            self.part(at, number, kind, sink);
+            return Ok(());
+        }
+        self.whole_text(at, number, kind, part.text, part.logprobs, sink);
+        if let (Some(list), Some(block)) = (part.annotations, self.part(at, number, kind, sink)) {
+            let (known, mut count) = (block.citations, 0);
+            elements(&mut Cursor::new(list.text()), |json| {
+                let annotation = json.raw()?;
+                count += 1;
+                if count > known {
+                    block.cite(&Annotation::read(annotation)?, sink);
+                }
+                Ok(())
+            })?;
+            block.citations = count.max(known);
+        }
+        if let Some(block) = self.part(at, number, kind, sink) {
+            block.complete = true;
+        }
+        Ok(())
+    }
+
+    fn annotation_added(
+        &mut self,
+        frame: &Frame<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let Some(annotation) = frame.annotation else { return Ok(()) };
+        let at = self.position(frame);
+        if let Some(block) = self.part(at, frame.content.unwrap_or(0), BlockKind::Text, sink) {
+            block.citations += 1;
+            block.cite(&Annotation::read(annotation)?, sink);
+        }
+        Ok(())
+    }
+
+    /// Opens the block of reasoning; nothing where the item speaks in its other text already.
+    pub(super) fn reasoning(
+        &mut self,
+        at: u64,
+        which: Reasoning,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Option<&mut Block> {
+        let slot = self.slot(at);
+        if slot.done || *slot.reasoning.get_or_insert(which) != which {
+            return None;
+        }
+        self.part(at, 0, BlockKind::Reasoning, sink)
+    }
+
+    #[inline]
+    fn reasoning_delta(&mut self, frame: &Frame<'_>, which: Reasoning, sink: &mut impl FnMut(Event<'_>)) {
+        if frame.delta.is_empty() {
+            return;
+        }
+        let at = self.position(frame);
+        let section = if which == Reasoning::Summary { frame.summary } else { frame.content };
+        if let Some(block) = self.reasoning(at, which, sink) {
+            block.reason(section.unwrap_or(0), frame.delta, sink);
+        }
+    }
+
+    pub(super) fn open_call(&mut self, at: u64, item: &Item<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        // Without a name there is nothing to call; the item's end may have it.
+        if item.name.is_empty() || !self.slot(at).blocks.is_empty() {
+            return;
+        }
+        self.called = true;
+        let kind = if item.kind.is("custom_tool_call") { ToolKind::Custom } else { ToolKind::Function };
+        let made;
+        let id = match () {
+            () if !item.call_id.is_empty() => item.call_id,
+            () if !item.id.is_empty() => item.id,
+            () => {
+                made = make_id("call_", &self.seed, at);
+                JsonStr::from_escaped(&made)
+            }
+        };
+        let kind = BlockKind::ToolUse { id, name: item.name, kind, namespace: item.namespace };
+        self.open(at, 0, kind, sink);
+    }
+
+    /// The call at this position, if it is open.
+    pub(super) fn call(&mut self, at: u64) -> Option<&mut Block> {
+        self.slot(at).blocks.first_mut().filter(|block| block.open)
+    }
+
+    #[inline]
+    fn input_delta(&mut self, frame: &Frame<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        let at = self.position(frame);
+        if let Some(block) = self.call(at).filter(|_| !frame.delta.is_empty()) {
+            block.filled = true;
+            sink(Event::Delta { index: block.index, delta: Delta::Arguments(frame.delta) });
+        }
+    }
+
+    fn input_done(&mut self, frame: &Frame<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        let at = self.position(frame);
+        if let Some(block) = self.call(at).filter(|block| !block.filled && !frame.whole.is_empty()) {
+            block.filled = true;
+            sink(Event::Delta { index: block.index, delta: Delta::Arguments(frame.whole) });
+        }
+    }
+}
+
+impl Slot {
+    pub(super) fn close(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        for block in self.blocks.iter_mut().filter(|block| block.open) {
+            block.open = false;
+            sink(Event::BlockStop { index: block.index });
+        }
+    }
+}
+
+impl Block {
+    fn cite(&self, annotation: &Annotation<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        if annotation.url.is_empty() {
+            return;
+        }
+        let span = annotation.start.zip(annotation.end);
+        let citation = Citation {
+            url: annotation.url,
+            title: annotation.title,
+            quote: JsonStr::default(),
+            span: span.map(|(start, end)| (self.base + start, self.base + end)),
+        };
+        sink(Event::Delta { index: self.index, delta: Delta::Citation(citation) });
+    }
+
+    /// Text of reasoning, behind a blank line where another part of it begins.
+    #[inline]
+    pub(super) fn reason(&mut self, section: u64, text: JsonStr<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        if self.filled && self.section != section {
+            let between = JsonStr::from_escaped("\\n\\n");
+            sink(Event::Delta { index: self.index, delta: Delta::Text(between) });
+        }
+        self.section = section;
+        self.filled = true;
+        sink(Event::Delta { index: self.index, delta: Delta::Text(text) });
+    }
+}
+
+fn is_call(kind: JsonStr<'_>) -> bool {
+    matches!(kind.escaped(), "function_call" | "custom_tool_call")
+}

@@ -1,0 +1,26 @@
+//! Streams of the responses format.
+//!
+//! ```text
+//! response.created, response.in_progress
+//!   response.output_item.added                     one for each item, output_index counts up
+//!     message:    content_part.added, output_text.delta* | refusal.delta*, output_text.annotation.added*,
+//!                 output_text.done | refusal.done, content_part.done        for each part
+//!     reasoning:  reasoning_summary_part.added, reasoning_summary_text.delta*, .done, reasoning_summary_part.done
+//!     call:       function_call_arguments.delta*, .done | custom_tool_call_input.delta*, .done
+//!   response.output_item.done
+//! response.completed | response.incomplete | response.failed
+//! ```
+//!
+//! An item's id is fixed when the item is added. `*.done` repeats what the deltas said, and the terminal event repeats
+//! all items: what has been said is kept once, in its item, and pasted from there.
+
+mod close;
+mod decode;
+mod encode;
+mod frames;
+mod item;
+mod parse;
+mod whole;
+
+pub use decode::Decoder;
+pub use encode::Encoder;

@@ -1,0 +1,218 @@
+//! Whole items and whole responses: the ends of a stream, where what was not said is said, and all of a JSON answer.
+
+use super::super::watch;
+use super::decode::{Decoder, Reasoning};
+use super::parse::{Item, Part, Response};
+use crate::canonical::{BlockKind, Delta, Event, Finish, Usage};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
+use crate::wire::watch::elements;
+
+impl Decoder {
+    /// Reads a whole answer.
+    pub(in crate::wire::responses) fn whole(
+        &mut self,
+        body: &str,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let response = Response::read(RawJson::from_text(body))?;
+        if response.is_response || response.output.is_some() {
+            return self.terminal(&response, "completed", sink);
+        }
+        if response.error.is_none() && response.message.is_none() {
+            return Err(JsonError { at: 0, what: "expected a response" });
+        }
+        self.error(response.error, [response.code, response.message, response.param], sink);
+        Ok(())
+    }
+
+    /// An item is complete: what was not said of it is said now, and it is closed.
+    pub(super) fn item_done(
+        &mut self,
+        at: u64,
+        raw: RawJson<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        self.ensure_started(sink);
+        if self.slot(at).done {
+            return Ok(());
+        }
+        let item = Item::read(raw)?;
+        match item.kind.escaped() {
+            "message" => self.message_done(at, &item, sink)?,
+            "reasoning" => self.reasoning_done(at, &item, sink)?,
+            "function_call" | "custom_tool_call" => self.call_done(at, &item, sink),
+            "image_generation_call" if !item.result.is_empty() => self.image(at, &item, sink),
+            _ => {
+                self.searches += u64::from(item.kind.is("web_search_call"));
+                self.open(at, 0, BlockKind::Opaque { name: item.kind, raw }, sink);
+            }
+        }
+        let slot = self.slot(at);
+        slot.done = true;
+        slot.close(sink);
+        Ok(())
+    }
+
+    fn message_done(
+        &mut self,
+        at: u64,
+        item: &Item<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let Some(content) = item.content else { return Ok(()) };
+        let mut number = 0;
+        elements(&mut Cursor::new(content.text()), |json| {
+            let part = Part::read(json.raw()?)?;
+            self.message_part(at, number, &part, true, sink)?;
+            number += 1;
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    fn reasoning_done(
+        &mut self,
+        at: u64,
+        item: &Item<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let said = self.slot(at).blocks.iter().any(|block| block.filled);
+        // The reasoning itself where the model shows it, else its summary.
+        let texts = [(Reasoning::Content, item.content), (Reasoning::Summary, item.summary)];
+        for (which, list) in texts {
+            let Some(list) = list.filter(|_| !said) else { continue };
+            let (mut found, mut section) = (false, 0);
+            elements(&mut Cursor::new(list.text()), |json| {
+                let part = Part::read(json.raw()?)?;
+                section += 1;
+                if !part.text.is_empty() {
+                    self.slot(at).reasoning = Some(which);
+                    if let Some(block) = self.reasoning(at, which, sink) {
+                        block.reason(section, part.text, sink);
+                        found = true;
+                    }
+                }
+                Ok(())
+            })?;
+            if found {
+                break;
+            }
+        }
+        if !item.encrypted.is_empty() {
+            let block = match self.slot(at).blocks.first() {
+                Some(block) => block.index,
+                None => self.open(at, 0, BlockKind::HiddenReasoning, sink).index,
+            };
+            sink(Event::Delta { index: block, delta: Delta::Seal(item.encrypted) });
+        }
+        Ok(())
+    }
+
+    fn call_done(&mut self, at: u64, item: &Item<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        self.open_call(at, item, sink);
+        let Some(block) = self.call(at).filter(|block| !block.filled) else { return };
+        let index = block.index;
+        block.filled = true;
+        match item.object {
+            Some(object) => sink(Event::Delta { index, delta: Delta::Object(object) }),
+            None if !item.input.is_empty() => {
+                sink(Event::Delta { index, delta: Delta::Arguments(item.input) });
+            }
+            None => {}
+        }
+    }
+
+    fn image(&mut self, at: u64, item: &Item<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        let mime = match item.output_format.escaped() {
+            "jpeg" | "jpg" => "image/jpeg",
+            "webp" => "image/webp",
+            _ => "image/png",
+        };
+        let kind = BlockKind::Media { mime: JsonStr::from_escaped(mime) };
+        let index = self.open(at, 0, kind, sink).index;
+        sink(Event::Delta { index, delta: Delta::Data(item.result) });
+    }
+
+    /// The end of an answer. `word` is the status where the object does not say it.
+    pub(super) fn terminal(
+        &mut self,
+        response: &Response<'_>,
+        word: &str,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let status = Some(response.status.escaped()).filter(|status| !status.is_empty()).unwrap_or(word);
+        let usage = response.usage.map(watch::usage).transpose()?;
+        if status == "failed" {
+            if let Some(usage) = usage.filter(|_| self.started) {
+                sink(Event::Usage(usage));
+            }
+            self.error(response.error, [response.code, response.message, response.param], sink);
+            return Ok(());
+        }
+        self.start(response, sink);
+        if let Some(output) = response.output {
+            self.rest_of(output, sink)?;
+        }
+        for item in &mut self.items {
+            item.close(sink);
+        }
+        let usage =
+            Usage { searches: Some(self.searches).filter(|count| *count > 0), ..usage.unwrap_or_default() };
+        if usage != Usage::default() {
+            sink(Event::Usage(usage));
+        }
+        let finish = match (status, response.reason.escaped()) {
+            ("incomplete", "max_output_tokens" | "max_tokens") => Finish::Length,
+            ("incomplete", "content_filter") => Finish::ContentFilter,
+            ("incomplete", "") => Finish::Other(JsonStr::from_escaped("incomplete")),
+            ("incomplete", _) => Finish::Other(response.reason),
+            ("completed", _) if self.called => Finish::ToolUse,
+            ("completed", _) => Finish::Stop,
+            (other, _) => Finish::Other(JsonStr::from_escaped(other)),
+        };
+        sink(Event::Finish { choice: 0, finish });
+        sink(Event::End);
+        self.over = true;
+        Ok(())
+    }
+
+    /// Items that the stream left open, or all of them where it announced none.
+    fn rest_of(&mut self, output: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        let whole = self.items.is_empty();
+        let mut at = 0;
+        elements(&mut Cursor::new(output.text()), |json| {
+            let item = json.raw()?;
+            if whole || self.items.iter().any(|slot| slot.at == at && !slot.done) {
+                self.item_done(at, item, sink)?;
+            }
+            at += 1;
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// An error, flat or nested, as one object; a bare sentence is put into one.
+    pub(super) fn error(
+        &mut self,
+        nested: Option<RawJson<'_>>,
+        flat: [Option<RawJson<'_>>; 3],
+        sink: &mut impl FnMut(Event<'_>),
+    ) {
+        self.over = true;
+        if let Some(object) = nested.filter(|error| error.text().starts_with('{')) {
+            sink(Event::Error(object));
+            return;
+        }
+        let [code, message, param] = flat;
+        let mut text = Vec::new();
+        let mut json = Writer::new(&mut text);
+        json.begin_object();
+        for (name, value) in [("code", code), ("message", message.or(nested)), ("param", param)] {
+            if let Some(value) = value {
+                json.key(name).raw(value);
+            }
+        }
+        json.end_object();
+        sink(Event::Error(RawJson::from_text(std::str::from_utf8(&text).unwrap_or("{}"))));
+    }
+}
