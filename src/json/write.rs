@@ -78,6 +78,14 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
+    /// A member's name that is pasted as it was escaped elsewhere.
+    pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
+        self.paste(name);
+        self.out.put_u8(b':');
+        self.comma = false;
+        self
+    }
+
     /// A string, escaped here.
     pub fn string(&mut self, plain: &str) -> &mut Self {
         self.separate();

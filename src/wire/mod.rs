@@ -4,7 +4,7 @@
 //! reached ([`path`]), and what may be read from a request, an answer or a frame without translating it
 //! ([`request`], [`watch`]), and how an error looks in each ([`error`]). A folder per format has what only that
 //! format knows, decode beside encode: its requests, its streams, its whole answers. The formats never import each
-//! other; what their codecs share is [`codec`], and what is done about what they cannot say is [`loss`].
+//! other; what their codecs share is [`codec`] and [`schema`], and what is done about what they cannot say is [`loss`].
 //!
 //! Here must not live: who speaks a format (that is `vendor`), sockets, or the meeting of two formats (`translate`).
 
@@ -19,6 +19,7 @@ pub mod models;
 pub mod path;
 pub mod request;
 pub mod responses;
+pub mod schema;
 pub mod watch;
 
 #[cfg(test)]
