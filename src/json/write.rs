@@ -105,6 +105,17 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
+    /// A string that is pasted from several pieces.
+    pub fn paste_all(&mut self, pieces: &[&str]) -> &mut Self {
+        self.separate();
+        self.out.put_u8(b'"');
+        for piece in pieces {
+            self.out.put_slice(piece.as_bytes());
+        }
+        self.out.put_u8(b'"');
+        self
+    }
+
     /// Any value, pasted.
     #[inline]
     pub fn raw(&mut self, value: RawJson<'_>) -> &mut Self {

@@ -1,1 +1,46 @@
 //! Requests of the responses format.
+//!
+//! A conversation is a list of items: messages, reasoning, calls and their results, each for itself. What the model
+//! said between two things that others said (reasoning, a message, calls) is one turn in the hub, and the results that
+//! follow are one turn of the user, so that other formats can say it in their messages.
+
+mod decode;
+mod encode;
+mod input;
+mod items;
+mod options;
+mod piece;
+mod tools;
+
+pub use decode::decode;
+pub use encode::encode;
+
+use crate::error::{ApiError, Kind};
+use crate::json::JsonError;
+
+/// Why a request cannot be read.
+struct Fault(Box<ApiError>);
+
+impl From<JsonError> for Fault {
+    fn from(error: JsonError) -> Self {
+        Fault(Box::new(ApiError::new(
+            Kind::InvalidJson,
+            format!("The request body is not valid JSON: {error}."),
+        )))
+    }
+}
+
+impl Fault {
+    /// A member is not what it must be.
+    fn at(path: impl Into<String>, wanted: &str) -> Self {
+        let path = path.into();
+        let message = format!("Invalid value for '{path}': expected {wanted}.");
+        Fault(Box::new(ApiError::new(Kind::InvalidField, message).param(path)))
+    }
+
+    /// A member is missing.
+    fn missing(path: String) -> Self {
+        let message = format!("Missing required parameter: '{path}'.");
+        Fault(Box::new(ApiError::new(Kind::InvalidField, message).param(path)))
+    }
+}

@@ -1,0 +1,63 @@
+//! What a request of this format asks for.
+
+use super::items::Items;
+use super::{Fault, options, tools};
+use crate::canonical::request::Extra;
+use crate::canonical::{Block, Request, Role, Turn};
+use crate::error::ApiError;
+use crate::json::{Cursor, JsonStr, RawJson};
+
+/// Reads a request.
+///
+/// # Errors
+/// It is not JSON, or a member is not of its type, or one that must be there is not.
+pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
+    read(body).map_err(|fault| *fault.0)
+}
+
+fn read(body: &str) -> Result<Request<'_>, Fault> {
+    let mut request = Request { show_thinking: Some(false), ..Request::default() };
+    let mut items = Items::default();
+    let mut instructions = None;
+    let mut has_input = false;
+    let mut json = Cursor::new(body);
+    json.begin_object()?;
+    while let Some(key) = json.next_key()? {
+        if key.is("input") {
+            has_input = json.kind()? != crate::json::Kind::Null;
+            items.read(&mut json, body)?;
+            continue;
+        }
+        let value = json.raw()?;
+        match key.escaped() {
+            _ if value.is_null() => {}
+            "model" => {}
+            "instructions" => instructions = Some(string(value, "instructions")?),
+            "tools" => tools::read(value, JsonStr::default(), &mut request)?,
+            "tool_choice" => tools::choice(value, &mut request)?,
+            name => options::read(name, value, &mut request)?,
+        }
+    }
+    json.end()?;
+    let has_prompt = request.extra.iter().any(|extra| matches!(extra.name, "prompt" | "conversation"));
+    if !has_input && request.previous.is_none() && !has_prompt {
+        return Err(Fault::missing("input".to_owned()));
+    }
+    for more in items.tools {
+        tools::read(more, JsonStr::default(), &mut request)?;
+    }
+    if let Some(text) = instructions.filter(|text| !text.is_empty()) {
+        request.turns.push(Turn::new(Role::System, vec![Block::text(text)]));
+    }
+    request.turns.append(&mut items.turns);
+    Ok(request)
+}
+
+pub(super) fn string<'a>(value: RawJson<'a>, path: &str) -> Result<JsonStr<'a>, Fault> {
+    value.as_str().ok_or_else(|| Fault::at(path, "a string"))
+}
+
+/// Keeps a member that the hub has no place for.
+pub(super) fn keep<'a>(name: &'a str, value: RawJson<'a>, request: &mut Request<'a>) {
+    request.extra.push(Extra { name, value });
+}

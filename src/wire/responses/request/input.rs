@@ -1,0 +1,432 @@
+//! A conversation, written as instructions and items.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::BytesMut;
+
+use super::super::text::put_as_string;
+use crate::canonical::{Block, Dialect, Input, Request, Role, Source, ToolKind, Turn};
+use crate::json::{JsonStr, RawJson, Writer};
+use crate::wire::Format;
+use crate::wire::codec::{Notes, make_id};
+
+type Json<'o> = Writer<'o, BytesMut>;
+
+/// The longest id of a call that the format's vendor takes.
+const MAX_CALL_ID: usize = 64;
+
+/// Writes `instructions` and `input`.
+pub(super) fn put(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json: &mut Json<'_>) {
+    let is_text = |block: &Block<'_>| matches!(block, Block::Text { .. });
+    let is_instruction = |turn: &&Turn<'_>| turn.role.is_system() && turn.blocks.iter().all(is_text);
+    let leading = request.turns.iter().take_while(is_instruction).count();
+    // The format wants at least one item.
+    let leading = if leading == request.turns.len() && request.previous.is_none() { 0 } else { leading };
+    let (instructions, rest) = request.turns.split_at(leading);
+    put_instructions(instructions, notes, json);
+    json.key("input").begin_array();
+    let mut items = Items { dialect, notes, json };
+    for turn in rest {
+        items.turn(turn);
+    }
+    json.end_array();
+}
+
+/// The texts of all, with a blank line between them.
+fn put_instructions(turns: &[Turn<'_>], notes: &mut Notes, json: &mut Json<'_>) {
+    let mut joined = String::new();
+    for block in turns.iter().flat_map(|turn| &turn.blocks) {
+        let Block::Text { text, cache, .. } = block else { continue };
+        if text.is_empty() {
+            continue;
+        }
+        if cache.is_some() {
+            notes.lose("cache_control");
+        }
+        if !joined.is_empty() {
+            joined.push_str("\\n\\n");
+        }
+        joined.push_str(text.escaped());
+    }
+    if !joined.is_empty() {
+        json.key("instructions").paste(JsonStr::from_escaped(&joined));
+    }
+}
+
+/// Writes items.
+struct Items<'i, 'o, 'd> {
+    dialect: &'i Dialect<'d>,
+    notes: &'i mut Notes,
+    json: &'i mut Json<'o>,
+}
+
+impl Items<'_, '_, '_> {
+    fn turn(&mut self, turn: &Turn<'_>) {
+        if !turn.name.is_empty() {
+            self.notes.lose("name");
+        }
+        if turn.prefix {
+            self.notes.lose("prefill");
+        }
+        let role = match turn.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::System if !self.dialect.developer_role => "system",
+            Role::System | Role::Developer => "developer",
+        };
+        let mut parts: Vec<&Block<'_>> = Vec::new();
+        for block in &turn.blocks {
+            if self.is_part(block, turn.role) {
+                parts.push(block);
+            } else {
+                self.message(role, turn, &mut parts);
+                self.item(block, turn.role);
+            }
+        }
+        self.message(role, turn, &mut parts);
+    }
+
+    /// Whether a block is part of a message of this role, rather than an item.
+    fn is_part(&self, block: &Block<'_>, role: Role) -> bool {
+        match block {
+            Block::Text { .. } | Block::Refusal { .. } => true,
+            // The assistant's messages hold words alone.
+            Block::Image { .. } | Block::File { .. } | Block::Audio { .. } | Block::Video { .. } => {
+                role != Role::Assistant
+            }
+            Block::Opaque { name, .. } => name.escaped().starts_with("input_"),
+            _ => false,
+        }
+    }
+
+    /// The parts so far as one message; nothing if there is nothing in them.
+    fn message(&mut self, role: &str, turn: &Turn<'_>, parts: &mut Vec<&Block<'_>>) {
+        parts.retain(|block| !matches!(block, Block::Text { text, .. } if text.is_empty()));
+        if parts.is_empty() {
+            return;
+        }
+        self.json.begin_object().key("role").string(role);
+        self.json.key("content");
+        match parts.as_slice() {
+            [Block::Text { text, cache, .. }] if cache.is_none() || !self.keeps_marks() => {
+                if cache.is_some() {
+                    self.notes.lose("cache_control");
+                }
+                self.json.paste(*text);
+            }
+            blocks => {
+                self.json.begin_array();
+                for block in blocks {
+                    self.part(block, turn.role);
+                }
+                self.json.end_array();
+            }
+        }
+        if !turn.phase.is_empty() {
+            self.json.key("phase").paste(turn.phase);
+        }
+        self.json.end_object();
+        parts.clear();
+    }
+
+    /// Marks of caches are this format's own only in requests that came in it: others mean another vendor's cache.
+    fn keeps_marks(&self) -> bool {
+        self.notes.from() == Format::Responses
+    }
+
+    fn part(&mut self, block: &Block<'_>, role: Role) {
+        match block {
+            Block::Text { text, cache, .. } => {
+                let kind = if role == Role::Assistant { "output_text" } else { "input_text" };
+                self.json.begin_object().key("type").string(kind).key("text").paste(*text);
+                self.mark(cache.is_some());
+                self.json.end_object();
+            }
+            Block::Refusal { text } if role == Role::Assistant => {
+                self.json
+                    .begin_object()
+                    .key("type")
+                    .string("refusal")
+                    .key("refusal")
+                    .paste(*text)
+                    .end_object();
+            }
+            Block::Refusal { text } => {
+                self.json
+                    .begin_object()
+                    .key("type")
+                    .string("input_text")
+                    .key("text")
+                    .paste(*text)
+                    .end_object();
+            }
+            Block::Image { source, detail, cache, .. } => self.image(source, *detail, cache.is_some()),
+            Block::File { source, name, cache } => self.file(source, *name, cache.is_some()),
+            Block::Audio { source } => self.audio(source),
+            Block::Video { source } => self.video(source),
+            Block::Opaque { raw, .. } if self.keeps_marks() => {
+                self.json.raw(*raw);
+            }
+            Block::Opaque { .. } => self.notes.lose("server_tool_block"),
+            Block::Reasoning { .. } | Block::ToolUse { .. } | Block::ToolResult { .. } => {}
+        }
+    }
+
+    fn mark(&mut self, marked: bool) {
+        if marked && self.keeps_marks() {
+            self.json.key("prompt_cache_breakpoint").begin_object();
+            self.json.key("mode").string("explicit").end_object();
+        } else if marked {
+            self.notes.lose("cache_control");
+        }
+    }
+
+    fn image(&mut self, source: &Source<'_>, detail: JsonStr<'_>, marked: bool) {
+        self.json.begin_object().key("type").string("input_image");
+        match source {
+            Source::Base64 { mime, data } => self.data_url("image_url", *mime, data.escaped()),
+            Source::Url { url, .. } => {
+                self.json.key("image_url").paste(*url);
+            }
+            Source::Id { id } => self.file_id(*id),
+            // No image is made of words.
+            Source::Text { .. } => self.notes.lose("image_url"),
+        }
+        if !detail.is_empty() {
+            self.json.key("detail").paste(detail);
+        }
+        self.mark(marked);
+        self.json.end_object();
+    }
+
+    fn file(&mut self, source: &Source<'_>, name: JsonStr<'_>, marked: bool) {
+        self.json.begin_object().key("type").string("input_file");
+        match source {
+            Source::Base64 { mime, data } => {
+                let unnamed = if mime.is("application/pdf") { "document.pdf" } else { "document" };
+                self.filename(name, unnamed);
+                self.data_url("file_data", *mime, data.escaped());
+            }
+            Source::Text { text } => {
+                self.filename(name, "document.txt");
+                let data = STANDARD.encode(text.decode().as_bytes());
+                self.data_url("file_data", JsonStr::from_escaped("text/plain"), &data);
+            }
+            Source::Url { url, .. } => {
+                self.json.key("file_url").paste(*url);
+            }
+            Source::Id { id } => self.file_id(*id),
+        }
+        self.mark(marked);
+        self.json.end_object();
+    }
+
+    fn filename(&mut self, name: JsonStr<'_>, unnamed: &'static str) {
+        let name = if name.is_empty() { JsonStr::from_escaped(unnamed) } else { name };
+        self.json.key("filename").paste(name);
+    }
+
+    /// An id means something only to the vendor that gave it.
+    fn file_id(&mut self, id: JsonStr<'_>) {
+        if self.notes.from() != Format::Responses {
+            self.notes.lose("file_id");
+        }
+        self.json.key("file_id").paste(id);
+    }
+
+    /// A data URL, in one piece: its bytes are copied once.
+    fn data_url(&mut self, member: &str, mime: JsonStr<'_>, data: &str) {
+        self.json.key(member).paste_all(&["data:", mime.escaped(), ";base64,", data]);
+    }
+
+    fn audio(&mut self, source: &Source<'_>) {
+        let Source::Base64 { mime, data } = source else {
+            self.notes.lose("audio");
+            return;
+        };
+        if !self.dialect.understands("input_audio") {
+            self.notes.lose("audio");
+        }
+        let format = match mime.escaped() {
+            "audio/mp3" | "audio/mpeg" => "mp3",
+            "audio/wav" | "audio/x-wav" | "audio/wave" => "wav",
+            other => other.strip_prefix("audio/").unwrap_or(other),
+        };
+        self.json.begin_object().key("type").string("input_audio").key("input_audio").begin_object();
+        self.json.key("data").paste(*data).key("format").paste(JsonStr::from_escaped(format));
+        self.json.end_object().end_object();
+    }
+
+    fn video(&mut self, source: &Source<'_>) {
+        if !self.dialect.understands("input_video") {
+            self.notes.lose("video");
+        }
+        self.json.begin_object().key("type").string("input_video");
+        match source {
+            Source::Base64 { mime, data } => self.data_url("video_url", *mime, data.escaped()),
+            Source::Url { url, .. } => {
+                self.json.key("video_url").paste(*url);
+            }
+            Source::Id { id } => self.file_id(*id),
+            Source::Text { .. } => {}
+        }
+        self.json.end_object();
+    }
+
+    /// A block that is an item of its own.
+    fn item(&mut self, block: &Block<'_>, role: Role) {
+        match block {
+            Block::ToolUse { id, name, input, kind, namespace, seal, cache } => {
+                if seal.is_some() {
+                    self.notes.lose("thinking_signature");
+                }
+                if cache.is_some() {
+                    self.notes.lose("cache_control");
+                }
+                self.call(*id, *name, *input, *kind, *namespace);
+            }
+            Block::ToolResult { id, content, object, kind, cache, .. } => {
+                if cache.is_some() {
+                    self.notes.lose("cache_control");
+                }
+                self.result(*id, content, *object, *kind);
+            }
+            Block::Reasoning { text, seal, .. } => {
+                self.reasoning(text, seal.as_ref().map(|seal| &*seal.text));
+            }
+            Block::Opaque { raw, .. } if self.keeps_marks() => {
+                self.json.raw(*raw);
+            }
+            Block::Opaque { .. } => self.notes.lose("server_tool_block"),
+            Block::Image { source, detail, .. } => self.made_image(source, *detail),
+            // What else the assistant made is shown to it again as the user's: its own messages hold words alone.
+            other => {
+                self.json.begin_object().key("role").string("user").key("content").begin_array();
+                self.part(other, if role == Role::Assistant { Role::User } else { role });
+                self.json.end_array().end_object();
+            }
+        }
+    }
+
+    fn call(
+        &mut self,
+        id: JsonStr<'_>,
+        name: JsonStr<'_>,
+        input: Input<'_>,
+        kind: ToolKind,
+        namespace: JsonStr<'_>,
+    ) {
+        let (item, member) = match kind {
+            ToolKind::Function => ("function_call", "arguments"),
+            ToolKind::Custom => ("custom_tool_call", "input"),
+        };
+        self.json.begin_object().key("type").string(item);
+        self.call_id(id);
+        self.json.key("name").paste(name).key(member);
+        match input {
+            Input::Text(text) if text.is_empty() && kind == ToolKind::Function => {
+                self.json.string("{}");
+            }
+            Input::Text(text) => {
+                self.json.paste(text);
+            }
+            Input::Object(object) => self.as_string(object),
+        }
+        if !namespace.is_empty() {
+            self.json.key("namespace").paste(namespace);
+        }
+        self.json.end_object();
+    }
+
+    fn call_id(&mut self, id: JsonStr<'_>) {
+        self.json.key("call_id");
+        if id.escaped().len() > MAX_CALL_ID {
+            // The same for the call and for its result.
+            self.json.string(&make_id("call_", id.escaped(), 0));
+        } else {
+            self.json.paste(id);
+        }
+    }
+
+    fn as_string(&mut self, value: RawJson<'_>) {
+        let mut text = Vec::with_capacity(value.text().len() + 16);
+        put_as_string(&mut text, value.text());
+        self.json.paste(super::super::text::as_text(&text));
+    }
+
+    fn result(
+        &mut self,
+        id: JsonStr<'_>,
+        content: &[Block<'_>],
+        object: Option<RawJson<'_>>,
+        kind: ToolKind,
+    ) {
+        self.json.begin_object().key("type").string(match kind {
+            ToolKind::Function => "function_call_output",
+            ToolKind::Custom => "custom_tool_call_output",
+        });
+        self.call_id(id);
+        self.json.key("output");
+        match (content, object) {
+            ([], Some(object)) => self.as_string(object),
+            ([], None) => {
+                self.json.string("");
+            }
+            ([Block::Text { text, cache: None, .. }], _) => {
+                self.json.paste(*text);
+            }
+            (blocks, _) => {
+                self.json.begin_array();
+                for block in blocks {
+                    self.part(block, Role::User);
+                }
+                self.json.end_array();
+            }
+        }
+        self.json.end_object();
+    }
+
+    fn reasoning(&mut self, text: &[JsonStr<'_>], seal: Option<&str>) {
+        // The vendor takes no reasoning that it did not sign; models that show theirs take it as it was.
+        if seal.is_none() && (text.is_empty() || !self.dialect.reasoning_replay) {
+            self.notes.lose("thinking_block");
+            return;
+        }
+        let (member, part) = match seal {
+            Some(_) => ("summary", "summary_text"),
+            None => ("content", "reasoning_text"),
+        };
+        self.json.begin_object().key("type").string("reasoning");
+        if member == "content" {
+            self.json.key("summary").begin_array().end_array();
+        }
+        self.json.key(member).begin_array();
+        for text in text {
+            self.json.begin_object().key("type").string(part).key("text").paste(*text).end_object();
+        }
+        self.json.end_array();
+        if let Some(seal) = seal {
+            self.json.key("encrypted_content").paste(JsonStr::from_escaped(seal));
+        }
+        self.json.end_object();
+    }
+
+    /// An image that the model made: the vendor's own item where it was that, else an image that the user shows.
+    fn made_image(&mut self, source: &Source<'_>, detail: JsonStr<'_>) {
+        let own = self.notes.from() == Format::Responses;
+        let (Source::Base64 { mime, data }, true) = (source, own) else {
+            self.json.begin_object().key("role").string("user").key("content").begin_array();
+            self.image(source, detail, false);
+            self.json.end_array().end_object();
+            return;
+        };
+        let sample = data.escaped().get(..64).unwrap_or(data.escaped());
+        self.json.begin_object().key("type").string("image_generation_call");
+        self.json.key("id").string(&make_id("ig_", sample, data.escaped().len() as u64));
+        self.json.key("status").string("completed").key("result").paste(*data);
+        if let Some(format) = mime.escaped().strip_prefix("image/").filter(|format| *format != "png") {
+            self.json.key("output_format").paste(JsonStr::from_escaped(format));
+        }
+        self.json.end_object();
+    }
+}

@@ -1,0 +1,290 @@
+//! One object of an input, read once in whatever order its members stand: an item, or a part of one. What it is is
+//! known only when all of it was read.
+
+use super::Fault;
+use crate::canonical::{Block, CacheMark, Input, Source};
+use crate::json::{Cursor, JsonStr, Kind, RawJson};
+
+/// All members that items and parts have.
+#[derive(Default)]
+pub(super) struct Piece<'a> {
+    pub kind: JsonStr<'a>,
+    pub role: JsonStr<'a>,
+    pub id: JsonStr<'a>,
+    pub call_id: JsonStr<'a>,
+    pub name: JsonStr<'a>,
+    pub namespace: JsonStr<'a>,
+    pub phase: JsonStr<'a>,
+    pub encrypted: JsonStr<'a>,
+    pub result: JsonStr<'a>,
+    pub output_format: JsonStr<'a>,
+    /// What a call was called with.
+    pub input: Option<Input<'a>>,
+    /// What stands in `content`.
+    pub content: Vec<Block<'a>>,
+    pub summary: Vec<Block<'a>>,
+    /// What stands in `output`.
+    pub output: Vec<Block<'a>>,
+    pub output_object: Option<RawJson<'a>>,
+    pub tools: Option<RawJson<'a>>,
+    text: Option<JsonStr<'a>>,
+    refusal: JsonStr<'a>,
+    url: JsonStr<'a>,
+    detail: JsonStr<'a>,
+    file_id: JsonStr<'a>,
+    file_data: JsonStr<'a>,
+    file_url: JsonStr<'a>,
+    filename: JsonStr<'a>,
+    audio: JsonStr<'a>,
+    audio_format: JsonStr<'a>,
+    cache: Option<CacheMark>,
+}
+
+impl<'a> Piece<'a> {
+    /// Reads an item of an input.
+    pub(super) fn item(json: &mut Cursor<'a>, body: &'a str, path: &str) -> Result<Self, Fault> {
+        Piece::read(json, body, path, true)
+    }
+
+    fn read(json: &mut Cursor<'a>, body: &'a str, path: &str, is_item: bool) -> Result<Self, Fault> {
+        let mut piece = Piece::default();
+        if json.kind()? != Kind::Object {
+            return Err(Fault::at(path, "an object"));
+        }
+        json.begin_object()?;
+        while let Some(key) = json.next_key()? {
+            match key.escaped() {
+                "type" => piece.kind = text(json)?,
+                "role" => piece.role = text(json)?,
+                "id" => piece.id = text(json)?,
+                "call_id" => piece.call_id = text(json)?,
+                "name" => piece.name = text(json)?,
+                "namespace" => piece.namespace = text(json)?,
+                "phase" => piece.phase = text(json)?,
+                "encrypted_content" => piece.encrypted = text(json)?,
+                "result" => piece.result = text(json)?,
+                "output_format" => piece.output_format = text(json)?,
+                "arguments" | "input" => {
+                    let value = json.raw()?;
+                    piece.input = match value.as_str() {
+                        Some(text) => Some(Input::Text(text)),
+                        None if value.text().starts_with('{') => Some(Input::Object(value)),
+                        None => None,
+                    };
+                }
+                "content" if is_item => piece.content = parts(json, body, &format!("{path}.content"))?,
+                "summary" if is_item => piece.summary = parts(json, body, &format!("{path}.summary"))?,
+                "output" if is_item => match json.kind()? {
+                    Kind::Object => piece.output_object = Some(json.raw()?),
+                    _ => piece.output = parts(json, body, &format!("{path}.output"))?,
+                },
+                "tools" => piece.tools = Some(json.raw()?),
+                "text" => piece.text = json.raw()?.as_str(),
+                "refusal" => piece.refusal = text(json)?,
+                "image_url" | "video_url" | "audio_url" => piece.read_address(json)?,
+                "detail" => piece.detail = text(json)?,
+                "file_id" => piece.file_id = text(json)?,
+                "file_data" => piece.file_data = text(json)?,
+                "file_url" => piece.file_url = text(json)?,
+                "filename" => piece.filename = text(json)?,
+                // The nested shapes of the chat format, which some clients send here too.
+                "file" | "input_audio" => piece.read_nested(json)?,
+                "data" => piece.audio = text(json)?,
+                "format" => piece.audio_format = text(json)?,
+                "prompt_cache_breakpoint" | "cache_control" => piece.read_mark(json)?,
+                _ => json.skip()?,
+            }
+        }
+        Ok(piece)
+    }
+
+    /// An address, or an object that has it.
+    fn read_address(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
+        if json.kind()? != Kind::Object {
+            self.url = text(json)?;
+            return Ok(());
+        }
+        json.begin_object()?;
+        while let Some(key) = json.next_key()? {
+            match key.escaped() {
+                "url" => self.url = text(json)?,
+                "detail" => self.detail = text(json)?,
+                _ => json.skip()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_nested(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
+        if json.kind()? != Kind::Object {
+            json.skip()?;
+            return Ok(());
+        }
+        json.begin_object()?;
+        while let Some(key) = json.next_key()? {
+            match key.escaped() {
+                "file_id" => self.file_id = text(json)?,
+                "file_data" => self.file_data = text(json)?,
+                "filename" => self.filename = text(json)?,
+                "data" => self.audio = text(json)?,
+                "format" => self.audio_format = text(json)?,
+                _ => json.skip()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_mark(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
+        if json.kind()? != Kind::Object {
+            json.skip()?;
+            return Ok(());
+        }
+        self.cache = Some(CacheMark::Short);
+        json.begin_object()?;
+        while let Some(key) = json.next_key()? {
+            let value = json.raw()?;
+            if key.is("ttl") && value.as_str().is_some_and(|ttl| ttl.is("1h")) {
+                self.cache = Some(CacheMark::Long);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is a part that stands where an item should: the documentation of some gateways shows that.
+    pub(super) fn is_bare_part(&self) -> bool {
+        self.role.is_empty()
+            && matches!(
+                self.kind.escaped(),
+                "input_text"
+                    | "text"
+                    | "input_image"
+                    | "image_url"
+                    | "input_file"
+                    | "file"
+                    | "input_audio"
+                    | "input_video"
+            )
+    }
+
+    /// As a part of a message, of a result or of reasoning.
+    pub(super) fn part(self, raw: RawJson<'a>, path: &str) -> Result<Block<'a>, Fault> {
+        let cache = self.cache;
+        Ok(match self.kind.escaped() {
+            "input_text" | "output_text" | "text" => {
+                let text = self.text.ok_or_else(|| Fault::missing(format!("{path}.text")))?;
+                Block::Text { text, cache, seal: None }
+            }
+            "" if self.text.is_some() => {
+                Block::Text { text: self.text.unwrap_or_default(), cache, seal: None }
+            }
+            "summary_text" | "reasoning_text" => {
+                let text = vec![self.text.unwrap_or_default()];
+                Block::Reasoning { text, seal: None, hidden: false }
+            }
+            "refusal" => Block::Refusal { text: self.refusal },
+            "input_image" | "image_url" => Block::Image {
+                source: self.source(path, "image_url")?,
+                detail: self.detail,
+                cache,
+                seal: None,
+            },
+            "input_file" | "file" => {
+                Block::File { source: self.source(path, "file_data")?, name: self.filename, cache }
+            }
+            "input_audio" if !self.audio.is_empty() => {
+                let mime = match self.audio_format.escaped() {
+                    "mp3" => "audio/mp3",
+                    "" | "wav" => "audio/wav",
+                    "flac" => "audio/flac",
+                    "ogg" | "opus" => "audio/ogg",
+                    "aac" => "audio/aac",
+                    "pcm16" | "pcm" => "audio/pcm",
+                    other => {
+                        return Err(Fault::at(
+                            format!("{path}.format"),
+                            &format!("a known format, not '{other}'"),
+                        ));
+                    }
+                };
+                let mime = JsonStr::from_escaped(mime);
+                Block::Audio { source: Source::Base64 { mime, data: self.audio } }
+            }
+            "input_audio" | "audio_url" => Block::Audio { source: self.source(path, "input_audio")? },
+            "input_video" | "video_url" => Block::Video { source: self.source(path, "video_url")? },
+            "" => return Err(Fault::missing(format!("{path}.type"))),
+            _ => Block::Opaque { name: self.kind, raw },
+        })
+    }
+
+    fn source(&self, path: &str, wanted: &str) -> Result<Source<'a>, Fault> {
+        if !self.url.is_empty() {
+            return Ok(Source::from_url(self.url));
+        }
+        if !self.file_data.is_empty() {
+            return Ok(match Source::from_url(self.file_data) {
+                Source::Url { .. } => {
+                    let mime = JsonStr::from_escaped(mime_of(self.filename));
+                    Source::Base64 { mime, data: self.file_data }
+                }
+                source => source,
+            });
+        }
+        if !self.file_url.is_empty() {
+            return Ok(Source::from_url(self.file_url));
+        }
+        if !self.file_id.is_empty() {
+            return Ok(Source::Id { id: self.file_id });
+        }
+        Err(Fault::missing(format!("{path}.{wanted}")))
+    }
+}
+
+/// The media type that a file's name speaks of; a PDF if it does not, which is what this field began with.
+fn mime_of(name: JsonStr<'_>) -> &'static str {
+    let ending = name.escaped().rsplit_once('.').map_or("", |(_, ending)| ending);
+    match ending.to_ascii_lowercase().as_str() {
+        "txt" | "md" => "text/plain",
+        "csv" => "text/csv",
+        "html" | "htm" => "text/html",
+        "json" => "application/json",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "docx" => "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "xlsx" => "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "pptx" => "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+        _ => "application/pdf",
+    }
+}
+
+/// What a message, a result or reasoning consists of: a string, or parts.
+pub(super) fn parts<'a>(json: &mut Cursor<'a>, body: &'a str, path: &str) -> Result<Vec<Block<'a>>, Fault> {
+    let mut blocks = Vec::new();
+    match json.kind()? {
+        Kind::String => blocks.push(Block::text(json.string()?)),
+        Kind::Array => {
+            json.begin_array()?;
+            while json.next_element()? {
+                if json.kind()? == Kind::String {
+                    blocks.push(Block::text(json.string()?));
+                    continue;
+                }
+                let path = format!("{path}[{}]", blocks.len());
+                let from = json.offset();
+                let piece = Piece::read(json, body, &path, false)?;
+                blocks.push(piece.part(since(body, from, json), &path)?);
+            }
+        }
+        _ => json.skip()?,
+    }
+    Ok(blocks)
+}
+
+/// The value that was read since `from`.
+pub(super) fn since<'a>(body: &'a str, from: usize, json: &Cursor<'a>) -> RawJson<'a> {
+    RawJson::from_text(body.get(from..json.offset()).unwrap_or("null"))
+}
+
+/// A string; anything else is stepped over and is empty.
+pub(super) fn text<'a>(json: &mut Cursor<'a>) -> Result<JsonStr<'a>, Fault> {
+    Ok(json.raw()?.as_str().unwrap_or_default())
+}

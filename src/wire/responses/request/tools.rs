@@ -1,0 +1,184 @@
+//! Tools and the choice among them, as requests of this format say it: flat, or nested as in the chat format.
+
+use super::Fault;
+use crate::canonical::request::{Extra, Search};
+use crate::canonical::{Request, Tool, ToolChoice, ToolKind};
+use crate::json::{Cursor, JsonStr, RawJson};
+use crate::wire::watch::members;
+
+/// What is read of one tool.
+#[derive(Default)]
+struct Read<'a> {
+    kind: JsonStr<'a>,
+    name: JsonStr<'a>,
+    description: JsonStr<'a>,
+    parameters: Option<RawJson<'a>>,
+    strict: Option<bool>,
+    format: Option<RawJson<'a>>,
+    tools: Option<RawJson<'a>>,
+    nested: Option<RawJson<'a>>,
+    context: JsonStr<'a>,
+    filters: Option<RawJson<'a>>,
+    location: Option<RawJson<'a>>,
+}
+
+impl<'a> Read<'a> {
+    fn tool(raw: RawJson<'a>) -> Result<Self, Fault> {
+        let mut read = Read::default();
+        read.take(raw)?;
+        if let Some(nested) = read.nested.take() {
+            read.take(nested)?;
+        }
+        Ok(read)
+    }
+
+    fn take(&mut self, raw: RawJson<'a>) -> Result<(), Fault> {
+        members(&mut Cursor::new(raw.text()), |key, json| {
+            let value = json.raw()?;
+            let object = Some(value).filter(|value| value.text().starts_with('{'));
+            match key.escaped() {
+                "type" if self.kind.is_empty() => self.kind = value.as_str().unwrap_or_default(),
+                "name" => self.name = value.as_str().unwrap_or_default(),
+                "description" => self.description = value.as_str().unwrap_or_default(),
+                "parameters" => self.parameters = object,
+                "strict" => self.strict = value.as_bool(),
+                "format" => self.format = object,
+                "function" | "custom" => self.nested = object,
+                "tools" => self.tools = Some(value),
+                "search_context_size" => self.context = value.as_str().unwrap_or_default(),
+                "filters" => self.filters = object,
+                "user_location" => self.location = object,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+/// Reads a list of tools. `namespace` is the group that they stand in.
+pub(super) fn read<'a>(
+    list: RawJson<'a>,
+    namespace: JsonStr<'a>,
+    request: &mut Request<'a>,
+) -> Result<(), Fault> {
+    let mut json = Cursor::new(list.text());
+    if json.begin_array().is_err() {
+        return Err(Fault::at("tools", "an array"));
+    }
+    let mut number = 0;
+    while json.next_element()? {
+        let raw = json.raw()?;
+        if !raw.text().starts_with('{') {
+            return Err(Fault::at(format!("tools[{number}]"), "an object"));
+        }
+        let tool = Read::tool(raw)?;
+        match tool.kind.escaped() {
+            "function" | "custom" => {
+                if tool.name.is_empty() {
+                    return Err(Fault::missing(format!("tools[{number}].name")));
+                }
+                let is_custom = tool.kind.is("custom");
+                request.tools.push(Tool {
+                    name: tool.name,
+                    description: tool.description,
+                    schema: tool.parameters.filter(|_| !is_custom),
+                    openapi: false,
+                    strict: tool.strict,
+                    kind: if is_custom { ToolKind::Custom } else { ToolKind::Function },
+                    format: tool.format.filter(|_| is_custom),
+                    namespace,
+                    cache: None,
+                });
+            }
+            // A group within a group is not known; one name is all that the hub has.
+            "namespace" => {
+                if let Some(tools) = tool.tools {
+                    read(tools, tool.name, request)?;
+                }
+            }
+            kind if kind.starts_with("web_search") => request.search = Some(search(&tool)?),
+            "" => return Err(Fault::missing(format!("tools[{number}].type"))),
+            kind => request.extra.push(Extra { name: hosted(kind), value: raw }),
+        }
+        number += 1;
+    }
+    Ok(())
+}
+
+fn search<'a>(tool: &Read<'a>) -> Result<Search<'a>, Fault> {
+    let mut search = Search { context: tool.context, location: tool.location, ..Search::default() };
+    if let Some(filters) = tool.filters {
+        members(&mut Cursor::new(filters.text()), |key, json| {
+            let value = json.raw()?;
+            let list = Some(value).filter(|value| value.text().starts_with('['));
+            match key.escaped() {
+                "allowed_domains" => search.allowed_domains = list,
+                "blocked_domains" => search.blocked_domains = list,
+                _ => {}
+            }
+            Ok(())
+        })?;
+    }
+    Ok(search)
+}
+
+/// Tools that the vendor runs, by the name under which their loss is told.
+fn hosted(kind: &str) -> &'static str {
+    match kind {
+        "file_search" => "tools.file_search",
+        "code_interpreter" => "tools.code_interpreter",
+        "image_generation" => "tools.image_generation",
+        "mcp" => "tools.mcp",
+        "computer" | "computer_use_preview" => "tools.computer",
+        "local_shell" => "tools.local_shell",
+        "shell" => "tools.shell",
+        "apply_patch" => "tools.apply_patch",
+        "tool_search" => "tools.tool_search",
+        "programmatic_tool_calling" => "tools.programmatic_tool_calling",
+        _ => "server_tool",
+    }
+}
+
+/// Reads a choice among tools.
+pub(super) fn choice<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+    if let Some(word) = value.as_str() {
+        request.tool_choice = Some(match word.escaped() {
+            "auto" => ToolChoice::Auto,
+            "none" => ToolChoice::None,
+            "required" | "any" => ToolChoice::Required,
+            _ => return Err(Fault::at("tool_choice", "'auto', 'none', 'required' or an object")),
+        });
+        return Ok(());
+    }
+    let mut mode = JsonStr::default();
+    members(&mut Cursor::new(value.text()), |key, json| {
+        match key.escaped() {
+            "mode" => mode = json.raw()?.as_str().unwrap_or_default(),
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    let read = Read::tool(value)?;
+    match read.kind.escaped() {
+        "allowed_tools" => {
+            let mut names = Vec::new();
+            let mut json = Cursor::new(read.tools.unwrap_or(RawJson::from_text("[]")).text());
+            json.begin_array()?;
+            while json.next_element()? {
+                let name = Read::tool(json.raw()?)?.name;
+                if !name.is_empty() {
+                    names.push(name);
+                }
+            }
+            request.tool_choice = Some(ToolChoice::Allowed { names, required: mode.is("required") });
+        }
+        "function" | "custom" | "tool" | "" if !read.name.is_empty() => {
+            request.tool_choice = Some(ToolChoice::Tool(read.name));
+        }
+        "function" | "custom" | "" => return Err(Fault::missing("tool_choice.name".to_owned())),
+        // One of the vendor's own tools.
+        _ => request.extra.push(Extra { name: "tool_choice", value }),
+    }
+    Ok(())
+}
