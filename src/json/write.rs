@@ -79,9 +79,12 @@ impl<'o, B: BufMut> Writer<'o, B> {
     }
 
     /// A member's name that is pasted as it was escaped elsewhere.
+    #[inline]
     pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
-        self.paste(name);
-        self.out.put_u8(b':');
+        self.separate();
+        self.out.put_u8(b'"');
+        self.out.put_slice(name.escaped().as_bytes());
+        self.out.put_slice(b"\":");
         self.comma = false;
         self
     }
@@ -105,15 +108,13 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
-    /// A string that is pasted from several pieces.
-    pub fn paste_all(&mut self, pieces: &[&str]) -> &mut Self {
+    /// A string that is put together from parts that were escaped elsewhere.
+    #[inline]
+    pub fn pasted(&mut self, write: impl FnOnce(&mut B)) {
         self.separate();
         self.out.put_u8(b'"');
-        for piece in pieces {
-            self.out.put_slice(piece.as_bytes());
-        }
+        write(self.out);
         self.out.put_u8(b'"');
-        self
     }
 
     /// Any value, pasted.

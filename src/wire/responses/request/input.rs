@@ -236,7 +236,11 @@ impl Items<'_, '_, '_> {
 
     /// A data URL, in one piece: its bytes are copied once.
     fn data_url(&mut self, member: &str, mime: JsonStr<'_>, data: &str) {
-        self.json.key(member).paste_all(&["data:", mime.escaped(), ";base64,", data]);
+        self.json.key(member).pasted(|out| {
+            for piece in ["data:", mime.escaped(), ";base64,", data] {
+                out.extend_from_slice(piece.as_bytes());
+            }
+        });
     }
 
     fn audio(&mut self, source: &Source<'_>) {

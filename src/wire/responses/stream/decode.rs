@@ -42,7 +42,7 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct Block {
     /// The part that it is: the `content_index`, or 0 where an item is one block.
-    part: u64,
+    pub(super) part: u64,
     pub(super) index: u32,
     open: bool,
     /// Text or arguments have come.

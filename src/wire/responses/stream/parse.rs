@@ -130,6 +130,11 @@ impl<'a> Part<'a> {
         })?;
         Ok(part)
     }
+
+    /// Whether it is one of those that a message consists of.
+    pub(super) fn is_known(&self) -> bool {
+        matches!(self.kind.escaped(), "output_text" | "text" | "refusal")
+    }
 }
 
 /// The members of a response object.

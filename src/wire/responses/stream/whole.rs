@@ -60,11 +60,17 @@ impl Decoder {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let Some(content) = item.content else { return Ok(()) };
-        let mut number = 0;
+        // There is a vendor whose indexes do not start at 0: parts are matched in their order.
+        let mut order = 0;
         elements(&mut Cursor::new(content.text()), |json| {
             let part = Part::read(json.raw()?)?;
-            self.message_part(at, number, &part, true, sink)?;
-            number += 1;
+            if part.is_known() {
+                let blocks = &self.slot(at).blocks;
+                let next = blocks.last().map_or(0, |block| block.part + 1);
+                let number = blocks.get(order).map_or(next, |block| block.part);
+                self.message_part(at, number, &part, true, sink)?;
+                order += 1;
+            }
             Ok(())
         })?;
         Ok(())
@@ -166,8 +172,8 @@ impl Decoder {
             ("incomplete", "content_filter") => Finish::ContentFilter,
             ("incomplete", "") => Finish::Other(JsonStr::from_escaped("incomplete")),
             ("incomplete", _) => Finish::Other(response.reason),
-            ("completed", _) if self.called => Finish::ToolUse,
-            ("completed", _) => Finish::Stop,
+            ("completed" | "complete", _) if self.called => Finish::ToolUse,
+            ("completed" | "complete", _) => Finish::Stop,
             (other, _) => Finish::Other(JsonStr::from_escaped(other)),
         };
         sink(Event::Finish { choice: 0, finish });
