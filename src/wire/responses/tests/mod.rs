@@ -1,1 +1,212 @@
+//! What a user of this format would notice. The numbers in the names are those of the lists of wire facts, of bugs that
+//! other gateways have, of the needs of real clients, and the rows of the mapping tables.
 
+mod read_request;
+mod read_stream;
+mod read_whole;
+mod settings;
+mod write_request;
+mod write_stream;
+mod write_whole;
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use serde_json::Value;
+
+use super::{answer, request, stream};
+use crate::canonical::answer::Block;
+use crate::canonical::dialect::{Reasoning, Sampling, Structured};
+use crate::canonical::{
+    Answer, BlockKind, Delta, Dialect, Effort, Event, Finish, Grammar, Start, ToolKind, Usage,
+};
+use crate::json::JsonStr;
+use crate::wire::Format;
+use crate::wire::codec::{Notes, Reply};
+
+/// The events of these frames, collected; their grammar is asserted.
+fn read(frames: &[&str]) -> Answer {
+    let (answer, ended) = read_open(frames);
+    assert!(ended, "the stream is not complete");
+    answer
+}
+
+/// The same of a stream that may not be complete: whether it is.
+fn read_open(frames: &[&str]) -> (Answer, bool) {
+    let (mut grammar, mut answer) = (Grammar::default(), Answer::default());
+    let mut take = |event: Event<'_>| {
+        grammar.check(&event).unwrap_or_else(|fault| panic!("{fault}: {event:?}"));
+        answer.take(&event);
+    };
+    let mut decoder = stream::Decoder::new("seed");
+    for frame in frames {
+        decoder.frame(frame, &mut take).unwrap();
+    }
+    let ended = decoder.finish(&mut take).is_ok();
+    assert_eq!(ended, decoder.is_over());
+    (answer, ended)
+}
+
+/// A stream of these frames between a beginning and a plain end.
+fn read_between(frames: &[&str]) -> Answer {
+    let mut all = vec![
+        r#"{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","created_at":7,"status":"in_progress","model":"m","output":[]}}"#,
+    ];
+    all.extend(frames);
+    all.push(r#"{"type":"response.completed","response":{"id":"resp_1","object":"response","status":"completed","output":[],"usage":{"input_tokens":3,"output_tokens":2,"total_tokens":5}}}"#);
+    read(&all)
+}
+
+fn read_whole_answer(body: &str) -> Answer {
+    let (mut grammar, mut answer) = (Grammar::default(), Answer::default());
+    answer::decode(body, "seed", &mut |event| {
+        grammar.check(&event).unwrap_or_else(|fault| panic!("{fault}: {event:?}"));
+        answer.take(&event);
+    })
+    .unwrap();
+    answer
+}
+
+fn reply() -> Reply {
+    Reply {
+        model: "the model".into(),
+        seed: "req-1".into(),
+        created: 1_700_000_000,
+        show_thinking: true,
+        issuer: "vendor".into(),
+        ..Reply::default()
+    }
+}
+
+/// What these events are written as: the text, and the frames in it.
+fn write(reply: Reply, events: &[Event<'_>]) -> Frames {
+    let mut grammar = Grammar::default();
+    let mut encoder = stream::Encoder::new(Arc::new(reply));
+    let mut out = BytesMut::new();
+    for event in events {
+        grammar.check(event).unwrap_or_else(|fault| panic!("{fault}: {event:?}"));
+        encoder.event(event, &mut out);
+    }
+    Frames::read(&out)
+}
+
+/// Frames, read plainly: each has a name that is its type, and numbers count up from 0.
+struct Frames(Vec<Value>);
+
+impl Frames {
+    fn read(out: &[u8]) -> Self {
+        let text = std::str::from_utf8(out).unwrap();
+        let mut frames = Vec::new();
+        for frame in text.split("\n\n").filter(|frame| !frame.is_empty() && !frame.starts_with(':')) {
+            let (name, data) = frame.split_once('\n').unwrap();
+            let value: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+            assert_eq!(name.strip_prefix("event: ").unwrap(), value["type"]);
+            assert_eq!(value["sequence_number"], frames.len());
+            frames.push(value);
+        }
+        Frames(frames)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let names = self.0.iter().map(|frame| frame["type"].as_str().unwrap());
+        names.map(|name| name.strip_prefix("response.").unwrap_or(name)).collect()
+    }
+
+    fn last(&self) -> &Value {
+        self.0.last().unwrap()
+    }
+
+    /// All frames of this name.
+    fn of(&self, name: &str) -> Vec<&Value> {
+        self.0.iter().filter(|frame| frame["type"] == format!("response.{name}")).collect()
+    }
+
+    /// The items of the terminal event.
+    fn output(&self) -> &Vec<Value> {
+        self.last()["response"]["output"].as_array().unwrap()
+    }
+}
+
+fn s(text: &'static str) -> JsonStr<'static> {
+    JsonStr::from_escaped(text)
+}
+
+fn start() -> Event<'static> {
+    Event::Start(Start { id: s("msg_9x"), model: s("vendor's"), created: Some(5) })
+}
+
+fn begin(index: u32, kind: BlockKind<'static>) -> Event<'static> {
+    Event::BlockStart { index, choice: 0, kind }
+}
+
+fn add(index: u32, delta: Delta<'static>) -> Event<'static> {
+    Event::Delta { index, delta }
+}
+
+fn text(index: u32, text: &'static str) -> Event<'static> {
+    add(index, Delta::Text(s(text)))
+}
+
+fn stop(index: u32) -> Event<'static> {
+    Event::BlockStop { index }
+}
+
+fn tool(id: &'static str, name: &'static str) -> BlockKind<'static> {
+    BlockKind::ToolUse { id: s(id), name: s(name), kind: ToolKind::Function, namespace: s("") }
+}
+
+fn used(input: u64, output: u64) -> Event<'static> {
+    Event::Usage(Usage { input: Some(input), output: Some(output), ..Usage::default() })
+}
+
+fn finish(finish: Finish<'static>) -> Event<'static> {
+    Event::Finish { choice: 0, finish }
+}
+
+/// The events of one block of text, and the end that follows.
+fn said(words: &'static str, why: Finish<'static>) -> Vec<Event<'static>> {
+    vec![start(), begin(0, BlockKind::Text), text(0, words), stop(0), used(3, 2), finish(why), Event::End]
+}
+
+fn texts(answer: &Answer) -> Vec<&str> {
+    answer.blocks.iter().map(|block: &Block| block.text.as_str()).collect()
+}
+
+/// A model that takes what the format's own vendor takes.
+fn dialect() -> Dialect<'static> {
+    Dialect {
+        model: "gpt-x",
+        issuer: "vendor",
+        reasoning: Reasoning::Effort { min: Effort::Minimal, max: Effort::XHigh, off: true },
+        max_output: 8192,
+        sampling: Sampling::All,
+        structured: Structured::Native,
+        json_schema: true,
+        call_ids: true,
+        developer_role: true,
+        max_completion_tokens: true,
+        system_in_middle: true,
+        prefill: false,
+        reasoning_replay: false,
+        media_urls: true,
+        extensions: &[],
+    }
+}
+
+/// A request of this format as it is written for a vendor of it, when it came in a format, and what was lost.
+fn translated(from: Format, body: &str, dialect: &Dialect<'_>) -> (Value, Vec<String>) {
+    let request = request::decode(body).unwrap();
+    written(from, &request, dialect)
+}
+
+fn written(
+    from: Format,
+    request: &crate::canonical::Request<'_>,
+    dialect: &Dialect<'_>,
+) -> (Value, Vec<String>) {
+    let mut notes = Notes::new(from, Format::Responses);
+    let mut out = BytesMut::new();
+    request::encode(request, dialect, &mut notes, &mut out);
+    let lost = notes.losses().iter().map(|loss| loss.element.to_string()).collect();
+    (serde_json::from_slice(&out).unwrap(), lost)
+}

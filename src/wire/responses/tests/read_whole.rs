@@ -1,0 +1,85 @@
+//! Whole answers of vendors, as events.
+
+use super::*;
+use crate::canonical::answer::{FinishOwned, Kind};
+
+#[test]
+fn a_whole_answer_means_what_its_stream_would() {
+    let answer = read_whole_answer(
+        r#"{"object":"response","output":[
+            {"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"A"},{"type":"summary_text","text":"B"}],"encrypted_content":"gAA"},
+            {"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"Hi","annotations":[{"type":"url_citation","url":"u","title":"t","start_index":0,"end_index":2}],"logprobs":[]},{"type":"refusal","refusal":"No"}]},
+            {"type":"function_call","id":"fc_1","call_id":"c","name":"f","arguments":"{}"}],
+            "id":"resp_1","model":"m","created_at":1700000000.5,"status":"completed",
+            "usage":{"input_tokens":1,"output_tokens":2}}"#,
+    );
+    assert_eq!(
+        (answer.id.as_str(), answer.model.as_str(), answer.created),
+        ("resp_1", "m", Some(1_700_000_000))
+    );
+    assert_eq!(texts(&answer), ["A\\n\\nB", "Hi", "No", "{}"]);
+    assert_eq!(answer.blocks[0].seal, "gAA");
+    assert_eq!(answer.blocks[1].citations[0].span, Some((0, 2)));
+    assert_eq!(answer.finish_of(0), Some(&FinishOwned::ToolUse));
+    assert!(answer.complete);
+}
+
+#[test]
+fn fact_29_open_models_show_their_reasoning() {
+    let answer = read_whole_answer(
+        r#"{"object":"response","status":"completed","output":[{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"raw"}],"encrypted_content":null}]}"#,
+    );
+    assert_eq!((&answer.blocks[0].kind, texts(&answer)), (&Kind::Reasoning, vec!["raw"]));
+}
+
+#[test]
+fn an_error_in_a_good_answer_is_an_error() {
+    for (body, error) in [
+        (r#"{"error":{"message":"no","type":"t"}}"#, r#"{"message":"no","type":"t"}"#),
+        (r#"{"code":"invalid-argument","error":"no"}"#, r#"{"code":"invalid-argument","message":"no"}"#),
+        (
+            r#"{"object":"response","status":"failed","error":{"code":"server_error","message":"no"},"output":[]}"#,
+            r#"{"code":"server_error","message":"no"}"#,
+        ),
+    ] {
+        assert_eq!(read_whole_answer(body).error.as_deref(), Some(error), "{body}");
+    }
+}
+
+#[test]
+fn what_is_no_answer_is_none() {
+    for body in ["{}", "[]", "<html>", r#"{"object":"chat.completion"}"#, r#"{"object":"response""#] {
+        assert!(answer::decode(body, "seed", &mut |_| ()).is_err(), "{body}");
+    }
+}
+
+#[test]
+fn fact_27_statuses_are_told_apart() {
+    let finish = |members: &str| {
+        let body = format!(r#"{{"object":"response","output":[],{members}}}"#);
+        read_whole_answer(&body).finish_of(0).cloned().unwrap()
+    };
+    let reason = |word: &str| format!(r#""status":"incomplete","incomplete_details":{{"reason":"{word}"}}"#);
+    assert_eq!(finish(&reason("max_output_tokens")), FinishOwned::Length);
+    assert_eq!(finish(&reason("content_filter")), FinishOwned::ContentFilter);
+    assert_eq!(finish(r#""status":"completed""#), FinishOwned::Stop);
+    assert_eq!(finish(r#""status":"cancelled""#), FinishOwned::Other("cancelled".into()));
+    assert_eq!(finish(r#""status":"queued""#), FinishOwned::Other("queued".into()));
+    assert_eq!(finish(r#""id":"r""#), FinishOwned::Stop);
+}
+
+#[test]
+fn calls_without_an_id_get_the_same_one_every_time() {
+    let body = r#"{"object":"response","output":[{"type":"function_call","name":"f","arguments":{"a":1}},{"type":"function_call","name":"g"}]}"#;
+    let ids = |answer: &Answer| -> Vec<String> {
+        let id = |block: &Block| match &block.kind {
+            Kind::ToolUse { id, .. } => id.clone(),
+            other => panic!("{other:?}"),
+        };
+        answer.blocks.iter().map(id).collect()
+    };
+    let answer = read_whole_answer(body);
+    assert_eq!(ids(&answer), ids(&read_whole_answer(body)));
+    assert_ne!(ids(&answer)[0], ids(&answer)[1]);
+    assert_eq!(answer.blocks[0].object.as_deref(), Some(r#"{"a":1}"#));
+}

@@ -1,0 +1,463 @@
+//! Requests, as vendors of this format get them.
+
+use serde_json::json;
+
+use super::*;
+use crate::canonical::content::CacheMark;
+use crate::canonical::request::Extra;
+use crate::canonical::{
+    Block as B, Input, OutputFormat, Request, Role, Seal, Source, Thinking, Tool, ToolChoice, Turn,
+};
+use crate::json::RawJson;
+use crate::wire::loss::Policy;
+
+fn user(words: &'static str) -> Turn<'static> {
+    Turn::new(Role::User, vec![B::text(s(words))])
+}
+
+fn ask(turns: Vec<Turn<'static>>) -> Request<'static> {
+    Request { turns, ..Request::default() }
+}
+
+fn from_chat(request: &Request<'_>) -> (Value, Vec<String>) {
+    written(Format::Chat, request, &dialect())
+}
+
+fn raw(text: &'static str) -> RawJson<'static> {
+    RawJson::from_text(text)
+}
+
+#[test]
+fn mapping_01_leading_instructions_are_joined_and_later_ones_stay_in_place() {
+    let system = |words: &[&'static str]| {
+        Turn::new(Role::System, words.iter().map(|words| B::text(s(words))).collect())
+    };
+    let (body, _) = from_chat(&ask(vec![
+        system(&["One.", "Two."]),
+        Turn::new(Role::Developer, vec![B::text(s("Three."))]),
+        user("Hi"),
+        Turn::new(Role::Assistant, vec![B::text(s("Yes?"))]),
+        system(&["Later."]),
+        user("Go"),
+    ]));
+    assert_eq!(body["instructions"], "One.\n\nTwo.\n\nThree.");
+    assert_eq!(
+        body["input"],
+        json!([
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Yes?"},
+            {"role": "developer", "content": "Later."},
+            {"role": "user", "content": "Go"},
+        ])
+    );
+    // Nothing but instructions: the format wants an item.
+    let (body, _) = from_chat(&ask(vec![system(&["Alone."])]));
+    assert_eq!(
+        (body.get("instructions"), &body["input"]),
+        (None, &json!([{"role": "developer", "content": "Alone."}]))
+    );
+}
+
+#[test]
+fn bug_59_empty_texts_and_turns_are_left_out() {
+    let (body, _) = from_chat(&ask(vec![
+        user("a"),
+        Turn::new(Role::Assistant, vec![B::text(s(""))]),
+        Turn::new(Role::User, vec![]),
+        user("b"),
+    ]));
+    assert_eq!(body["input"], json!([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]));
+}
+
+#[test]
+fn mapping_03_calls_and_results_are_items() {
+    let call = |id: &'static str, input| B::ToolUse {
+        id: s(id),
+        name: s("w"),
+        input,
+        kind: ToolKind::Function,
+        namespace: s(""),
+        seal: None,
+        cache: None,
+    };
+    let result = |id: &'static str, content: Vec<B<'static>>, object| B::ToolResult {
+        id: s(id),
+        name: s("w"),
+        content,
+        object,
+        error: true,
+        kind: ToolKind::Function,
+        cache: None,
+    };
+    let long = "x".repeat(80);
+    let long: &'static str = Box::leak(long.into_boxed_str());
+    let png = Source::Base64 { mime: s("image/png"), data: s("iVBO") };
+    let image = B::Image { source: png, detail: s(""), cache: None, seal: None };
+    let (body, lost) = from_chat(&ask(vec![
+        user("?"),
+        Turn::new(
+            Role::Assistant,
+            vec![
+                B::text(s("Let me see.")),
+                call("c1", Input::Text(s("{\\\"b\\\":1,\\\"a\\\":2}"))),
+                call("c2", Input::Object(raw("{ \"b\": 1, \"a\": \"x\\n\" }"))),
+                call(long, Input::Text(s(""))),
+            ],
+        ),
+        Turn::new(
+            Role::User,
+            vec![
+                result("c1", vec![B::text(s("5"))], None),
+                result("c2", vec![B::text(s("done")), image], None),
+                result(long, vec![], Some(raw("{\"t\": 5}"))),
+                B::text(s("Well?")),
+            ],
+        ),
+    ]));
+    let input = body["input"].as_array().unwrap();
+    // Bug 54: the order of members is kept.
+    assert_eq!(input[2]["arguments"], r#"{"b":1,"a":2}"#);
+    assert_eq!(input[3]["arguments"], r#"{"b":1,"a":"x\n"}"#);
+    assert_eq!(input[4]["arguments"], "{}");
+    assert_eq!(input[5], json!({"type": "function_call_output", "call_id": "c1", "output": "5"}));
+    // Bug 60: the image stays an image.
+    assert_eq!(
+        input[6]["output"],
+        json!([{"type": "input_text", "text": "done"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBO"}])
+    );
+    assert_eq!(input[7]["output"], r#"{"t":5}"#);
+    assert_eq!(input[8], json!({"role": "user", "content": "Well?"}));
+    // Longer than the vendor takes: another one, the same on both sides.
+    assert_eq!(input[4]["call_id"], input[7]["call_id"]);
+    assert!(input[4]["call_id"].as_str().unwrap().len() <= 64);
+    assert!(lost.is_empty(), "{lost:?}");
+}
+
+#[test]
+fn reasoning_goes_back_with_its_seal_or_to_models_that_show_theirs() {
+    let reasoning = |seal: Option<&'static str>| {
+        let seal = seal.map(|text| Seal { issuer: Some("vendor".into()), text: text.into() });
+        ask(vec![
+            user("?"),
+            Turn::new(
+                Role::Assistant,
+                vec![B::Reasoning { text: vec![s("A"), s("B")], seal, hidden: false }, B::text(s("x"))],
+            ),
+        ])
+    };
+    let (body, _) = from_chat(&reasoning(Some("gAA")));
+    assert_eq!(
+        body["input"][1],
+        json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": "A"}, {"type": "summary_text", "text": "B"}], "encrypted_content": "gAA"})
+    );
+    let (body, lost) = from_chat(&reasoning(None));
+    assert_eq!((&body["input"][1]["role"], lost), (&"assistant".into(), vec!["thinking_block".to_owned()]));
+    let open = Dialect { reasoning_replay: true, ..dialect() };
+    let (body, _) = written(Format::Chat, &reasoning(None), &open);
+    assert_eq!(body["input"][1]["content"][1], json!({"type": "reasoning_text", "text": "B"}));
+}
+
+#[test]
+fn mapping_02_media_are_written_as_parts() {
+    let (body, lost) = from_chat(&ask(vec![Turn::new(
+        Role::User,
+        vec![
+            B::text(s("Look")),
+            B::Image {
+                source: Source::Url { url: s("https://a.example"), mime: s("") },
+                detail: s("low"),
+                cache: None,
+                seal: None,
+            },
+            B::File {
+                source: Source::Base64 { mime: s("application/pdf"), data: s("JVBE") },
+                name: s(""),
+                cache: None,
+            },
+            B::File {
+                source: Source::Url { url: s("https://a.example/a.pdf"), mime: s("") },
+                name: s("a"),
+                cache: None,
+            },
+            B::File { source: Source::Text { text: s("a\\nb") }, name: s("n.txt"), cache: None },
+        ],
+    )]));
+    assert_eq!(
+        body["input"][0]["content"],
+        json!([
+            {"type": "input_text", "text": "Look"},
+            {"type": "input_image", "image_url": "https://a.example", "detail": "low"},
+            {"type": "input_file", "filename": "document.pdf", "file_data": "data:application/pdf;base64,JVBE"},
+            {"type": "input_file", "file_url": "https://a.example/a.pdf"},
+            {"type": "input_file", "filename": "n.txt", "file_data": "data:text/plain;base64,YQpi"},
+        ])
+    );
+    assert!(lost.is_empty());
+    // Ids mean nothing to another vendor, and sounds nothing to this format's.
+    for (block, element) in [
+        (B::Image { source: Source::Id { id: s("f") }, detail: s(""), cache: None, seal: None }, "file_id"),
+        (B::Audio { source: Source::Base64 { mime: s("audio/wav"), data: s("UklG") } }, "audio"),
+        (B::Video { source: Source::Url { url: s("https://a.example/v"), mime: s("") } }, "video"),
+    ] {
+        let mut notes = Notes::new(Format::Chat, Format::Responses);
+        let request = ask(vec![Turn::new(Role::User, vec![block])]);
+        request::encode(&request, &dialect(), &mut notes, &mut BytesMut::new());
+        assert_eq!((&*notes.losses()[0].element, notes.losses()[0].policy), (element, Policy::Refuse));
+        assert_eq!(notes.take_refusal().unwrap().param.as_deref(), Some(element));
+    }
+}
+
+fn function(name: &'static str) -> Tool<'static> {
+    Tool {
+        name: s(name),
+        description: s(""),
+        schema: Some(raw(r#"{"type":"object"}"#)),
+        openapi: false,
+        strict: None,
+        kind: ToolKind::Function,
+        format: None,
+        namespace: s(""),
+        cache: None,
+    }
+}
+
+#[test]
+fn mapping_03_tools_are_flat_and_never_strict_unasked() {
+    let mut request = ask(vec![user("?")]);
+    request.tools = vec![
+        function("a"),
+        Tool { strict: Some(true), schema: None, description: s("B"), ..function("b") },
+        Tool {
+            schema: Some(raw(r#"{"type":"OBJECT","properties":{"x":{"type":"STRING","nullable":true}}}"#)),
+            openapi: true,
+            ..function("c")
+        },
+        Tool {
+            kind: ToolKind::Custom,
+            format: Some(raw(r#"{"type":"grammar","grammar":{"syntax":"lark","definition":"x"}}"#)),
+            ..function("d")
+        },
+        Tool { namespace: s("g"), ..function("e") },
+        Tool { namespace: s("g"), cache: Some(CacheMark::Short), ..function("f") },
+    ];
+    request.tool_choice = Some(ToolChoice::Tool(s("d")));
+    request.parallel_tools = Some(false);
+    let (body, lost) = from_chat(&request);
+    assert_eq!(
+        body["tools"],
+        json!([
+            {"type": "function", "name": "a", "parameters": {"type": "object"}, "strict": false},
+            {"type": "function", "name": "b", "description": "B", "parameters": null, "strict": true},
+            {"type": "function", "name": "c", "parameters": {"type": "object", "properties": {"x": {"type": ["string", "null"]}}}, "strict": false},
+            {"type": "custom", "name": "d", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}},
+            {"type": "namespace", "name": "g", "description": "g", "tools": [
+                {"type": "function", "name": "e", "parameters": {"type": "object"}, "strict": false},
+                {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": false},
+            ]},
+        ])
+    );
+    assert_eq!(body["tool_choice"], json!({"type": "custom", "name": "d"}));
+    assert_eq!((&body["parallel_tool_calls"], lost), (&false.into(), vec!["cache_control".to_owned()]));
+    for (choice, expected) in [
+        (ToolChoice::Auto, json!("auto")),
+        (ToolChoice::None, json!("none")),
+        (ToolChoice::Required, json!("required")),
+        (
+            ToolChoice::Allowed { names: vec![s("a")], required: false },
+            json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "a"}]}),
+        ),
+    ] {
+        request.tool_choice = Some(choice);
+        assert_eq!(from_chat(&request).0["tool_choice"], expected);
+    }
+}
+
+#[test]
+fn mapping_09_a_search_is_the_vendors_tool() {
+    let mut request = ask(vec![user("?")]);
+    request.search = Some(crate::canonical::request::Search {
+        context: s("low"),
+        max_uses: Some(3),
+        allowed_domains: Some(raw(r#"["a.example"]"#)),
+        blocked_domains: Some(raw(r#"["b.example"]"#)),
+        location: Some(raw(r#"{"type":"approximate","city":"Oslo","x":1}"#)),
+        cache: None,
+    });
+    let (body, lost) = from_chat(&request);
+    assert_eq!(
+        body["tools"],
+        json!([{"type": "web_search", "search_context_size": "low", "filters": {"allowed_domains": ["a.example"]},
+            "user_location": {"type": "approximate", "city": "Oslo"}}])
+    );
+    assert_eq!(lost, ["web_search_filters", "web_search_max_uses"]);
+}
+
+#[test]
+fn mapping_04_reasoning_is_asked_for_in_the_vendors_words() {
+    let ask = |thinking, show, dialect: &Dialect<'_>| {
+        let request = Request { thinking, show_thinking: show, ..ask(vec![user("?")]) };
+        let (body, lost) = written(Format::Messages, &request, dialect);
+        (body.get("reasoning").cloned().unwrap_or_default(), lost)
+    };
+    let can = dialect();
+    assert_eq!(
+        ask(Thinking::Budget(8000), Some(true), &can).0,
+        json!({"effort": "medium", "summary": "auto"})
+    );
+    assert_eq!(ask(Thinking::Effort(Effort::Max), None, &can).0, json!({"effort": "xhigh"}));
+    assert_eq!(ask(Thinking::Off, Some(true), &can).0, json!({"effort": "none"}));
+    assert_eq!(ask(Thinking::Unsaid, Some(false), &can).0, Value::Null);
+    // A model that cannot be told is not told, and does not know summaries.
+    let fixed = Dialect { reasoning: Reasoning::Fixed, ..dialect() };
+    assert_eq!(
+        ask(Thinking::Effort(Effort::High), Some(true), &fixed),
+        (Value::Null, vec!["reasoning_effort".to_owned()])
+    );
+    assert_eq!(ask(Thinking::Off, None, &fixed), (Value::Null, vec![]));
+}
+
+#[test]
+fn what_is_not_kept_can_be_sent_again() {
+    let ask = |store, dialect: &Dialect<'_>| {
+        let (body, _) = written(Format::Chat, &Request { store, ..ask(vec![user("?")]) }, dialect);
+        (body["store"].clone(), body.get("include").cloned().unwrap_or_default())
+    };
+    let encrypted = json!(["reasoning.encrypted_content"]);
+    assert_eq!(ask(None, &dialect()), (false.into(), encrypted.clone()));
+    assert_eq!(ask(Some(false), &dialect()), (false.into(), encrypted));
+    assert_eq!(ask(Some(true), &dialect()), (true.into(), Value::Null));
+    // Models that do not reason refuse the question.
+    let fixed = Dialect { reasoning: Reasoning::Fixed, ..dialect() };
+    assert_eq!(ask(None, &fixed), (false.into(), Value::Null));
+}
+
+#[test]
+fn mapping_05_the_form_of_the_answer_is_flat() {
+    let form = |output| {
+        let request = Request { output, verbosity: Some(s("low")), ..ask(vec![user("?")]) };
+        from_chat(&request).0["text"].clone()
+    };
+    assert_eq!(form(OutputFormat::Text), json!({"verbosity": "low"}));
+    assert_eq!(form(OutputFormat::Json)["format"], json!({"type": "json_object"}));
+    let schema = |name, openapi| OutputFormat::Schema {
+        name: s(name),
+        description: s("d"),
+        schema: raw(r#"{"type":"OBJECT"}"#),
+        openapi,
+        strict: Some(true),
+    };
+    assert_eq!(
+        form(schema("", true))["format"],
+        json!({"type": "json_schema", "name": "response", "description": "d", "schema": {"type": "object"}, "strict": true})
+    );
+    assert_eq!(form(schema("my name", false))["format"]["name"], "my_name");
+}
+
+#[test]
+fn mapping_06_figures_are_within_what_the_vendor_takes() {
+    let mut request = ask(vec![user("?")]);
+    request.max_output = Some(5);
+    request.stop = vec![s("END")];
+    request.choices = Some(2);
+    request.logprobs = Some(3);
+    request.sampling.temperature = Some(raw("1.70"));
+    request.sampling.top_p = Some(raw("0.9"));
+    request.sampling.top_k = Some(raw("40"));
+    request.sampling.seed = Some(raw("7"));
+    request.service_tier = Some(s("standard_only"));
+    request.stream = true;
+    let mut notes = Notes::new(Format::Chat, Format::Responses);
+    let mut out = BytesMut::new();
+    request::encode(&request, &dialect(), &mut notes, &mut out);
+    let body: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!((&body["max_output_tokens"], &body["stream"]), (&16.into(), &true.into()));
+    assert!(std::str::from_utf8(&out).unwrap().contains("\"temperature\":1.70,"));
+    assert_eq!((&body["top_logprobs"], &body["service_tier"]), (&3.into(), &"default".into()));
+    assert!(body["include"].as_array().unwrap().contains(&"message.output_text.logprobs".into()));
+    let policies: Vec<_> = notes.losses().iter().map(|loss| (&*loss.element, loss.policy)).collect();
+    assert_eq!(
+        policies,
+        [("top_k", Policy::Silent), ("seed", Policy::Silent), ("stop", Policy::Warn), ("n", Policy::Refuse)]
+    );
+    // Models that take no sampling at all.
+    let none = Dialect { sampling: Sampling::None, ..dialect() };
+    request.choices = None;
+    let (body, lost) = written(Format::Chat, &request, &none);
+    assert_eq!((body.get("temperature"), body.get("top_p")), (None, None));
+    assert!(lost.contains(&"temperature".to_owned()) && lost.contains(&"top_p".to_owned()));
+}
+
+#[test]
+fn mapping_12_members_without_a_place_are_carried_or_accounted_for() {
+    let extra = |name: &'static str| Extra { name, value: raw("1") };
+    let mut request = ask(vec![user("?")]);
+    request.extra = ["logit_bias", "max_tool_calls", "enable_thinking", "prediction"].map(extra).to_vec();
+    let (body, lost) = from_chat(&request);
+    assert_eq!(body["max_tool_calls"], 1);
+    assert_eq!(lost, ["logit_bias", "enable_thinking", "prediction"]);
+    let all = Dialect { extensions: &["*"], ..dialect() };
+    let (body, lost) = written(Format::Chat, &request, &all);
+    assert_eq!(
+        (&body["enable_thinking"], lost),
+        (&1.into(), vec!["logit_bias".to_owned(), "prediction".to_owned()])
+    );
+    request.extra = vec![extra("mcp_servers")];
+    let mut notes = Notes::new(Format::Messages, Format::Responses);
+    request::encode(&request, &all, &mut notes, &mut BytesMut::new());
+    assert!(notes.take_refusal().is_some());
+}
+
+#[test]
+fn a_request_of_this_format_keeps_what_only_this_format_has() {
+    let (body, lost) = translated(
+        Format::Responses,
+        r#"{"input":[{"role":"user","content":[{"type":"input_text","text":"Hi","prompt_cache_breakpoint":{"mode":"explicit"}}]},{"type":"item_reference","id":"msg_7"},
+            {"type":"message","role":"assistant","phase":"commentary","content":"x"}],
+            "tools":[{"type":"mcp","server_label":"x"},{"type":"function","name":"f","parameters":null}],"tool_choice":{"type":"mcp","server_label":"x"},
+            "include":["file_search_call.results"],"reasoning":{"effort":"low","summary":"detailed","context":"all_turns"},"conversation":"c","x_vendor":{"f":1.0}}"#,
+        &dialect(),
+    );
+    assert!(lost.is_empty(), "{lost:?}");
+    assert_eq!(body["input"][0]["content"][0]["prompt_cache_breakpoint"], json!({"mode": "explicit"}));
+    assert_eq!(body["input"][1], json!({"type": "item_reference", "id": "msg_7"}));
+    assert_eq!(body["input"][2]["phase"], "commentary");
+    assert_eq!(
+        (&body["tools"][1], &body["tool_choice"]),
+        (&json!({"type": "mcp", "server_label": "x"}), &json!({"type": "mcp", "server_label": "x"}))
+    );
+    assert_eq!(body["include"], json!(["file_search_call.results", "reasoning.encrypted_content"]));
+    assert_eq!(body["reasoning"], json!({"effort": "low", "summary": "detailed", "context": "all_turns"}));
+    assert_eq!((&body["conversation"], &body["x_vendor"]["f"]), (&"c".into(), &1.0.into()));
+}
+
+#[test]
+fn client_7_a_longer_conversation_begins_like_a_shorter_one() {
+    let body = |items: &[&str]| {
+        let body = format!(
+            r#"{{"instructions":"Be brief.","tools":[{{"type":"function","name":"f","parameters":{{"type":"object"}}}}],"input":[{}]}}"#,
+            items.join(",")
+        );
+        let request = request::decode(&body).unwrap();
+        let mut out = BytesMut::new();
+        request::encode(
+            &request,
+            &dialect(),
+            &mut Notes::new(Format::Responses, Format::Responses),
+            &mut out,
+        );
+        String::from_utf8(out.to_vec()).unwrap()
+    };
+    let items = [
+        r#"{"role":"user","content":"?"}"#,
+        r#"{"type":"reasoning","summary":[],"encrypted_content":"gAA"}"#,
+        r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#,
+        r#"{"type":"function_call_output","call_id":"c","output":"5"}"#,
+        r#"{"role":"assistant","content":"ok"}"#,
+        r#"{"role":"user","content":"more"}"#,
+    ];
+    for length in 1..items.len() {
+        let shorter = body(&items[..length]);
+        let prefix = shorter.strip_suffix("]}").unwrap();
+        assert!(body(&items[..length + 1]).starts_with(prefix), "{length}");
+    }
+}

@@ -1,0 +1,567 @@
+//! Events, as the frames that clients of this format read.
+
+use super::*;
+use crate::canonical::Citation;
+use crate::error::{ApiError, Kind};
+use crate::json::RawJson;
+
+#[test]
+fn text_has_the_whole_grammar_around_it() {
+    let frames = write(reply(), &said("Hi\\n", Finish::Stop));
+    assert_eq!(
+        frames.names(),
+        [
+            "created",
+            "in_progress",
+            "output_item.added",
+            "content_part.added",
+            "output_text.delta",
+            "output_text.done",
+            "content_part.done",
+            "output_item.done",
+            "completed",
+        ]
+    );
+    let id = &frames.of("output_item.added")[0]["item"]["id"];
+    for frame in &frames.0[3..7] {
+        assert_eq!(
+            (&frame["item_id"], &frame["output_index"], &frame["content_index"]),
+            (id, &0.into(), &0.into())
+        );
+    }
+    assert_eq!(frames.of("output_text.delta")[0]["logprobs"], Value::Array(vec![]));
+    assert_eq!(frames.of("output_text.done")[0]["text"], "Hi\n");
+    assert_eq!(frames.of("content_part.done")[0]["part"]["text"], "Hi\n");
+    let item = &frames.of("output_item.done")[0]["item"];
+    assert_eq!(
+        (&item["id"], &item["status"], &item["content"][0]["text"]),
+        (id, &"completed".into(), &"Hi\n".into())
+    );
+    // Client 1 and bug 24: the terminal event has all of it.
+    assert_eq!(&frames.output()[0], item);
+    assert_eq!(frames.last()["response"]["usage"]["total_tokens"], 5);
+    assert_eq!(frames.of("created")[0]["response"]["status"], "in_progress");
+    assert_eq!(frames.of("created")[0]["response"]["output"], Value::Array(vec![]));
+}
+
+#[test]
+fn the_same_events_give_the_same_bytes() {
+    let out = |events: &[Event<'_>]| {
+        let mut encoder = stream::Encoder::new(Arc::new(reply()));
+        let mut out = BytesMut::new();
+        events.iter().for_each(|event| encoder.event(event, &mut out));
+        out
+    };
+    let events = said("Hi", Finish::Stop);
+    assert_eq!(out(&events), out(&events));
+}
+
+#[test]
+fn the_response_is_the_clients_own() {
+    let mut said_so = reply();
+    said_so.echo = r#""temperature":0.5,"tools":[{"type":"function","name":"f"}],"id":"forged","metadata":{"k":"v"},"x":1"#.into();
+    let frames = write(said_so, &said("Hi", Finish::Stop));
+    for name in ["created", "in_progress", "completed"] {
+        let response = &frames.of(name)[0]["response"];
+        assert_eq!(response["id"], "resp_9x");
+        assert_eq!((&response["model"], &response["created_at"]), (&"the model".into(), &5.into()));
+        assert_eq!((&response["temperature"], &response["metadata"]["k"]), (&0.5.into(), &"v".into()));
+        assert_eq!(response["tools"][0]["name"], "f");
+        // What SDKs cannot do without, though the request did not say it.
+        assert_eq!(
+            (&response["parallel_tool_calls"], &response["tool_choice"]),
+            (&true.into(), &"auto".into())
+        );
+        assert_eq!(response["text"]["format"]["type"], "text");
+        assert!(response.get("x").is_none());
+        for member in ["error", "incomplete_details", "instructions", "previous_response_id", "top_p", "user"]
+        {
+            assert!(response[member].is_null() && response.get(member).is_some(), "{member}");
+        }
+    }
+}
+
+#[test]
+fn texts_that_follow_each_other_are_parts_of_one_message() {
+    let frames = write(
+        reply(),
+        &[
+            start(),
+            begin(0, BlockKind::Text),
+            text(0, "a"),
+            stop(0),
+            begin(1, BlockKind::Text),
+            stop(1),
+            begin(2, BlockKind::Refusal),
+            text(2, "b"),
+            stop(2),
+            finish(Finish::Stop),
+            Event::End,
+        ],
+    );
+    let [message] = &frames.output()[..] else { panic!("{:?}", frames.output()) };
+    assert_eq!(message["content"][0]["text"], "a");
+    assert_eq!(message["content"][1], serde_json::json!({"type": "refusal", "refusal": "b"}));
+    assert_eq!(frames.of("refusal.delta")[0]["content_index"], 1);
+    assert_eq!(frames.of("refusal.done")[0]["refusal"], "b");
+    assert_eq!(frames.of("output_item.added").len(), 1);
+}
+
+#[test]
+fn calls_are_announced_filled_and_closed() {
+    let frames = write(
+        reply(),
+        &[
+            start(),
+            begin(0, BlockKind::Text),
+            text(0, "Let me see."),
+            stop(0),
+            begin(1, tool("call_1", "f")),
+            add(1, Delta::Arguments(s("{\\\"a\\\":"))),
+            add(1, Delta::Arguments(s("1}"))),
+            stop(1),
+            begin(2, tool("call_2", "g")),
+            stop(2),
+            finish(Finish::ToolUse),
+            Event::End,
+        ],
+    );
+    // The message is complete before the call begins.
+    let names = frames.names();
+    let at = |name: &str| names.iter().position(|known| *known == name).unwrap();
+    assert!(at("output_item.done") < at("function_call_arguments.delta"));
+    let added: Vec<_> =
+        frames.of("output_item.added").iter().map(|frame| frame["output_index"].clone()).collect();
+    assert_eq!(added, [0, 1, 2]);
+    let done = frames.of("function_call_arguments.done");
+    assert_eq!((&done[0]["name"], &done[0]["arguments"]), (&"f".into(), &"{\"a\":1}".into()));
+    // Bug 7: no argument is an empty object, and the delta says so too.
+    assert_eq!(done[1]["arguments"], "{}");
+    assert_eq!(frames.of("function_call_arguments.delta").last().unwrap()["delta"], "{}");
+    let call = &frames.output()[1];
+    assert_eq!(
+        (&call["type"], &call["call_id"], &call["name"], &call["status"]),
+        (&"function_call".into(), &"call_1".into(), &"f".into(), &"completed".into())
+    );
+    assert!(call["id"].as_str().unwrap().starts_with("fc_"));
+    assert_eq!(frames.last()["type"], "response.completed");
+}
+
+#[test]
+fn bug_11_an_object_becomes_a_string_once() {
+    let frames = write(
+        reply(),
+        &[
+            start(),
+            begin(0, tool("c", "f")),
+            add(0, Delta::Object(RawJson::from_text("{ \"a\" : \"x \\\"y\\\"\" }"))),
+            stop(0),
+            finish(Finish::ToolUse),
+            Event::End,
+        ],
+    );
+    assert_eq!(frames.output()[0]["arguments"], r#"{"a":"x \"y\""}"#);
+}
+
+#[test]
+fn client_1_groups_and_free_text_come_back_as_such() {
+    let custom =
+        BlockKind::ToolUse { id: s("c"), name: s("apply_patch"), kind: ToolKind::Custom, namespace: s("") };
+    let grouped =
+        BlockKind::ToolUse { id: s("d"), name: s("f"), kind: ToolKind::Function, namespace: s("mcp__x") };
+    let frames = write(
+        reply(),
+        &[
+            start(),
+            begin(0, custom),
+            add(0, Delta::Arguments(s("*** Begin"))),
+            stop(0),
+            begin(1, grouped),
+            stop(1),
+            finish(Finish::ToolUse),
+            Event::End,
+        ],
+    );
+    let output = frames.output();
+    assert_eq!((&output[0]["type"], &output[0]["input"]), (&"custom_tool_call".into(), &"*** Begin".into()));
+    assert_eq!(frames.of("custom_tool_call_input.done")[0]["input"], "*** Begin");
+    assert_eq!(output[1]["namespace"], "mcp__x");
+}
+
+#[test]
+fn bug_05_calls_side_by_side_have_an_item_each() {
+    let frames = write(
+        reply(),
+        &[
+            start(),
+            begin(0, tool("a", "f")),
+            add(0, Delta::Arguments(s("{"))),
+            begin(1, tool("b", "g")),
+            add(1, Delta::Arguments(s("{"))),
+            add(0, Delta::Arguments(s("}"))),
+            stop(0),
+            add(1, Delta::Arguments(s("}"))),
+            stop(1),
+            finish(Finish::ToolUse),
+            Event::End,
+        ],
+    );
+    let places: Vec<_> = frames
+        .of("function_call_arguments.delta")
+        .iter()
+        .map(|frame| frame["output_index"].clone())
+        .collect();
+    assert_eq!(places, [0, 1, 0, 1]);
+    assert_eq!(frames.output().iter().map(|item| &item["arguments"]).collect::<Vec<_>>(), ["{}", "{}"]);
+}
+
+#[test]
+fn reasoning_is_a_summary_with_its_seal_in_an_envelope() {
+    let events = [
+        start(),
+        begin(0, BlockKind::Reasoning),
+        text(0, "Hmm."),
+        add(0, Delta::Seal(s("EqQB\\/"))),
+        stop(0),
+        begin(1, BlockKind::HiddenReasoning),
+        add(1, Delta::Seal(s("secret"))),
+        stop(1),
+        begin(2, BlockKind::Reasoning),
+        stop(2),
+        finish(Finish::Stop),
+        Event::End,
+    ];
+    let frames = write(reply(), &events);
+    let [shown, hidden] = &frames.output()[..] else { panic!("{:?}", frames.output()) };
+    assert_eq!(shown["summary"], serde_json::json!([{"type": "summary_text", "text": "Hmm."}]));
+    assert!(shown["encrypted_content"].as_str().unwrap().starts_with("gw1.vendor."));
+    assert_eq!((&hidden["type"], &hidden["summary"]), (&"reasoning".into(), &Value::Array(vec![])));
+    assert_eq!(
+        frames.names()[2..8],
+        [
+            "output_item.added",
+            "reasoning_summary_part.added",
+            "reasoning_summary_text.delta",
+            "reasoning_summary_text.done",
+            "reasoning_summary_part.done",
+            "output_item.done",
+        ]
+    );
+    // Who did not ask for it sees none of it, but can send it again.
+    let frames = write(Reply { show_thinking: false, ..reply() }, &events);
+    let [one, two] = &frames.output()[..] else { panic!("{:?}", frames.output()) };
+    assert_eq!((&one["summary"], &two["summary"]), (&Value::Array(vec![]), &Value::Array(vec![])));
+    assert_eq!(one["encrypted_content"], shown["encrypted_content"]);
+}
+
+#[test]
+fn bug_33_and_28_seals_come_back_on_what_they_belong_to() {
+    let frames = write(
+        reply(),
+        &[
+            start(),
+            begin(0, BlockKind::Reasoning),
+            text(0, "Hmm."),
+            add(0, Delta::Seal(s("seal-0"))),
+            stop(0),
+            begin(1, BlockKind::Text),
+            text(1, "Hi"),
+            add(1, Delta::Seal(s("seal-1"))),
+            stop(1),
+            begin(2, tool("call_1", "f")),
+            add(2, Delta::Seal(s("seal-2"))),
+            add(2, Delta::Arguments(s("{}"))),
+            stop(2),
+            begin(3, tool("call_2", "f")),
+            add(3, Delta::Arguments(s("{}"))),
+            stop(3),
+            begin(4, BlockKind::Media { mime: s("image/png") }),
+            add(4, Delta::Data(s("QUJD"))),
+            add(4, Delta::Seal(s("seal-4"))),
+            stop(4),
+            finish(Finish::ToolUse),
+            Event::End,
+        ],
+    );
+    // A client that sends everything again that it was given.
+    let mut input = frames.output().clone();
+    let id = frames.of("function_call_arguments.done")[0]["output_index"].as_u64().unwrap() as usize;
+    let call_id = input[id]["call_id"].clone();
+    input.push(serde_json::json!({"type": "function_call_output", "call_id": call_id, "output": "5"}));
+    let body = serde_json::json!({"model": "m", "input": input}).to_string();
+    let request = request::decode(&body).unwrap();
+    use crate::canonical::Block as B;
+    let seal = |seal: &Option<crate::canonical::Seal<'_>>| {
+        seal.as_ref().map(|seal| seal.for_issuer("vendor").unwrap().escaped().to_owned())
+    };
+    let blocks: Vec<_> = request.turns[0]
+        .blocks
+        .iter()
+        .map(|block| match block {
+            B::Reasoning { text, seal: sealed, .. } => (text[0].escaped(), seal(sealed)),
+            B::Text { text, seal: sealed, .. } => (text.escaped(), seal(sealed)),
+            B::ToolUse { id, seal: sealed, .. } => (id.escaped(), seal(sealed)),
+            B::Image { seal: sealed, .. } => ("image", seal(sealed)),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        blocks,
+        [
+            ("Hmm.", some("seal-0")),
+            ("Hi", some("seal-1")),
+            ("call_1", some("seal-2")),
+            ("call_2", None),
+            ("image", some("seal-4")),
+        ]
+    );
+    let B::ToolResult { id, .. } = &request.turns[1].blocks[0] else { panic!("{:?}", request.turns[1]) };
+    assert_eq!(id.escaped(), "call_1");
+}
+
+#[test]
+fn an_image_is_an_item_and_one_with_an_address_is_shown_as_text() {
+    let frames = write(
+        reply(),
+        &[
+            start(),
+            begin(0, BlockKind::Media { mime: s("image/jpeg") }),
+            add(0, Delta::Data(s("QU"))),
+            add(0, Delta::Data(s("JD"))),
+            stop(0),
+            begin(1, BlockKind::Media { mime: s("image/png") }),
+            add(1, Delta::Url(s("https://a.example/x.png"))),
+            stop(1),
+            begin(2, BlockKind::Media { mime: s("audio/wav") }),
+            add(2, Delta::Data(s("QUJD"))),
+            stop(2),
+            finish(Finish::Stop),
+            Event::End,
+        ],
+    );
+    let [image, message] = &frames.output()[..] else { panic!("{:?}", frames.output()) };
+    assert_eq!((&image["result"], &image["output_format"]), (&"QUJD".into(), &"jpeg".into()));
+    assert_eq!(message["content"][0]["text"], "![image](https://a.example/x.png)");
+}
+
+#[test]
+fn mapping_07_every_end_has_its_status() {
+    let status = |why: Finish<'static>| {
+        let last = write(reply(), &said("Hi", why)).last().clone();
+        let response = &last["response"];
+        let details = response["incomplete_details"]["reason"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(last["type"], format!("response.{}", response["status"].as_str().unwrap()));
+        (response["status"].as_str().unwrap().to_owned(), details, response["output"][0]["status"].clone())
+    };
+    let complete = ("completed".to_owned(), String::new(), Value::from("completed"));
+    let cut = |reason: &str| ("incomplete".to_owned(), reason.to_owned(), Value::from("incomplete"));
+    for why in [
+        Finish::Stop,
+        Finish::StopSequence(Some(s("END"))),
+        Finish::ToolUse,
+        Finish::Pause,
+        Finish::Other(s("OTHER")),
+    ] {
+        assert_eq!(status(why), complete);
+    }
+    assert_eq!(status(Finish::Length), cut("max_output_tokens"));
+    assert_eq!(status(Finish::ContextFull), cut("max_output_tokens"));
+    assert_eq!(status(Finish::ContentFilter), cut("content_filter"));
+    // A refusal in the model's own words is complete.
+    let refused = write(
+        reply(),
+        &[
+            start(),
+            begin(0, BlockKind::Refusal),
+            text(0, "No."),
+            stop(0),
+            finish(Finish::ContentFilter),
+            Event::End,
+        ],
+    );
+    assert_eq!(refused.last()["response"]["status"], "completed");
+    // Bug 17 and 48: nothing, for a reason of the vendor's own, is no answer.
+    let nothing = write(reply(), &[start(), finish(Finish::Other(s("OTHER"))), Event::End]);
+    assert_eq!(nothing.last()["type"], "response.failed");
+    let empty = write(reply(), &[start(), finish(Finish::Stop), Event::End]);
+    assert_eq!(empty.last()["type"], "response.completed");
+}
+
+#[test]
+fn a_call_that_was_cut_is_not_complete() {
+    let frames = write(
+        reply(),
+        &[
+            start(),
+            begin(0, tool("c", "f")),
+            add(0, Delta::Arguments(s("{\\\"a"))),
+            stop(0),
+            finish(Finish::Length),
+            Event::End,
+        ],
+    );
+    assert_eq!(frames.output()[0]["status"], "incomplete");
+}
+
+#[test]
+fn mapping_08_usage_has_all_figures() {
+    let usage = |usage: Usage| {
+        let frames = write(reply(), &[start(), Event::Usage(usage), finish(Finish::Stop), Event::End]);
+        frames.last()["response"]["usage"].clone()
+    };
+    let full = usage(Usage {
+        input: Some(100),
+        cached: Some(40),
+        cache_write: Some(10),
+        cache_write_1h: Some(5),
+        output: Some(50),
+        reasoning: Some(20),
+        ..Usage::default()
+    });
+    assert_eq!(
+        full,
+        serde_json::json!({
+            "input_tokens": 100, "input_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 15},
+            "output_tokens": 50, "output_tokens_details": {"reasoning_tokens": 20}, "total_tokens": 150,
+        })
+    );
+    assert_eq!(usage(Usage::default())["output_tokens_details"]["reasoning_tokens"], 0);
+}
+
+#[test]
+fn bug_69_annotations_point_into_their_own_part() {
+    let citation = |url: &'static str, span| {
+        Delta::Citation(Citation { url: s(url), title: s("T"), quote: s(""), span })
+    };
+    let frames = write(
+        reply(),
+        &[
+            start(),
+            begin(0, BlockKind::Text),
+            text(0, "Größe "),
+            stop(0),
+            begin(1, BlockKind::Text),
+            add(1, citation("https://a.example", None)),
+            text(1, "cited"),
+            add(1, citation("https://b.example", Some((7, 9)))),
+            stop(1),
+            finish(Finish::Stop),
+            Event::End,
+        ],
+    );
+    let added = frames.of("output_text.annotation.added");
+    assert_eq!(added.iter().map(|frame| &frame["annotation_index"]).collect::<Vec<_>>(), [0, 1]);
+    let notes = &frames.output()[0]["content"][1]["annotations"];
+    let note = |url: &str, from: u64, to: u64| serde_json::json!({"type": "url_citation", "url": url, "title": "T", "start_index": from, "end_index": to});
+    assert_eq!(notes, &Value::Array(vec![note("https://a.example", 0, 5), note("https://b.example", 1, 3)]));
+    assert_eq!(&added[1]["annotation"], &notes[1]);
+}
+
+#[test]
+fn log_probabilities_stand_with_the_text_and_in_what_repeats_it() {
+    let list = RawJson::from_text(r#"[{"token":"a","logprob":-0.1,"bytes":[97],"top_logprobs":[]}]"#);
+    let frames = write(
+        reply(),
+        &[
+            start(),
+            begin(0, BlockKind::Text),
+            text(0, "a"),
+            add(0, Delta::Logprobs(list)),
+            stop(0),
+            finish(Finish::Stop),
+            Event::End,
+        ],
+    );
+    for found in [
+        &frames.of("output_text.delta")[1]["logprobs"],
+        &frames.of("output_text.done")[0]["logprobs"],
+        &frames.output()[0]["content"][0]["logprobs"],
+    ] {
+        assert_eq!(found[0]["token"], "a");
+    }
+}
+
+#[test]
+fn mapping_09_a_search_in_another_formats_words_is_a_search_here() {
+    let raw = r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"news"}}"#;
+    let own = r#"{"id":"ci_1","type":"code_interpreter_call","status":"completed","code":"1"}"#;
+    let opaque = |name: &'static str, raw: &'static str| BlockKind::Opaque {
+        name: s(name),
+        raw: RawJson::from_text(raw),
+    };
+    let frames = write(
+        reply(),
+        &[
+            start(),
+            begin(0, opaque("server_tool_use", raw)),
+            stop(0),
+            begin(1, opaque("web_search_tool_result", r#"{"type":"web_search_tool_result","content":[]}"#)),
+            stop(1),
+            begin(2, opaque("code_interpreter_call", own)),
+            stop(2),
+            finish(Finish::Stop),
+            Event::End,
+        ],
+    );
+    let [search, code] = &frames.output()[..] else { panic!("{:?}", frames.output()) };
+    assert_eq!((&search["type"], &search["action"]["query"]), (&"web_search_call".into(), &"news".into()));
+    assert_eq!(code, &serde_json::from_str::<Value>(own).unwrap());
+    assert_eq!(frames.of("web_search_call.completed").len(), 1);
+}
+
+#[test]
+fn bug_49_and_50_a_failure_is_said_in_any_state() {
+    let error = ApiError::new(Kind::UpstreamBroken, "The upstream \"closed\".");
+    // Before anything was said.
+    let mut encoder = stream::Encoder::new(Arc::new(reply()));
+    let mut out = BytesMut::new();
+    encoder.fail(&error, &mut out);
+    encoder.fail(&error, &mut out);
+    encoder.event(&Event::Ping, &mut out);
+    let frames = Frames::read(&out);
+    assert_eq!(frames.names(), ["created", "in_progress", "failed"]);
+    assert_eq!(
+        frames.last()["response"]["error"],
+        serde_json::json!({"code": "server_error", "message": "The upstream \"closed\"."})
+    );
+    // In the middle: what is complete is kept, what was used is said, and nothing looks finished.
+    let mut encoder = stream::Encoder::new(Arc::new(reply()));
+    let mut out = BytesMut::new();
+    for event in [
+        start(),
+        used(3, 1),
+        begin(0, BlockKind::Reasoning),
+        text(0, "Hmm."),
+        stop(0),
+        begin(1, BlockKind::Text),
+        text(1, "half"),
+    ] {
+        encoder.event(&event, &mut out);
+    }
+    encoder.fail(&ApiError::new(Kind::UpstreamRateLimit, "slow down"), &mut out);
+    let frames = Frames::read(&out);
+    let response = &frames.last()["response"];
+    assert_eq!(
+        (&response["status"], &response["error"]["code"]),
+        (&"failed".into(), &"rate_limit_exceeded".into())
+    );
+    assert_eq!(response["output"].as_array().unwrap().len(), 1);
+    assert_eq!(response["usage"]["input_tokens"], 3);
+}
+
+#[test]
+fn an_error_among_the_events_fails_the_response() {
+    let error = RawJson::from_text(r#"{"type":"overloaded_error","message":"Overloaded"}"#);
+    let frames = write(reply(), &[start(), Event::Error(error)]);
+    assert_eq!(frames.last()["response"]["error"]["message"], "Overloaded");
+}
+
+#[test]
+fn keep_alives_are_comments() {
+    let mut encoder = stream::Encoder::new(Arc::new(reply()));
+    let mut out = BytesMut::new();
+    encoder.keep_alive(&mut out);
+    encoder.event(&Event::Ping, &mut out);
+    assert_eq!(&out[..], b": keep-alive\n\n: keep-alive\n\n");
+}
