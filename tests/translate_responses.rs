@@ -20,6 +20,10 @@ use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::{
     Answer, Block, Dialect, Effort, Event, Grammar, Request, Thinking, ToolKind, Turn,
 };
+<<<<<<< HEAD
+=======
+use model_gateway::error::{ApiError, Kind};
+>>>>>>> codec-responses
 use model_gateway::wire::codec::{Notes, Reply};
 use model_gateway::wire::responses::{answer, request, stream};
 use model_gateway::wire::{Api, Format};
@@ -172,6 +176,57 @@ fn every_recorded_answer_means_the_same_when_it_is_written_again() {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
+<<<<<<< HEAD
+=======
+/// What these frames are, whatever is wrong with them; nothing may break the grammar of events, read or written.
+fn endure<'a>(frames: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut collected = Collected::default();
+    let mut out = BytesMut::new();
+    let mut encoder = stream::Encoder::new(Arc::new(reply()));
+    let mut decoder = stream::Decoder::new("seed");
+    for data in frames {
+        let mut sink = |event: Event<'_>| {
+            collected.take(&event);
+            encoder.event(&event, &mut out);
+        };
+        // Half a frame is no JSON.
+        let _ = decoder.frame(data, &mut sink);
+    }
+    encoder.fail(&ApiError::new(Kind::UpstreamBroken, "cut"), &mut out);
+    let written = read_stream(std::str::from_utf8(&out).unwrap());
+    collected.faults.into_iter().chain(written.faults).collect()
+}
+
+#[test]
+fn frames_that_are_lost_doubled_cut_or_out_of_order_break_no_grammar() {
+    let mut faults = Vec::new();
+    for recording in recordings() {
+        let recording::Answer::Events(events) = &recording.answer else { continue };
+        let frames = plain::frames(std::str::from_utf8(events).unwrap());
+        // The middle of long streams says nothing new.
+        let frames: Vec<String> = if frames.len() > 60 {
+            frames[..30].iter().chain(&frames[frames.len() - 30..]).cloned().collect()
+        } else {
+            frames
+        };
+        let cut: Vec<String> =
+            frames.iter().map(|frame| frame.chars().take(frame.chars().count() / 2).collect()).collect();
+        let mut found = Vec::new();
+        for n in 0..frames.len() {
+            let others = |at: &usize| *at != n;
+            found.extend(endure((0..frames.len()).filter(others).map(|at| &frames[at])));
+            found.extend(endure(frames[..=n].iter().chain(&frames[n..])));
+            found.extend(endure((0..frames.len()).map(|at| if at == n { &cut[at] } else { &frames[at] })));
+        }
+        found.extend(endure(frames.iter().rev()));
+        found.extend(endure(frames.iter().step_by(2)));
+        found.extend(endure(frames.iter().skip(1).step_by(2)));
+        faults.extend(found.first().map(|fault| format!("{}: {fault}", recording.name)));
+    }
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+>>>>>>> codec-responses
 /// A model that takes whatever the format has.
 fn permissive() -> Dialect<'static> {
     Dialect {

@@ -15,9 +15,55 @@ mod tools;
 pub use decode::decode;
 pub use encode::encode;
 
+<<<<<<< HEAD
 use crate::error::{ApiError, Kind};
 use crate::json::JsonError;
 
+=======
+use std::fmt;
+
+use crate::error::{ApiError, Kind};
+use crate::json::JsonError;
+
+/// Where something stands in an input, written out only if it must be named.
+#[derive(Clone, Copy)]
+struct Path {
+    item: usize,
+    member: &'static str,
+    part: Option<usize>,
+}
+
+impl Path {
+    /// An item.
+    fn item(item: usize) -> Self {
+        Path { item, member: "", part: None }
+    }
+
+    /// A member of it.
+    fn member(self, member: &'static str) -> Self {
+        Path { member, ..self }
+    }
+
+    /// A part of that member.
+    fn part(self, part: usize) -> Self {
+        Path { part: Some(part), ..self }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "input[{}]", self.item)?;
+        if !self.member.is_empty() {
+            write!(f, ".{}", self.member)?;
+        }
+        match self.part {
+            Some(part) => write!(f, "[{part}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+>>>>>>> codec-responses
 /// Why a request cannot be read.
 struct Fault(Box<ApiError>);
 
@@ -32,8 +78,13 @@ impl From<JsonError> for Fault {
 
 impl Fault {
     /// A member is not what it must be.
+<<<<<<< HEAD
     fn at(path: impl Into<String>, wanted: &str) -> Self {
         let path = path.into();
+=======
+    fn at(path: impl fmt::Display, wanted: &str) -> Self {
+        let path = path.to_string();
+>>>>>>> codec-responses
         let message = format!("Invalid value for '{path}': expected {wanted}.");
         Fault(Box::new(ApiError::new(Kind::InvalidField, message).param(path)))
     }

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::canonical::Citation;
+<<<<<<< HEAD
 use crate::error::{ApiError, Kind};
+=======
+>>>>>>> codec-responses
 use crate::json::RawJson;
 
 #[test]
@@ -346,6 +349,7 @@ fn an_image_is_an_item_and_one_with_an_address_is_shown_as_text() {
 }
 
 #[test]
+<<<<<<< HEAD
 fn mapping_07_every_end_has_its_status() {
     let status = |why: Finish<'static>| {
         let last = write(reply(), &said("Hi", why)).last().clone();
@@ -430,6 +434,8 @@ fn mapping_08_usage_has_all_figures() {
 }
 
 #[test]
+=======
+>>>>>>> codec-responses
 fn bug_69_annotations_point_into_their_own_part() {
     let citation = |url: &'static str, span| {
         Delta::Citation(Citation { url: s(url), title: s("T"), quote: s(""), span })
@@ -509,6 +515,7 @@ fn mapping_09_a_search_in_another_formats_words_is_a_search_here() {
     assert_eq!(code, &serde_json::from_str::<Value>(own).unwrap());
     assert_eq!(frames.of("web_search_call.completed").len(), 1);
 }
+<<<<<<< HEAD
 
 #[test]
 fn bug_49_and_50_a_failure_is_said_in_any_state() {
@@ -565,3 +572,5 @@ fn keep_alives_are_comments() {
     encoder.event(&Event::Ping, &mut out);
     assert_eq!(&out[..], b": keep-alive\n\n: keep-alive\n\n");
 }
+=======
+>>>>>>> codec-responses
