@@ -20,10 +20,7 @@ use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::{
     Answer, Block, Dialect, Effort, Event, Grammar, Request, Thinking, ToolKind, Turn,
 };
-<<<<<<< HEAD
-=======
 use model_gateway::error::{ApiError, Kind};
->>>>>>> codec-responses
 use model_gateway::wire::codec::{Notes, Reply};
 use model_gateway::wire::responses::{answer, request, stream};
 use model_gateway::wire::{Api, Format};
@@ -176,8 +173,6 @@ fn every_recorded_answer_means_the_same_when_it_is_written_again() {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-<<<<<<< HEAD
-=======
 /// What these frames are, whatever is wrong with them; nothing may break the grammar of events, read or written.
 fn endure<'a>(frames: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut collected = Collected::default();
@@ -226,7 +221,6 @@ fn frames_that_are_lost_doubled_cut_or_out_of_order_break_no_grammar() {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
->>>>>>> codec-responses
 /// A model that takes whatever the format has.
 fn permissive() -> Dialect<'static> {
     Dialect {

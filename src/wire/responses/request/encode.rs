@@ -71,12 +71,8 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, o
     if request.choices.is_some_and(|count| count > 1) {
         notes.lose("n");
     }
-<<<<<<< HEAD
     let is = |word: &JsonStr<'_>, name: &str| word.escaped().eq_ignore_ascii_case(name);
     if request.modalities.iter().any(|word| !is(word, "text") && !is(word, "image")) {
-=======
-    if request.modalities.iter().any(|word| !word.escaped().eq_ignore_ascii_case("text")) {
->>>>>>> codec-responses
         notes.lose("modalities");
     }
     input::put(request, dialect, notes, &mut json);
@@ -226,14 +222,10 @@ fn put_tools(request: &Request<'_>, notes: &mut Notes, json: &mut Json<'_>) {
     let own = notes.from() == Format::Responses;
     let is_hosted = |extra: &&Extra<'_>| own && is_tool(extra.name);
     let mut hosted = request.extra.iter().filter(is_hosted).peekable();
-<<<<<<< HEAD
     // Whoever wants images as well gets the tool that makes them.
     let images = notes.from() != Format::Responses
         && request.modalities.iter().any(|word| word.escaped().eq_ignore_ascii_case("image"));
     if request.tools.is_empty() && request.search.is_none() && hosted.peek().is_none() && !images {
-=======
-    if request.tools.is_empty() && request.search.is_none() && hosted.peek().is_none() {
->>>>>>> codec-responses
         return;
     }
     json.key("tools").begin_array();
@@ -255,12 +247,9 @@ fn put_tools(request: &Request<'_>, notes: &mut Notes, json: &mut Json<'_>) {
     if let Some(search) = &request.search {
         put_search(search, notes, json);
     }
-<<<<<<< HEAD
     if images {
         json.begin_object().key("type").string("image_generation").end_object();
     }
-=======
->>>>>>> codec-responses
     for extra in hosted {
         json.raw(extra.value);
     }

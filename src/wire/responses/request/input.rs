@@ -192,14 +192,11 @@ impl Items<'_, '_, '_> {
             // No image is made of words.
             Source::Text { .. } => self.notes.lose("image_url"),
         }
-<<<<<<< HEAD
         // The SDK's own types demand it.
         let detail = match detail.is_empty() {
             true if self.notes.from() != Format::Responses => JsonStr::from_escaped("auto"),
             _ => detail,
         };
-=======
->>>>>>> codec-responses
         if !detail.is_empty() {
             self.json.key("detail").paste(detail);
         }
@@ -384,7 +381,6 @@ impl Items<'_, '_, '_> {
             ([], None) => {
                 self.json.string("");
             }
-<<<<<<< HEAD
             ([Block::Text { text, cache: None, .. }], None) => {
                 self.json.paste(*text);
             }
@@ -395,13 +391,6 @@ impl Items<'_, '_, '_> {
                     self.as_string(object);
                     self.json.end_object();
                 }
-=======
-            ([Block::Text { text, cache: None, .. }], _) => {
-                self.json.paste(*text);
-            }
-            (blocks, _) => {
-                self.json.begin_array();
->>>>>>> codec-responses
                 for block in blocks {
                     self.part(block, Role::User);
                 }

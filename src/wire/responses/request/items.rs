@@ -1,13 +1,8 @@
 //! The items of an input, as turns.
 
 use super::super::text::SEAL_OF_TEXT;
-<<<<<<< HEAD
-use super::Fault;
-use super::piece::{Piece, parts, since};
-=======
 use super::piece::{Piece, parts, since};
 use super::{Fault, Path};
->>>>>>> codec-responses
 use crate::canonical::seal::Carried;
 use crate::canonical::{Block, Input, Role, Seal, Source, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
@@ -34,18 +29,6 @@ impl<'a> Items<'a> {
                 json.begin_array()?;
                 let mut number = 0;
                 while json.next_element()? {
-<<<<<<< HEAD
-                    let path = format!("input[{number}]");
-                    number += 1;
-                    if json.kind()? == Kind::String {
-                        self.turns.push(Turn::new(Role::User, parts(json, body, &path)?));
-                        continue;
-                    }
-                    let from = json.offset();
-                    let piece = Piece::item(json, body, &path)?;
-                    let raw = since(body, from, json);
-                    self.item(piece, raw, &path)?;
-=======
                     let path = Path::item(number);
                     number += 1;
                     if json.kind()? == Kind::String {
@@ -56,7 +39,6 @@ impl<'a> Items<'a> {
                     let piece = Piece::item(json, body, path)?;
                     let raw = since(body, from, json);
                     self.item(piece, raw, path)?;
->>>>>>> codec-responses
                 }
             }
             Kind::Null => json.skip()?,
@@ -65,11 +47,7 @@ impl<'a> Items<'a> {
         Ok(())
     }
 
-<<<<<<< HEAD
-    fn item(&mut self, piece: Piece<'a>, raw: RawJson<'a>, path: &str) -> Result<(), Fault> {
-=======
     fn item(&mut self, piece: Piece<'a>, raw: RawJson<'a>, path: Path) -> Result<(), Fault> {
->>>>>>> codec-responses
         let bare = std::mem::take(&mut self.bare);
         match piece.kind.escaped() {
             "" | "message" if !piece.role.is_empty() => self.message(piece, path)?,
@@ -104,11 +82,7 @@ impl<'a> Items<'a> {
         Ok(())
     }
 
-<<<<<<< HEAD
-    fn message(&mut self, piece: Piece<'a>, path: &str) -> Result<(), Fault> {
-=======
     fn message(&mut self, piece: Piece<'a>, path: Path) -> Result<(), Fault> {
->>>>>>> codec-responses
         let role = match piece.role.escaped() {
             "user" => Role::User,
             "assistant" => Role::Assistant,
@@ -164,11 +138,7 @@ impl<'a> Items<'a> {
         &mut self.turns[last]
     }
 
-<<<<<<< HEAD
-    fn call(&mut self, piece: Piece<'a>, kind: ToolKind, path: &str) -> Result<(), Fault> {
-=======
     fn call(&mut self, piece: Piece<'a>, kind: ToolKind, path: Path) -> Result<(), Fault> {
->>>>>>> codec-responses
         if piece.name.is_empty() {
             return Err(Fault::missing(format!("{path}.name")));
         }
@@ -186,11 +156,7 @@ impl<'a> Items<'a> {
         Ok(())
     }
 
-<<<<<<< HEAD
-    fn result(&mut self, piece: Piece<'a>, kind: ToolKind, path: &str) -> Result<(), Fault> {
-=======
     fn result(&mut self, piece: Piece<'a>, kind: ToolKind, path: Path) -> Result<(), Fault> {
->>>>>>> codec-responses
         let block = Block::ToolResult {
             id: Carried::read(call_id(&piece, path)?).id,
             name: piece.name,
@@ -254,11 +220,7 @@ impl<'a> Items<'a> {
     }
 }
 
-<<<<<<< HEAD
-fn call_id<'a>(piece: &Piece<'a>, path: &str) -> Result<JsonStr<'a>, Fault> {
-=======
 fn call_id<'a>(piece: &Piece<'a>, path: Path) -> Result<JsonStr<'a>, Fault> {
->>>>>>> codec-responses
     [piece.call_id, piece.id]
         .into_iter()
         .find(|id| !id.is_empty())

@@ -15,11 +15,6 @@ mod tools;
 pub use decode::decode;
 pub use encode::encode;
 
-<<<<<<< HEAD
-use crate::error::{ApiError, Kind};
-use crate::json::JsonError;
-
-=======
 use std::fmt;
 
 use crate::error::{ApiError, Kind};
@@ -63,7 +58,6 @@ impl fmt::Display for Path {
     }
 }
 
->>>>>>> codec-responses
 /// Why a request cannot be read.
 struct Fault(Box<ApiError>);
 
@@ -78,13 +72,8 @@ impl From<JsonError> for Fault {
 
 impl Fault {
     /// A member is not what it must be.
-<<<<<<< HEAD
-    fn at(path: impl Into<String>, wanted: &str) -> Self {
-        let path = path.into();
-=======
     fn at(path: impl fmt::Display, wanted: &str) -> Self {
         let path = path.to_string();
->>>>>>> codec-responses
         let message = format!("Invalid value for '{path}': expected {wanted}.");
         Fault(Box::new(ApiError::new(Kind::InvalidField, message).param(path)))
     }

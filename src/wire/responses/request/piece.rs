@@ -1,11 +1,7 @@
 //! One object of an input, read once in whatever order its members stand: an item, or a part of one. What it is is
 //! known only when all of it was read.
 
-<<<<<<< HEAD
-use super::Fault;
-=======
 use super::{Fault, Path};
->>>>>>> codec-responses
 use crate::canonical::{Block, CacheMark, Input, Source};
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
 
@@ -46,19 +42,11 @@ pub(super) struct Piece<'a> {
 
 impl<'a> Piece<'a> {
     /// Reads an item of an input.
-<<<<<<< HEAD
-    pub(super) fn item(json: &mut Cursor<'a>, body: &'a str, path: &str) -> Result<Self, Fault> {
-        Piece::read(json, body, path, true)
-    }
-
-    fn read(json: &mut Cursor<'a>, body: &'a str, path: &str, is_item: bool) -> Result<Self, Fault> {
-=======
     pub(super) fn item(json: &mut Cursor<'a>, body: &'a str, path: Path) -> Result<Self, Fault> {
         Piece::read(json, body, path, true)
     }
 
     fn read(json: &mut Cursor<'a>, body: &'a str, path: Path, is_item: bool) -> Result<Self, Fault> {
->>>>>>> codec-responses
         let mut piece = Piece::default();
         if json.kind()? != Kind::Object {
             return Err(Fault::at(path, "an object"));
@@ -84,19 +72,11 @@ impl<'a> Piece<'a> {
                         None => None,
                     };
                 }
-<<<<<<< HEAD
-                "content" if is_item => piece.content = parts(json, body, &format!("{path}.content"))?,
-                "summary" if is_item => piece.summary = parts(json, body, &format!("{path}.summary"))?,
-                "output" if is_item => match json.kind()? {
-                    Kind::Object => piece.output_object = Some(json.raw()?),
-                    _ => piece.output = parts(json, body, &format!("{path}.output"))?,
-=======
                 "content" if is_item => piece.content = parts(json, body, path.member("content"))?,
                 "summary" if is_item => piece.summary = parts(json, body, path.member("summary"))?,
                 "output" if is_item => match json.kind()? {
                     Kind::Object => piece.output_object = Some(json.raw()?),
                     _ => piece.output = parts(json, body, path.member("output"))?,
->>>>>>> codec-responses
                 },
                 "tools" => piece.tools = Some(json.raw()?),
                 "text" => piece.text = json.raw()?.as_str(),
@@ -187,11 +167,7 @@ impl<'a> Piece<'a> {
     }
 
     /// As a part of a message, of a result or of reasoning.
-<<<<<<< HEAD
-    pub(super) fn part(self, raw: RawJson<'a>, path: &str) -> Result<Block<'a>, Fault> {
-=======
     pub(super) fn part(self, raw: RawJson<'a>, path: Path) -> Result<Block<'a>, Fault> {
->>>>>>> codec-responses
         let cache = self.cache;
         Ok(match self.kind.escaped() {
             "input_text" | "output_text" | "text" => {
@@ -240,11 +216,7 @@ impl<'a> Piece<'a> {
         })
     }
 
-<<<<<<< HEAD
-    fn source(&self, path: &str, wanted: &str) -> Result<Source<'a>, Fault> {
-=======
     fn source(&self, path: Path, wanted: &str) -> Result<Source<'a>, Fault> {
->>>>>>> codec-responses
         if !self.url.is_empty() {
             return Ok(Source::from_url(self.url));
         }
@@ -285,11 +257,7 @@ fn mime_of(name: JsonStr<'_>) -> &'static str {
 }
 
 /// What a message, a result or reasoning consists of: a string, or parts.
-<<<<<<< HEAD
-pub(super) fn parts<'a>(json: &mut Cursor<'a>, body: &'a str, path: &str) -> Result<Vec<Block<'a>>, Fault> {
-=======
 pub(super) fn parts<'a>(json: &mut Cursor<'a>, body: &'a str, path: Path) -> Result<Vec<Block<'a>>, Fault> {
->>>>>>> codec-responses
     let mut blocks = Vec::new();
     match json.kind()? {
         Kind::String => blocks.push(Block::text(json.string()?)),
@@ -300,17 +268,10 @@ pub(super) fn parts<'a>(json: &mut Cursor<'a>, body: &'a str, path: Path) -> Res
                     blocks.push(Block::text(json.string()?));
                     continue;
                 }
-<<<<<<< HEAD
-                let path = format!("{path}[{}]", blocks.len());
-                let from = json.offset();
-                let piece = Piece::read(json, body, &path, false)?;
-                blocks.push(piece.part(since(body, from, json), &path)?);
-=======
                 let path = path.part(blocks.len());
                 let from = json.offset();
                 let piece = Piece::read(json, body, path, false)?;
                 blocks.push(piece.part(since(body, from, json), path)?);
->>>>>>> codec-responses
             }
         }
         _ => json.skip()?,

@@ -221,11 +221,8 @@ impl Encoder {
                 self.arguments(index, as_text(&text), out);
             }
             Delta::Seal(seal) => self.seal(index, seal, out),
-<<<<<<< HEAD
             // The format cites addresses; passages of the client's own documents have none.
             Delta::Citation(citation) if citation.url.is_empty() => {}
-=======
->>>>>>> codec-responses
             Delta::Citation(citation) => {
                 if let Some(part) = self.open_part(index, out).and_then(|item| item.part.as_mut()) {
                     part.citations.push(Citation::own(&citation));

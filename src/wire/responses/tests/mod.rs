@@ -5,10 +5,7 @@ mod read_request;
 mod read_stream;
 mod read_whole;
 mod settings;
-<<<<<<< HEAD
-=======
 mod write_ends;
->>>>>>> codec-responses
 mod write_request;
 mod write_stream;
 mod write_whole;

@@ -2,10 +2,6 @@
 
 use super::*;
 use crate::canonical::Citation;
-<<<<<<< HEAD
-use crate::error::{ApiError, Kind};
-=======
->>>>>>> codec-responses
 use crate::json::RawJson;
 
 #[test]
@@ -349,93 +345,6 @@ fn an_image_is_an_item_and_one_with_an_address_is_shown_as_text() {
 }
 
 #[test]
-<<<<<<< HEAD
-fn mapping_07_every_end_has_its_status() {
-    let status = |why: Finish<'static>| {
-        let last = write(reply(), &said("Hi", why)).last().clone();
-        let response = &last["response"];
-        let details = response["incomplete_details"]["reason"].as_str().unwrap_or_default().to_owned();
-        assert_eq!(last["type"], format!("response.{}", response["status"].as_str().unwrap()));
-        (response["status"].as_str().unwrap().to_owned(), details, response["output"][0]["status"].clone())
-    };
-    let complete = ("completed".to_owned(), String::new(), Value::from("completed"));
-    let cut = |reason: &str| ("incomplete".to_owned(), reason.to_owned(), Value::from("incomplete"));
-    for why in [
-        Finish::Stop,
-        Finish::StopSequence(Some(s("END"))),
-        Finish::ToolUse,
-        Finish::Pause,
-        Finish::Other(s("OTHER")),
-    ] {
-        assert_eq!(status(why), complete);
-    }
-    assert_eq!(status(Finish::Length), cut("max_output_tokens"));
-    assert_eq!(status(Finish::ContextFull), cut("max_output_tokens"));
-    assert_eq!(status(Finish::ContentFilter), cut("content_filter"));
-    // A refusal in the model's own words is complete.
-    let refused = write(
-        reply(),
-        &[
-            start(),
-            begin(0, BlockKind::Refusal),
-            text(0, "No."),
-            stop(0),
-            finish(Finish::ContentFilter),
-            Event::End,
-        ],
-    );
-    assert_eq!(refused.last()["response"]["status"], "completed");
-    // Bug 17 and 48: nothing, for a reason of the vendor's own, is no answer.
-    let nothing = write(reply(), &[start(), finish(Finish::Other(s("OTHER"))), Event::End]);
-    assert_eq!(nothing.last()["type"], "response.failed");
-    let empty = write(reply(), &[start(), finish(Finish::Stop), Event::End]);
-    assert_eq!(empty.last()["type"], "response.completed");
-}
-
-#[test]
-fn a_call_that_was_cut_is_not_complete() {
-    let frames = write(
-        reply(),
-        &[
-            start(),
-            begin(0, tool("c", "f")),
-            add(0, Delta::Arguments(s("{\\\"a"))),
-            stop(0),
-            finish(Finish::Length),
-            Event::End,
-        ],
-    );
-    assert_eq!(frames.output()[0]["status"], "incomplete");
-}
-
-#[test]
-fn mapping_08_usage_has_all_figures() {
-    let usage = |usage: Usage| {
-        let frames = write(reply(), &[start(), Event::Usage(usage), finish(Finish::Stop), Event::End]);
-        frames.last()["response"]["usage"].clone()
-    };
-    let full = usage(Usage {
-        input: Some(100),
-        cached: Some(40),
-        cache_write: Some(10),
-        cache_write_1h: Some(5),
-        output: Some(50),
-        reasoning: Some(20),
-        ..Usage::default()
-    });
-    assert_eq!(
-        full,
-        serde_json::json!({
-            "input_tokens": 100, "input_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 15},
-            "output_tokens": 50, "output_tokens_details": {"reasoning_tokens": 20}, "total_tokens": 150,
-        })
-    );
-    assert_eq!(usage(Usage::default())["output_tokens_details"]["reasoning_tokens"], 0);
-}
-
-#[test]
-=======
->>>>>>> codec-responses
 fn bug_69_annotations_point_into_their_own_part() {
     let citation = |url: &'static str, span| {
         Delta::Citation(Citation { url: s(url), title: s("T"), quote: s(""), span })
@@ -515,62 +424,3 @@ fn mapping_09_a_search_in_another_formats_words_is_a_search_here() {
     assert_eq!(code, &serde_json::from_str::<Value>(own).unwrap());
     assert_eq!(frames.of("web_search_call.completed").len(), 1);
 }
-<<<<<<< HEAD
-
-#[test]
-fn bug_49_and_50_a_failure_is_said_in_any_state() {
-    let error = ApiError::new(Kind::UpstreamBroken, "The upstream \"closed\".");
-    // Before anything was said.
-    let mut encoder = stream::Encoder::new(Arc::new(reply()));
-    let mut out = BytesMut::new();
-    encoder.fail(&error, &mut out);
-    encoder.fail(&error, &mut out);
-    encoder.event(&Event::Ping, &mut out);
-    let frames = Frames::read(&out);
-    assert_eq!(frames.names(), ["created", "in_progress", "failed"]);
-    assert_eq!(
-        frames.last()["response"]["error"],
-        serde_json::json!({"code": "server_error", "message": "The upstream \"closed\"."})
-    );
-    // In the middle: what is complete is kept, what was used is said, and nothing looks finished.
-    let mut encoder = stream::Encoder::new(Arc::new(reply()));
-    let mut out = BytesMut::new();
-    for event in [
-        start(),
-        used(3, 1),
-        begin(0, BlockKind::Reasoning),
-        text(0, "Hmm."),
-        stop(0),
-        begin(1, BlockKind::Text),
-        text(1, "half"),
-    ] {
-        encoder.event(&event, &mut out);
-    }
-    encoder.fail(&ApiError::new(Kind::UpstreamRateLimit, "slow down"), &mut out);
-    let frames = Frames::read(&out);
-    let response = &frames.last()["response"];
-    assert_eq!(
-        (&response["status"], &response["error"]["code"]),
-        (&"failed".into(), &"rate_limit_exceeded".into())
-    );
-    assert_eq!(response["output"].as_array().unwrap().len(), 1);
-    assert_eq!(response["usage"]["input_tokens"], 3);
-}
-
-#[test]
-fn an_error_among_the_events_fails_the_response() {
-    let error = RawJson::from_text(r#"{"type":"overloaded_error","message":"Overloaded"}"#);
-    let frames = write(reply(), &[start(), Event::Error(error)]);
-    assert_eq!(frames.last()["response"]["error"]["message"], "Overloaded");
-}
-
-#[test]
-fn keep_alives_are_comments() {
-    let mut encoder = stream::Encoder::new(Arc::new(reply()));
-    let mut out = BytesMut::new();
-    encoder.keep_alive(&mut out);
-    encoder.event(&Event::Ping, &mut out);
-    assert_eq!(&out[..], b": keep-alive\n\n: keep-alive\n\n");
-}
-=======
->>>>>>> codec-responses
