@@ -355,16 +355,18 @@ pub(super) fn escaped(text: &str) -> String {
 /// How many characters the inside of a JSON string stands for.
 #[inline]
 fn characters(escaped: &str) -> u64 {
-    let mut count = 0;
+    let mut count = escaped.chars().count();
     let mut rest = escaped;
     while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-        count += rest.get(..at).unwrap_or_default().chars().count();
         let escape = rest.get(at + 1..).unwrap_or_default();
-        let length = if escape.starts_with('u') { 6 } else { 2 };
-        // Of a pair of surrogates the second does not count.
-        let second = matches!(escape.as_bytes(), [b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..]);
-        count += usize::from(!second);
+        // An escape is one character, and the second of a pair of surrogates is none.
+        let (length, more) = match escape.as_bytes() {
+            [b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..] => (6, 6),
+            [b'u', ..] => (6, 5),
+            _ => (2, 1),
+        };
+        count = count.saturating_sub(more);
         rest = rest.get(at + length..).unwrap_or_default();
     }
-    (count + rest.chars().count()) as u64
+    count as u64
 }

@@ -195,7 +195,7 @@ pub(super) fn carried(block: &Block<'_>, dialect: &Dialect<'_>, from: Format) ->
             Source::Base64 { .. } => Ok(()),
             Source::Url { .. } => only(dialect.media_urls, "image_url"),
             Source::Id { .. } => only(own, "file_id"),
-            Source::Text { .. } => Err(Lost::Element("image")),
+            Source::Text { .. } => Err(Lost::Element("image_url")),
         },
         Block::File { source, .. } => match *source {
             Source::Base64 { mime, data } => match Document::of(mime, data) {

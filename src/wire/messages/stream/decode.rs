@@ -46,9 +46,28 @@ struct Frame<'a> {
 #[derive(Clone, Copy, Default)]
 struct Piece<'a> {
     kind: JsonStr<'a>,
-    text: Option<(&'static str, JsonStr<'a>)>,
+    text: Option<(Field, JsonStr<'a>)>,
     citation: Option<RawJson<'a>>,
 }
+
+/// Which member of a delta holds its text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Text,
+    Thinking,
+    Arguments,
+    Signature,
+}
+
+/// How the deltas of the format's own vendor begin, to the letter.
+const HEAD: &str = r#"{"type":"content_block_delta","index":"#;
+
+/// How they go on, up to their text.
+const KINDS: [(&str, Field); 3] = [
+    (r#","delta":{"type":"text_delta","text":"#, Field::Text),
+    (r#","delta":{"type":"input_json_delta","partial_json":"#, Field::Arguments),
+    (r#","delta":{"type":"thinking_delta","thinking":"#, Field::Thinking),
+];
 
 impl Decoder {
     /// For one answer; ids that the vendor does not give are made from the seed.
@@ -69,6 +88,10 @@ impl Decoder {
     pub fn frame(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
         if self.over {
             return Ok(());
+        }
+        if let Some((index, field, text)) = usual(data) {
+            let piece = Piece { text: Some((field, text?)), ..Piece::default() };
+            return self.piece(index, piece, sink);
         }
         let mut json = Cursor::new(data);
         if let Err(error) = json.begin_object() {
@@ -276,12 +299,12 @@ impl Decoder {
         if let Some(citation) = piece.citation {
             return open.cite(citation);
         }
-        let Some((member, text)) = piece.text else { return Ok(()) };
-        match member {
-            "text" => self.length += open.text(text, sink),
-            "thinking" => open.thinking(text, sink),
-            "partial_json" => open.arguments(text, sink),
-            _ => open.seal(text, sink),
+        let Some((field, text)) = piece.text else { return Ok(()) };
+        match field {
+            Field::Text => self.length += open.text(text, sink),
+            Field::Thinking => open.thinking(text, sink),
+            Field::Arguments => open.arguments(text, sink),
+            Field::Signature => open.seal(text, sink),
         }
         Ok(())
     }
@@ -295,9 +318,9 @@ impl Decoder {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Option<usize> {
         let kind = match piece.text?.0 {
-            "text" => BlockKind::Text,
-            "thinking" => BlockKind::Reasoning,
-            _ => return None,
+            Field::Text => BlockKind::Text,
+            Field::Thinking => BlockKind::Reasoning,
+            Field::Arguments | Field::Signature => return None,
         };
         self.start(Start::default(), sink);
         self.open.push((index, Open::bare(kind, &mut self.next, self.length, sink)));
@@ -325,6 +348,16 @@ impl Decoder {
     }
 }
 
+/// Reads a delta that is written as the format's own vendor writes it; most frames are such deltas.
+#[inline]
+fn usual(data: &str) -> Option<(u64, Field, Result<JsonStr<'_>, JsonError>)> {
+    let rest = data.strip_prefix(HEAD)?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (index, rest) = rest.split_at_checked(digits)?;
+    let (text, field) = KINDS.iter().find_map(|(head, field)| Some((rest.strip_prefix(head)?, *field)))?;
+    Some((index.parse().ok()?, field, Cursor::new(text).string()))
+}
+
 /// Reads a delta. With `hasty` it stops when it has what matters, which leaves the cursor in the middle.
 #[inline]
 fn read_piece<'a>(json: &mut Cursor<'a>, hasty: bool) -> Result<Piece<'a>, JsonError> {
@@ -333,10 +366,10 @@ fn read_piece<'a>(json: &mut Cursor<'a>, hasty: bool) -> Result<Piece<'a>, JsonE
     while let Some(key) = json.next_key()? {
         match key.escaped() {
             "type" => piece.kind = json.string()?,
-            "text" => piece.text = json.string_or_null()?.map(|text| ("text", text)),
-            "partial_json" => piece.text = json.string_or_null()?.map(|text| ("partial_json", text)),
-            "thinking" => piece.text = json.string_or_null()?.map(|text| ("thinking", text)),
-            "signature" => piece.text = json.string_or_null()?.map(|text| ("signature", text)),
+            "text" => piece.text = json.string_or_null()?.map(|text| (Field::Text, text)),
+            "partial_json" => piece.text = json.string_or_null()?.map(|text| (Field::Arguments, text)),
+            "thinking" => piece.text = json.string_or_null()?.map(|text| (Field::Thinking, text)),
+            "signature" => piece.text = json.string_or_null()?.map(|text| (Field::Signature, text)),
             "citation" => piece.citation = Some(json.raw()?).filter(|citation| !citation.is_null()),
             _ => json.skip()?,
         }

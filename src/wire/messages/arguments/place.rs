@@ -1,0 +1,380 @@
+//! How far a JSON document has come: what may stand next in it, character by character.
+
+use smallvec::SmallVec;
+
+use super::Sink;
+
+/// Deeper nesting is not followed: the parsers of SDKs give up at 128 levels or later.
+const MAX_DEPTH: usize = 120;
+
+/// A place in a document, whose value is an object.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    at: At,
+    /// The containers that are open: true for an object.
+    open: SmallVec<[bool; 16]>,
+}
+
+/// What stands next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Start,
+    FirstKey,
+    Key,
+    Colon,
+    Value,
+    Element,
+    String { key: bool },
+    Escape { key: bool },
+    Hex { key: bool, left: u8 },
+    Word { word: Word, read: u8 },
+    Number(Digits),
+    After,
+    Done,
+}
+
+/// The words of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    True,
+    False,
+    Null,
+}
+
+impl Word {
+    const fn text(self) -> &'static str {
+        match self {
+            Word::True => "true",
+            Word::False => "false",
+            Word::Null => "null",
+        }
+    }
+
+    /// What is left of it when so many letters were read.
+    fn rest(self, read: u8) -> &'static str {
+        self.text().get(usize::from(read)..).unwrap_or_default()
+    }
+}
+
+/// How far a number has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Digits {
+    Minus,
+    Zero,
+    Whole,
+    Point,
+    Fraction,
+    E,
+    ESign,
+    Exponent,
+}
+
+/// What is done with a character.
+#[derive(Clone, Copy)]
+pub(super) enum Step {
+    Pass,
+    /// It passes if something follows that it separates.
+    Comma,
+    /// It passes, and so does the comma before it.
+    Begin,
+    /// It passes, and the comma before it does not.
+    End,
+    /// It means nothing here.
+    Drop,
+    /// It is one too many.
+    Surplus,
+    /// Something is put before it, and it is looked at again.
+    Insert(Patch),
+    /// What was read ends before it; it is looked at again.
+    Close,
+    /// A backslash is put before it, and it passes.
+    Escape,
+    Fault,
+}
+
+/// What makes JSON of what is none.
+#[derive(Clone, Copy)]
+pub(super) enum Patch {
+    /// The backslash before was meant as one.
+    Backslash,
+    /// Digits that are missing.
+    Zeros(u8),
+}
+
+impl Patch {
+    /// As it is written into the inside of a JSON string.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Patch::Backslash => "\\\\",
+            Patch::Zeros(count) => zeros(count),
+        }
+    }
+}
+
+impl Place {
+    /// Before the document.
+    pub(super) fn new() -> Self {
+        Place { at: At::Start, open: SmallVec::new() }
+    }
+
+    /// Behind the document.
+    pub(super) fn end() -> Self {
+        Place { at: At::Done, ..Place::new() }
+    }
+
+    /// Nothing but white space has been there.
+    pub(super) fn is_start(&self) -> bool {
+        self.at == At::Start
+    }
+
+    /// The document is complete.
+    pub(super) fn is_end(&self) -> bool {
+        self.at == At::Done
+    }
+
+    /// In the outermost object, which has no member yet.
+    pub(super) fn is_empty_object(&self) -> bool {
+        self.at == At::FirstKey && self.open.len() == 1
+    }
+
+    /// Leaves the innermost container that is open: whether it is an object, and whether it was the last.
+    pub(super) fn pop(&mut self) -> Option<(bool, bool)> {
+        let object = self.open.pop()?;
+        Some((object, self.open.is_empty()))
+    }
+
+    /// Steps over what stands in a string and needs no look, and over the end of the string: how many bytes of the
+    /// text, which is the inside of a JSON string itself.
+    #[inline(always)]
+    pub(super) fn run(&mut self, text: &[u8]) -> usize {
+        let At::String { key } = self.at else { return 0 };
+        // In the string of a string, every character that means something has a backslash before it.
+        let mut run = 0;
+        while let Some(byte) = text.get(run) {
+            if *byte == b'\\' {
+                break;
+            }
+            run += 1;
+            if run == 24 {
+                // Long enough for the search with more to set up.
+                run += memchr::memchr(b'\\', text.get(24..).unwrap_or_default()).unwrap_or(text.len() - 24);
+                break;
+            }
+        }
+        match text.get(run..) {
+            Some([b'\\', b'"', ..]) => self.at = if key { At::Colon } else { At::After },
+            Some([b'\\', b'\\', ..]) => self.at = At::Escape { key },
+            _ => return run,
+        }
+        run + 2
+    }
+
+    /// Ends the value that is being read, in any way that is JSON.
+    pub(super) fn finish_value(&self, out: &mut impl Sink) {
+        let key = match self.at {
+            At::String { key } => key,
+            At::Escape { key } => {
+                out.put(b"\\\\");
+                key
+            }
+            At::Hex { key, left } => {
+                out.put(zeros(left).as_bytes());
+                key
+            }
+            At::Colon => return out.put(b":null"),
+            At::Value => return out.put(b"null"),
+            At::Word { word, read } => return out.put(word.rest(read).as_bytes()),
+            At::Number(Digits::Minus | Digits::Point | Digits::E | Digits::ESign) => {
+                return out.put(b"0");
+            }
+            _ => return,
+        };
+        out.put(if key { b"\\\":null" } else { b"\\\"" });
+    }
+
+    /// Takes the next character; nothing stands for what is no character.
+    #[inline(always)]
+    pub(super) fn step(&mut self, character: Option<u8>) -> Step {
+        let Some(character) = character else { return Step::Fault };
+        match self.at {
+            At::String { key } => self.in_string(key, character),
+            At::Escape { key } => self.in_escape(key, character),
+            At::Hex { key, left } => self.in_hex(key, left, character),
+            At::Word { word, read } => self.in_word(word, read, character),
+            At::Number(digits) => self.in_number(digits, character),
+            // White space or another document: the call has its arguments.
+            At::Done => {
+                if is_space(character) {
+                    Step::Drop
+                } else {
+                    Step::Surplus
+                }
+            }
+            At::Start => match character {
+                b'{' => self.enter(true),
+                _ if is_space(character) => Step::Drop,
+                _ => Step::Fault,
+            },
+            _ if is_space(character) => Step::Pass,
+            At::FirstKey | At::Key => match character {
+                b'"' => self.begin(At::String { key: true }),
+                b'}' => self.leave(true),
+                _ => Step::Fault,
+            },
+            At::Colon if character == b':' => {
+                self.at = At::Value;
+                Step::Pass
+            }
+            At::Colon => Step::Fault,
+            At::Element if character == b']' => self.leave(false),
+            At::Value | At::Element => match character {
+                b'{' => self.enter(true),
+                b'[' => self.enter(false),
+                b'"' => self.begin(At::String { key: false }),
+                b't' => self.begin(At::Word { word: Word::True, read: 1 }),
+                b'f' => self.begin(At::Word { word: Word::False, read: 1 }),
+                b'n' => self.begin(At::Word { word: Word::Null, read: 1 }),
+                b'-' => self.begin(At::Number(Digits::Minus)),
+                b'0' => self.begin(At::Number(Digits::Zero)),
+                b'1'..=b'9' => self.begin(At::Number(Digits::Whole)),
+                _ => Step::Fault,
+            },
+            At::After => match (character, self.open.last()) {
+                (b',', Some(&object)) => {
+                    self.at = if object { At::Key } else { At::Element };
+                    Step::Comma
+                }
+                (b'}', Some(true)) => self.leave(true),
+                (b']', Some(false)) => self.leave(false),
+                _ => Step::Fault,
+            },
+        }
+    }
+
+    /// A value or a name begins.
+    #[inline]
+    fn begin(&mut self, at: At) -> Step {
+        self.at = at;
+        Step::Begin
+    }
+
+    #[inline]
+    fn enter(&mut self, object: bool) -> Step {
+        if self.open.len() == MAX_DEPTH {
+            return Step::Fault;
+        }
+        self.open.push(object);
+        self.begin(if object { At::FirstKey } else { At::Element })
+    }
+
+    #[inline]
+    fn leave(&mut self, object: bool) -> Step {
+        if self.open.last() != Some(&object) {
+            return Step::Fault;
+        }
+        self.open.pop();
+        self.at = if self.open.is_empty() { At::Done } else { At::After };
+        Step::End
+    }
+
+    fn in_string(&mut self, key: bool, character: u8) -> Step {
+        match character {
+            b'"' => self.at = if key { At::Colon } else { At::After },
+            b'\\' => self.at = At::Escape { key },
+            // A line end as it is has no place in a string; `\n` has.
+            0..0x20 => return Step::Escape,
+            _ => {}
+        }
+        Step::Pass
+    }
+
+    #[inline]
+    fn in_escape(&mut self, key: bool, character: u8) -> Step {
+        match character {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.at = At::String { key },
+            b'u' => self.at = At::Hex { key, left: 4 },
+            // No escape: the backslash was meant as one.
+            _ => {
+                self.at = At::String { key };
+                return Step::Insert(Patch::Backslash);
+            }
+        }
+        Step::Pass
+    }
+
+    fn in_hex(&mut self, key: bool, left: u8, character: u8) -> Step {
+        if !character.is_ascii_hexdigit() {
+            self.at = At::String { key };
+            return Step::Insert(Patch::Zeros(left));
+        }
+        self.at = if left > 1 { At::Hex { key, left: left - 1 } } else { At::String { key } };
+        Step::Pass
+    }
+
+    fn in_word(&mut self, word: Word, read: u8, character: u8) -> Step {
+        let rest = word.rest(read).as_bytes();
+        if rest.first() != Some(&character) {
+            return Step::Fault;
+        }
+        self.at = if rest.len() > 1 { At::Word { word, read: read + 1 } } else { At::After };
+        Step::Pass
+    }
+
+    #[inline]
+    fn in_number(&mut self, digits: Digits, character: u8) -> Step {
+        use Digits as D;
+        let next = match (digits, character) {
+            (D::Minus, b'0') => D::Zero,
+            (D::Minus, b'1'..=b'9') | (D::Whole, b'0'..=b'9') => D::Whole,
+            (D::Zero | D::Whole, b'.') => D::Point,
+            (D::Point | D::Fraction, b'0'..=b'9') => D::Fraction,
+            (D::Zero | D::Whole | D::Fraction, b'e' | b'E') => D::E,
+            (D::E, b'+' | b'-') => D::ESign,
+            (D::E | D::ESign | D::Exponent, b'0'..=b'9') => D::Exponent,
+            (D::Zero | D::Whole | D::Fraction | D::Exponent, _) => {
+                self.at = At::After;
+                return Step::Close;
+            }
+            _ => return Step::Fault,
+        };
+        self.at = At::Number(next);
+        Step::Pass
+    }
+}
+
+fn zeros(count: u8) -> &'static str {
+    "0000".get(..usize::from(count)).unwrap_or_default()
+}
+
+fn is_space(character: u8) -> bool {
+    matches!(character, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// The first character of text that is the inside of a JSON string, and how many bytes it takes there. 0x80 stands for
+/// every character that is not ASCII; nothing for what is no escape.
+#[inline(always)]
+pub(super) fn meaning(text: &[u8]) -> (Option<u8>, usize) {
+    match *text {
+        [b'\\', b'"', ..] => (Some(b'"'), 2),
+        [byte, ..] if byte != b'\\' => (Some(byte.min(0x80)), 1),
+        [b'\\', b'u', a, b, c, d, ..] => {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            let code = [a, b, c, d].into_iter().try_fold(0, |code, byte| Some(code * 16 + digit(byte)?));
+            (code.map(|code| u8::try_from(code).unwrap_or(0x80).min(0x80)), 6)
+        }
+        [b'\\', escape, ..] => {
+            let character = match escape {
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'r' => b'\r',
+                b'b' => 8,
+                b'f' => 12,
+                b'"' | b'\\' | b'/' => escape,
+                _ => return (None, 2),
+            };
+            (Some(character), 2)
+        }
+        [_, ..] => (None, 1),
+        [] => (None, 0),
+    }
+}
