@@ -167,9 +167,8 @@ impl<'a> Reader<'a> {
                 return;
             }
             (None, text) => {
-                let text = text.unwrap_or_default();
-                if !text.is_empty() || seal.is_some() {
-                    blocks.push(Block::Text { text, cache: None, seal });
+                if text.is_some() || seal.is_some() {
+                    blocks.push(Block::Text { text: text.unwrap_or_default(), cache: None, seal });
                 }
                 return;
             }

@@ -54,7 +54,7 @@ fn members(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, Bytes
         let own = decode::OWN.contains(&extra.name);
         if own {
             json.key(extra.name);
-            part::paste(extra.value, json);
+            json.raw(extra.value);
         }
         if !own
             && !tools::is_own(extra.name)

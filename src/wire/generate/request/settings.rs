@@ -8,7 +8,7 @@ use crate::canonical::{Dialect, Effort, OutputFormat, Request, Thinking};
 use crate::json::{RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::Notes;
-use crate::wire::generate::{part, schema};
+use crate::wire::generate::schema;
 
 /// Sequences that end an answer, at most.
 const MAX_STOP: usize = 5;
@@ -32,7 +32,7 @@ pub(super) fn write(
     thinking(request, dialect, notes, &mut members);
     for extra in request.extra.iter().filter(|extra| config::OWN.contains(&extra.name)) {
         members.key(extra.name.rsplit('.').next().unwrap_or_default());
-        part::paste(extra.value, &mut members);
+        members.raw(extra.value);
     }
     members.end_object();
     if inside.len() > 2 {
@@ -119,16 +119,16 @@ fn output(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json:
         OutputFormat::Choice { schema } => {
             json.key("responseMimeType").string("text/x.enum");
             json.key("responseSchema");
-            part::paste(schema, json);
+            json.raw(schema);
         }
         OutputFormat::Schema { schema, openapi, .. } => {
             json.key("responseMimeType").string("application/json");
             if openapi {
                 json.key("responseSchema");
-                part::paste(schema, json);
+                json.raw(schema);
             } else if dialect.json_schema {
                 json.key("responseJsonSchema");
-                part::paste(schema, json);
+                json.raw(schema);
             } else {
                 let cut = schema::openapi(schema, schema::Root::Answer);
                 if cut.narrowed {

@@ -9,7 +9,7 @@ use crate::canonical::{Dialect, Request, Tool, ToolChoice, ToolKind};
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::Notes;
-use crate::wire::generate::{part, schema};
+use crate::wire::generate::schema;
 
 /// Tools that the vendor runs, besides its search.
 const HOSTED: [&str; 8] = [
@@ -203,7 +203,7 @@ pub(super) fn write(
         }
         for extra in hosted {
             json.begin_object().key(extra.name.rsplit('.').next().unwrap_or_default());
-            part::paste(extra.value, json);
+            json.raw(extra.value);
             json.end_object();
         }
         json.end_array();
@@ -240,11 +240,11 @@ fn write_tool(tool: &Tool<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json: &
         None => {}
         Some(schema) if tool.openapi => {
             json.key("parameters");
-            part::paste(schema, json);
+            json.raw(schema);
         }
         Some(schema) if dialect.json_schema => {
             json.key("parametersJsonSchema");
-            part::paste(schema, json);
+            json.raw(schema);
         }
         Some(schema) => {
             let cut = schema::openapi(schema, schema::Root::Arguments);
@@ -275,7 +275,7 @@ fn write_search(search: &Search<'_>, notes: &mut Notes, json: &mut Writer<'_, By
         // One of this format's own clients knows what its vendor takes.
         Some(domains) if notes.from() == Format::Generate => {
             json.key("excludeDomains");
-            part::paste(domains, json);
+            json.raw(domains);
         }
         Some(_) => notes.lose("web_search_filters"),
         None => {}
@@ -351,7 +351,7 @@ fn write_config(
     }
     for extra in settings {
         json.key(extra.name.rsplit('.').next().unwrap_or_default());
-        part::paste(extra.value, json);
+        json.raw(extra.value);
     }
     json.end_object();
 }

@@ -133,7 +133,7 @@ impl<'r> Contents<'_, '_, 'r> {
         match block {
             Block::Text { text, cache, seal } => {
                 self.cached(*cache);
-                if !text.is_empty() || seal.is_some() {
+                if !text.is_empty() || seal.is_some() || self.own {
                     self.enter(group);
                     self.text(*text, false, seal.as_ref());
                 }
@@ -180,7 +180,7 @@ impl<'r> Contents<'_, '_, 'r> {
             }
             Block::Opaque { name, raw } if part::is_own(*name) => {
                 self.enter(group);
-                part::paste(*raw, self.json);
+                self.json.raw(*raw);
             }
             Block::Opaque { .. } => self.notes.lose("server_tool_block"),
         }
@@ -269,10 +269,10 @@ impl<'r> Contents<'_, '_, 'r> {
     fn response(&mut self, content: &[Block<'_>], object: Option<RawJson<'_>>, error: bool) {
         if let Some(value) = object {
             if value.text().starts_with('{') {
-                part::paste(value, self.json);
+                self.json.raw(value);
             } else {
                 self.json.begin_object().key("output");
-                part::paste(value, self.json);
+                self.json.raw(value);
                 self.json.end_object();
             }
             return;
@@ -281,7 +281,7 @@ impl<'r> Contents<'_, '_, 'r> {
         let text = JsonStr::from_escaped(&text);
         let plain = text.decode();
         if !error && part::is_object(&plain) {
-            part::paste(RawJson::from_text(plain.trim()), self.json);
+            self.json.raw(RawJson::from_text(plain.trim()));
         } else {
             let name = if error { "error" } else { "output" };
             self.json.begin_object().key(name).paste(text).end_object();

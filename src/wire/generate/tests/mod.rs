@@ -2,9 +2,11 @@
 
 mod answers;
 mod request_decode;
-mod request_encode;
+mod request_settings;
+mod request_turns;
 mod stream_decode;
 mod stream_encode;
+mod written;
 
 use crate::canonical::dialect::{Dialect, Reasoning, Sampling, Structured};
 use crate::canonical::{Answer, BlockKind, Delta, Event, Finish, Grammar, Start, ToolKind, Usage};

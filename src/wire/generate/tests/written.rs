@@ -1,0 +1,100 @@
+//! Requests by hand, and what is sent for them.
+
+use bytes::BytesMut;
+use serde_json::Value;
+
+use super::dialect;
+use crate::canonical::{Block, Dialect, Input, Request, Role, Seal, Tool, ToolKind, Turn};
+use crate::json::{JsonStr, RawJson};
+use crate::wire::Format;
+use crate::wire::codec::Notes;
+use crate::wire::generate::request::encode;
+
+pub(super) fn s(text: &str) -> JsonStr<'_> {
+    JsonStr::from_escaped(text)
+}
+
+pub(super) fn raw(text: &str) -> RawJson<'_> {
+    RawJson::from_text(text)
+}
+
+pub(super) fn text(text: &str) -> Block<'_> {
+    Block::text(s(text))
+}
+
+pub(super) fn user(blocks: Vec<Block<'_>>) -> Turn<'_> {
+    Turn::new(Role::User, blocks)
+}
+
+pub(super) fn model(blocks: Vec<Block<'_>>) -> Turn<'_> {
+    Turn::new(Role::Assistant, blocks)
+}
+
+pub(super) fn call<'a>(id: &'a str, name: &'a str, input: Input<'a>) -> Block<'a> {
+    Block::ToolUse {
+        id: s(id),
+        name: s(name),
+        input,
+        kind: ToolKind::Function,
+        namespace: s(""),
+        seal: None,
+        cache: None,
+    }
+}
+
+pub(super) fn result<'a>(id: &'a str, name: &'a str, content: Vec<Block<'a>>) -> Block<'a> {
+    Block::ToolResult {
+        id: s(id),
+        name: s(name),
+        content,
+        object: None,
+        error: false,
+        kind: ToolKind::Function,
+        cache: None,
+    }
+}
+
+pub(super) fn tool<'a>(name: &'a str, schema: Option<&'a str>) -> Tool<'a> {
+    Tool {
+        name: s(name),
+        description: s(""),
+        schema: schema.map(raw),
+        openapi: false,
+        strict: None,
+        kind: ToolKind::Function,
+        format: None,
+        namespace: s(""),
+        cache: None,
+    }
+}
+
+pub(super) fn of(turns: Vec<Turn<'_>>) -> Request<'_> {
+    Request { turns, ..Request::default() }
+}
+
+pub(super) fn hi() -> Request<'static> {
+    of(vec![user(vec![text("Hi")])])
+}
+
+pub(super) fn signed(seal: &str) -> Option<Seal<'_>> {
+    Some(Seal { issuer: Some("google".into()), text: seal.into() })
+}
+
+/// What is sent for a chat client's request, what was lost, and why it was refused.
+pub(super) fn write_for(
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+) -> (Value, Vec<String>, Option<String>) {
+    let mut notes = Notes::new(Format::Chat, Format::Generate);
+    let mut out = BytesMut::new();
+    encode(request, dialect, &mut notes, &mut out);
+    let losses = notes.losses().iter().map(|loss| loss.element.to_string()).collect();
+    let refusal = notes.take_refusal().map(|error| error.message.to_string());
+    (serde_json::from_slice(&out).unwrap(), losses, refusal)
+}
+
+pub(super) fn write(request: &Request<'_>) -> Value {
+    let (value, _, refusal) = write_for(request, &dialect("gemini-2.5-flash"));
+    assert_eq!(refusal, None);
+    value
+}
