@@ -122,6 +122,7 @@ pub const ROWS: &[Row] = &[
     row("reasoning.summary",                 [S, S, S, S]),
     row("reasoning.context",                 [S, S, S, S]),
     row("reasoning.mode",                    [W, W, W, W]),
+    row("thinking.clear_thinking",           [S, S, S, S]),
     // Sampling
     row("temperature",                       [W, W, W, W]),
     row("top_p",                             [W, W, W, W]),
@@ -144,6 +145,8 @@ pub const ROWS: &[Row] = &[
     row("prompt_cache_retention",            [S, S, S, S]),
     row("moderation",                        [S, S, S, S]),
     row("stream_options",                    [S, S, S, S]),
+    row("incremental_output",                [S, S, S, S]),
+    row("usage",                             [S, S, S, S]),
     row("include",                           [S, S, S, S]),
     row("truncation",                        [S, S, S, S]),
     row("client_metadata",                   [S, S, S, S]),
