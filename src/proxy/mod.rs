@@ -37,6 +37,7 @@ mod roots;
 mod server;
 mod shutdown;
 mod signals;
+mod silence;
 mod upstream;
 
 use std::sync::Arc;

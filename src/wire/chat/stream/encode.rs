@@ -13,6 +13,7 @@ use crate::wire::chat::words::finish_word;
 use crate::wire::chat::write::{self, SealOf, characters};
 use crate::wire::codec::Reply;
 use crate::wire::error::{VendorError, from_vendor};
+use crate::wire::{Format, filler};
 
 use super::pending::{Call, Media};
 
@@ -139,7 +140,7 @@ impl Encoder {
     /// Writes what all SDKs step over.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         if !self.over {
-            out.put_slice(b": keep-alive\n\n");
+            out.put_slice(filler(Format::Chat).as_bytes());
         }
     }
 

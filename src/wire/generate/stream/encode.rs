@@ -16,6 +16,7 @@ use crate::wire::codec::Reply;
 use crate::wire::generate::grounding::Grounding;
 use crate::wire::generate::offsets::Offsets;
 use crate::wire::generate::{error, finish, logprobs, part, signature, usage};
+use crate::wire::{Format, filler};
 
 /// Up to the first part.
 const HEAD: &[u8] = b"{\"candidates\":[{\"content\":{\"parts\":[";
@@ -138,7 +139,7 @@ impl Encoder {
     /// An empty line: between events it is none, and between the elements of an array it is white space.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         if !self.over {
-            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(filler(Format::Generate).as_bytes());
         }
     }
 
