@@ -25,6 +25,7 @@ mod reload;
 mod routing;
 mod secrets;
 mod stop;
+mod stored;
 mod streams;
 mod upgrade;
 mod upstreams;
