@@ -42,6 +42,8 @@ pub enum Kind {
     ModelNotPermitted,
     /// No such model.
     UnknownModel,
+    /// No such response is kept, or another account's.
+    UnknownResponse,
     /// No such path.
     UnknownPath,
     /// The path exists, the method does not.
@@ -97,7 +99,7 @@ pub struct Row {
 
 impl Kind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [Kind; 27] = [
+    pub const ALL: [Kind; 28] = [
         Kind::InvalidHead,
         Kind::HeaderTimeout,
         Kind::InvalidJson,
@@ -110,6 +112,7 @@ impl Kind {
         Kind::ExpiredKey,
         Kind::ModelNotPermitted,
         Kind::UnknownModel,
+        Kind::UnknownResponse,
         Kind::UnknownPath,
         Kind::WrongMethod,
         Kind::BodyTooLarge,
@@ -151,6 +154,7 @@ impl Kind {
             Kind::ExpiredKey           => row("expired_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
             Kind::ModelNotPermitted    => row("model_not_permitted",   D, 403, ("permission_denied", Some("model_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
             Kind::UnknownModel         => row("unknown_model",         D, 404, (INVALID, Some("model_not_found")),         "not_found_error",      "NOT_FOUND",          false),
+            Kind::UnknownResponse      => row("unknown_response",      D, 404, (INVALID, None),                            "not_found_error",      "NOT_FOUND",          false),
             Kind::UnknownPath          => row("unknown_path",          D, 404, (INVALID, Some("unknown_url")),             "not_found_error",      "NOT_FOUND",          false),
             Kind::WrongMethod          => row("wrong_method",          D, 405, (INVALID, Some("method_not_allowed")),      "invalid_request",      "UNIMPLEMENTED",      false),
             Kind::BodyTooLarge         => row("body_too_large",        D, 413, (INVALID, Some("request_too_large")),       "request_too_large",    "INVALID_ARGUMENT",   false),

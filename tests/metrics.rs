@@ -60,6 +60,7 @@ fn counted() -> Metrics {
     metrics.upstream_retries.with_label_values(&["p", "stale_connection"]).inc();
     metrics.upstream_errors.with_label_values(&["p", "rate_limited"]).inc();
     metrics.losses.with_label_values(&["chat", "messages", "temperature", "warn"]).inc();
+    metrics.store_operations.with_label_values(&["keep", "done"]).inc();
     metrics.reloads.with_label_values(&["applied"]).inc();
     metrics.loaded.with_label_values(&["models"]).set(1);
     metrics

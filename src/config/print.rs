@@ -24,6 +24,9 @@ fn text(value: &str) -> String {
 
 fn span(value: Duration) -> String {
     let millis = value.as_millis();
+    if millis > 0 && millis.is_multiple_of(86_400_000) {
+        return format!("\"{}d\"", millis / 86_400_000);
+    }
     if millis.is_multiple_of(1_000) { format!("\"{}s\"", millis / 1_000) } else { format!("\"{millis}ms\"") }
 }
 
@@ -76,9 +79,13 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     }
     writeln!(out, "\n[store]")?;
     match &settings.store {
-        Store::Sqlite(path) => writeln!(out, "sqlite = {}", text(&path.display().to_string())),
-        Store::Valkey(url) => writeln!(out, "valkey = {}", text(&masked_url(url.expose()))),
+        Store::Sqlite(path) => writeln!(out, "sqlite = {}", text(&path.display().to_string()))?,
+        Store::Valkey(url) => writeln!(out, "valkey = {}", text(&masked_url(url.expose())))?,
     }
+    let kept = &settings.kept;
+    writeln!(out, "response_lifetime = {}", span(kept.lifetime))?;
+    writeln!(out, "response_limit = {}", bytes(kept.response))?;
+    writeln!(out, "total_limit = {}", bytes(kept.total))
 }
 
 /// A URL without its password.

@@ -33,8 +33,10 @@ pub struct Settings {
     pub limits: Limits,
     /// Logs.
     pub log: Log,
-    /// Where balances and records are kept.
+    /// Where what outlives a request is kept.
     pub store: Store,
+    /// How long and how much of responses is kept there.
+    pub kept: Kept,
 }
 
 /// A TLS listener.
@@ -145,6 +147,30 @@ pub enum Store {
     Valkey(Secret),
 }
 
+/// How long and how much of responses is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// How long a response is kept; zero keeps none.
+    pub lifetime: Duration,
+    /// Largest response with the conversation before it, bytes.
+    pub response: usize,
+    /// All of them together, bytes.
+    pub total: usize,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Kept {
+            // As long as OpenAI keeps them.
+            lifetime: Duration::from_secs(30 * 86_400),
+            // A context of a million tokens and some images.
+            response: 16 << 20,
+            // Fits on any disk; a conversation of 20 turns takes about 100 kB.
+            total: 1 << 30,
+        }
+    }
+}
+
 /// Most threads that can be asked for.
 const MAX_THREADS: i64 = 1024;
 
@@ -159,10 +185,9 @@ pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Setting
 fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Settings> {
     let limits = root.table("limits", read_limits).unwrap_or_default();
     let log = root.table("log", |table| read_log(table, folder)).unwrap_or_default();
-    let store = root
-        .table("store", |table| read_store(table, folder))
-        .flatten()
-        .unwrap_or_else(|| Store::Sqlite(folder.join("state.db")));
+    let store = root.table("store", |table| read_store(table, folder)).unwrap_or_default();
+    let (store, kept) = store;
+    let store = store.unwrap_or_else(|| Store::Sqlite(folder.join("state.db")));
     root.require("server", "[server]")?;
     root.table("server", |server| {
         let mut listen = Vec::new();
@@ -197,6 +222,7 @@ fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Setti
             limits,
             log,
             store,
+            kept,
         }
     })
 }
@@ -293,7 +319,7 @@ fn is_level(word: &str) -> bool {
     levels.iter().any(|level| word.eq_ignore_ascii_case(level))
 }
 
-fn read_store(table: &Table<'_>, folder: &Path) -> Option<Store> {
+fn read_store(table: &Table<'_>, folder: &Path) -> (Option<Store>, Kept) {
     let sqlite = table.string("sqlite").map(|path| Store::Sqlite(folder.join(path)));
     let valkey = table.get("valkey").map(Value::hidden).and_then(|value| {
         value.parsed(|url| {
@@ -308,5 +334,14 @@ fn read_store(table: &Table<'_>, folder: &Path) -> Option<Store> {
     if sqlite.is_some() && valkey.is_some() {
         table.wrong("both sqlite and valkey are given", "give one of them".to_owned());
     }
-    valkey.or(sqlite)
+    let default = Kept::default();
+    let kept = Kept {
+        lifetime: table.duration("response_lifetime").unwrap_or(default.lifetime),
+        response: table.size("response_limit").unwrap_or(default.response),
+        total: table.size("total_limit").unwrap_or(default.total),
+    };
+    if kept.response > kept.total {
+        table.wrong("response_limit is larger than total_limit", "one response must fit".to_owned());
+    }
+    (valkey.or(sqlite), kept)
 }

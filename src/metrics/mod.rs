@@ -64,6 +64,10 @@ pub struct Metrics {
     pub generation: IntGauge,
     /// Models and keys that are loaded.
     pub loaded: IntGaugeVec,
+    /// What was asked of the store.
+    pub store_operations: IntCounterVec,
+    /// Bytes that are kept.
+    pub store_bytes: IntGauge,
     /// Access log lines that were lost.
     pub log_dropped: IntCounter,
 }
@@ -108,6 +112,8 @@ impl Metrics {
             reload_time: make.gauge(&table::RELOAD_TIME)?,
             generation: make.gauge(&table::GENERATION)?,
             loaded: make.gauges(&table::LOADED)?,
+            store_operations: make.counters(&table::STORE_OPERATIONS)?,
+            store_bytes: make.gauge(&table::STORE_BYTES)?,
             log_dropped: make.counter(&table::LOG_DROPPED)?,
             registry,
         };

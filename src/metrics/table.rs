@@ -122,6 +122,12 @@ table! {
     /// Loaded.
     LOADED = "gateway_config_entries" Shape::Gauge, &["kind"],
         "What is loaded, by kind (models, providers, keys).";
+    /// Operations of the store.
+    STORE_OPERATIONS = "gateway_store_operations_total" Shape::Counter, &["operation", "result"],
+        "What was asked of the store of responses (keep, find, remove), by result (done, too_large, busy, late, failed).";
+    /// Size of the store.
+    STORE_BYTES = "gateway_store_bytes" Shape::Gauge, &[],
+        "Bytes of the responses that are kept.";
     /// Dropped log lines.
     LOG_DROPPED = "gateway_access_log_dropped_total" Shape::Counter, &[],
         "Access log lines that were lost because their destination did not keep up.";

@@ -82,6 +82,10 @@ impl Gateway {
                 Ok(body) => body,
                 Err(error) => return give_up(client, ctx, &mut head, &error).await,
             };
+            // Whoever has the end of an answer may go on from it at once.
+            if let Some(pending) = self.keep(ctx) {
+                Box::pin(self.kept(ctx, pending)).await;
+            }
             let sent = if end && !streaming {
                 self.send_whole(client, ctx, &upstream, body).await
             } else if !body.is_empty() || end {

@@ -12,6 +12,7 @@ use super::encoding::Decoder;
 use super::lane::Lane;
 use super::live::Live;
 use super::shutdown::InFlight;
+use super::stored::Keep;
 use crate::account::Key;
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::route::{Model, Target};
@@ -73,6 +74,8 @@ pub(super) struct Translation {
     pub(super) restore: Restore,
     /// The client's stream is one JSON array.
     pub(super) array: bool,
+    /// The answer is kept.
+    pub(super) keep: Option<Box<Keep>>,
 }
 
 /// The provider's answer, as far as it has come.

@@ -1,7 +1,8 @@
 //! The gateway on Pingora: the only folder that names its types.
 //!
 //! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `request` reads and decides,
-//! `upstream` addresses the provider, `response` passes or translates the answer, `finish` counts and logs. The
+//! `upstream` addresses the provider, `response` passes or translates the answer, `stored` keeps it where no provider
+//! does, `finish` counts and logs. The
 //! exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms in Pingora's
 //! order (docs/decisions/002). Before it stand `front` (connections and their limits) and `http1` (one connection's
 //! requests), behind it `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and
@@ -38,6 +39,7 @@ mod server;
 mod shutdown;
 mod signals;
 mod silence;
+mod stored;
 mod upstream;
 
 use std::sync::Arc;
@@ -61,6 +63,7 @@ use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::snapshot::Snapshot;
+use crate::store::Store;
 use connection::Connections;
 use dns::Resolver;
 use live::Live;
@@ -78,6 +81,7 @@ pub struct Inner {
     metrics: Arc<Metrics>,
     access_log: Arc<AccessLog>,
     shutdown: Arc<Shutdown>,
+    store: Option<Arc<dyn Store>>,
 }
 
 /// What a gateway is made of.
@@ -92,6 +96,8 @@ pub struct Parts {
     pub access_log: Arc<AccessLog>,
     /// Stopping.
     pub shutdown: Arc<Shutdown>,
+    /// Where responses are kept; nothing if they are not.
+    pub store: Option<Arc<dyn Store>>,
     /// A file of root certificates, where the system has none.
     pub ca_file: Option<String>,
 }
@@ -121,6 +127,7 @@ impl Gateway {
             metrics: parts.metrics,
             access_log: parts.access_log,
             shutdown: parts.shutdown,
+            store: parts.store,
         })))
     }
 

@@ -8,16 +8,18 @@ use smallvec::smallvec;
 use super::Gateway;
 use super::context::{Context, Plan, Translation};
 use super::lane::Lane;
+use super::stored::{Keep, new_id};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::json::Rope;
 use crate::route::{Model, Target};
 use crate::translate::verbatim::Changes;
-use crate::translate::{Ask, Outgoing, outgoing};
+use crate::translate::{Ask, Outgoing, Stored, outgoing};
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, Policy};
 use crate::wire::path::Action;
 use crate::wire::request::Body;
+use crate::wire::responses::stored::wish;
 use crate::wire::{Api, Format};
 
 /// Warnings that are named in the header at most, and how much of each name.
@@ -82,6 +84,26 @@ impl Chosen {
 }
 
 impl Gateway {
+    /// The body is translated, for a client that may go on from a kept answer and whose own answer may be kept.
+    pub(super) async fn translate_kept(
+        &self,
+        ctx: &Context,
+        chosen: Chosen,
+        thinking: Thinking,
+        mut body: Body,
+    ) -> Result<Plan, ApiError> {
+        let length = body.text.len();
+        let text = body.text.slice(0..length);
+        let wish = wish(std::str::from_utf8(&text).unwrap_or_default());
+        let before = match &wish.previous {
+            Some(id) => self.conversation(ctx, id).await?,
+            None => None,
+        };
+        let keep_as = if wish.keep { new_id() } else { String::new() };
+        let stored = Stored { before: before.as_deref(), keep_as: &keep_as };
+        self.translate(ctx, chosen, thinking, body, stored)
+    }
+
     /// The body is translated; or, where only the model's name asks for reasoning, said anew in the same format.
     pub(super) fn translate(
         &self,
@@ -89,6 +111,7 @@ impl Gateway {
         mut chosen: Chosen,
         thinking: Thinking,
         mut body: Body,
+        stored: Stored<'_>,
     ) -> Result<Plan, ApiError> {
         let target = chosen.target()?;
         let (Some(client), Some(vendor)) = (chosen.api.format(), chosen.upstream.format()) else {
@@ -114,9 +137,10 @@ impl Gateway {
                 model: &chosen.model.escaped_id,
                 id: ctx.id.as_str(),
                 now: ctx.record.unix_millis / 1000,
+                stored,
             },
         );
-        let Outgoing { body, restore, reply, losses } = asked.map_err(|refused| {
+        let Outgoing { body, restore, reply, losses, items } = asked.map_err(|refused| {
             self.count_losses(client, vendor, &refused.losses);
             refused.error
         })?;
@@ -128,8 +152,10 @@ impl Gateway {
         if client != vendor && vendor == Format::Generate {
             chosen.action = Some(if chosen.stream { Action::Stream { sse: true } } else { Action::Generate });
         }
+        let keep =
+            (!stored.keep_as.is_empty()).then(|| Box::new(Keep { id: stored.keep_as.to_owned(), items }));
         let translation = (client != vendor)
-            .then(|| Box::new(Translation { client, vendor, reply: Arc::new(reply), restore, array }));
+            .then(|| Box::new(Translation { client, vendor, reply: Arc::new(reply), restore, array, keep }));
         Ok(Plan {
             body_len: body.len(),
             body: smallvec![body],

@@ -16,6 +16,7 @@ use crate::account::{Permission, State, is_mistyped};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::route::{Model, Target, select};
+use crate::translate::Stored;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
@@ -88,6 +89,9 @@ impl Gateway {
         }
         authenticate(head, ctx)?;
         match &endpoint {
+            Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => {
+                return Box::pin(self.reply_stored(client, ctx, &endpoint)).await;
+            }
             Endpoint::Models | Endpoint::Model { .. } => {
                 let body = list_models(&endpoint, hints.shape(), query, ctx)?;
                 return self.reply_json(client, ctx, body).await;
@@ -98,7 +102,7 @@ impl Gateway {
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
         let body = self.read_body(client, ctx, api, &endpoint).await?;
         ctx.record.complete = Some(Instant::now());
-        self.plan(ctx, api, &endpoint, body)?;
+        self.plan(ctx, api, &endpoint, body).await?;
         Ok(false)
     }
 
@@ -156,7 +160,13 @@ impl Gateway {
     }
 
     /// Finds the model and a target, and prepares what goes there.
-    fn plan(&self, ctx: &mut Context, api: Api, endpoint: &Endpoint, mut body: Body) -> Result<(), ApiError> {
+    async fn plan(
+        &self,
+        ctx: &mut Context,
+        api: Api,
+        endpoint: &Endpoint,
+        mut body: Body,
+    ) -> Result<(), ApiError> {
         let body_model = body.model.take();
         let (name, action) = match endpoint {
             Endpoint::Native { model, action } => (model.as_str(), Some(*action)),
@@ -187,10 +197,14 @@ impl Gateway {
         let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
         let chosen = Chosen { model: model.clone(), index, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
-        let plan = if upstream == api && named.thinking == Thinking::Unsaid {
+        let thinking = named.thinking;
+        let plan = if upstream == api && thinking == Thinking::Unsaid {
             chosen.pass_on(name, body)?
+        } else if api == Api::Responses && upstream != api && self.keeps() {
+            // Boxed: hardly any request has to wait for the store.
+            Box::pin(self.translate_kept(ctx, chosen, thinking, body)).await?
         } else {
-            self.translate(ctx, chosen, named.thinking, body)?
+            self.translate(ctx, chosen, thinking, body, Stored::default())?
         };
         ctx.plan = Some(Box::new(plan));
         Ok(())
@@ -337,7 +351,7 @@ fn page(shape: models::Shape, query: Option<&str>) -> Result<Page, ApiError> {
 }
 
 /// A client's text, short enough for a message.
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     text.chars().take(100).collect()
 }
 

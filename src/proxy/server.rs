@@ -18,9 +18,11 @@ use pingora::services::listening::Service;
 use super::front::Front;
 use super::signals::{self, AdminThread, ProcessStatus, Retired, Signals, Watch};
 use super::{Gateway, Parts, Shutdown, dns, roots};
-use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Vault};
+use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Store as StoreIn, Vault};
 use crate::metrics::access_log::{AccessLog, Destination};
 use crate::metrics::{Metrics, MetricsError};
+use crate::store::sqlite::{OpenError, Sqlite};
+use crate::store::{Limits as StoreLimits, Store};
 
 /// Buffer for what is written to a client: a head and a usual JSON answer leave in one write.
 const WRITE_BUFFER: usize = 3 * 1024;
@@ -50,6 +52,9 @@ pub enum ServeError {
     /// A TLS listener cannot be set up.
     #[error("TLS listener {0}: {1}")]
     Tls(SocketAddr, String),
+    /// The store cannot be used.
+    #[error("store.sqlite: {0}")]
+    Store(#[from] OpenError),
     /// The metrics table is wrong.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
@@ -86,6 +91,22 @@ pub struct Server {
     shutdown: Arc<Shutdown>,
 }
 
+/// The place where responses are kept. There is none where none may be kept for any time.
+fn open_store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, OpenError> {
+    let kept = &settings.kept;
+    if kept.lifetime.is_zero() {
+        return Ok(None);
+    }
+    let limits = StoreLimits { lifetime: kept.lifetime, response: kept.response, total: kept.total as u64 };
+    match &settings.store {
+        StoreIn::Sqlite(path) => Ok(Some(Arc::new(Sqlite::open(path, limits)?))),
+        StoreIn::Valkey(_) => {
+            tracing::warn!("store.valkey: responses are kept in store.sqlite only; none will be kept");
+            Ok(None)
+        }
+    }
+}
+
 impl Server {
     /// Prepares everything that can fail before a port is opened.
     ///
@@ -114,6 +135,7 @@ impl Server {
             metrics: metrics.clone(),
             access_log: access_log.clone(),
             shutdown: shutdown.clone(),
+            store: open_store(&settings)?,
             ca_file: roots::file()?,
         })?;
         let retired = Retired::default();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use crate::canonical::{Answer, Dialect, Event, Request};
 use crate::error::ApiError;
@@ -82,6 +82,14 @@ impl Encoder {
             Encoder::Messages(encoder) => encoder.event(event, out),
             Encoder::Responses(encoder) => encoder.event(event, out),
             Encoder::Generate(encoder) => encoder.event(event, out),
+        }
+    }
+
+    /// The response that is to be kept; only one format has such a thing.
+    pub(super) fn take_document(&mut self) -> Option<Bytes> {
+        match self {
+            Encoder::Responses(encoder) => encoder.take_document(),
+            Encoder::Chat(_) | Encoder::Messages(_) | Encoder::Generate(_) => None,
         }
     }
 

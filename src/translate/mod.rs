@@ -22,7 +22,7 @@ mod tests;
 use bytes::Bytes;
 
 pub use meter::Meter;
-pub use outgoing::{Ask, Outgoing, Refused, outgoing};
+pub use outgoing::{Ask, Outgoing, Refused, Stored, outgoing};
 pub use restore::Restore;
 pub use translated::Translated;
 pub use verbatim::{StreamError, Verbatim};
@@ -105,6 +105,14 @@ impl Exchange {
         match self {
             Exchange::Verbatim(_) => Bytes::new(),
             Exchange::Translated(translated) => translated.take_ready(),
+        }
+    }
+
+    /// The response that is to be kept, once, as soon as its end is among what may leave.
+    pub fn take_document(&mut self) -> Option<Bytes> {
+        match self {
+            Exchange::Verbatim(_) => None,
+            Exchange::Translated(translated) => translated.take_document(),
         }
     }
 

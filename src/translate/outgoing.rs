@@ -12,6 +12,7 @@ use crate::error::ApiError;
 use crate::json::{Cursor, EscapedString};
 use crate::wire::Format;
 use crate::wire::codec::{Loss, Notes, Reply};
+use crate::wire::responses::stored::Conversation;
 
 /// Members of a responses request that its answer repeats (reference: OpenAI API, "The response object").
 const ECHOED: [&str; 18] = [
@@ -56,6 +57,17 @@ pub struct Ask<'a> {
     pub id: &'a str,
     /// Now (Unix seconds).
     pub now: u64,
+    /// What is known of conversations that are kept.
+    pub stored: Stored<'a>,
+}
+
+/// What a request has to do with conversations that the gateway keeps. Nothing by default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stored<'a> {
+    /// The conversation that the request goes on from: items, joined with commas.
+    pub before: Option<&'a str>,
+    /// The id under which the answer is kept; empty where it is not.
+    pub keep_as: &'a str,
 }
 
 /// What goes to the vendor, and what must be known when its answer comes.
@@ -69,6 +81,8 @@ pub struct Outgoing {
     pub reply: Reply,
     /// What was lost.
     pub losses: Vec<Loss>,
+    /// The conversation that the answer belongs to, where it is kept: items, joined with commas.
+    pub items: String,
 }
 
 /// Why a request is not translated.
@@ -87,8 +101,14 @@ pub struct Refused {
 /// The request is malformed, or asks for something that cannot be carried.
 pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
     let bump = Bump::new();
-    let decoded = decode_request(ask.client, body);
+    let conversation = conversation(body, ask);
+    let longer = conversation.as_ref().filter(|_| ask.stored.before.is_some()).map(|all| all.request(body));
+    let decoded = decode_request(ask.client, longer.as_deref().unwrap_or(body));
     let mut request = decoded.map_err(|error| Refused { error, losses: Vec::new() })?;
+    if longer.is_some() {
+        // It has been followed.
+        request.previous = None;
+    }
     request.stream = ask.stream;
     if request.thinking == Thinking::Unsaid {
         request.thinking = ask.thinking;
@@ -101,6 +121,7 @@ pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
         show_thinking: shows_thinking(ask.client, request.show_thinking, request.thinking),
         issuer: ask.dialect.issuer.into(),
         array: ask.array,
+        keep_as: ask.stored.keep_as.into(),
         echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
     };
     // A vendor's stream says what was used only if it is asked to.
@@ -108,7 +129,7 @@ pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
     let mut notes = Notes::new(ask.client, ask.vendor);
     let restore = adapt(&mut request, ask.dialect, &mut notes, &bump);
-    let mut out = BytesMut::with_capacity(body.len() + 256);
+    let mut out = BytesMut::with_capacity(longer.as_deref().unwrap_or(body).len() + 256);
     // The same format said anew: what only this format has is no loss.
     let own = if ask.client == ask.vendor { std::mem::take(&mut request.extra) } else { Vec::new() };
     encode_request(ask.vendor, &request, ask.dialect, &mut notes, &mut out);
@@ -116,7 +137,17 @@ pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
         return Err(Refused { error: *refusal, losses: notes.losses().to_vec() });
     }
     append(&own, &mut out);
-    Ok(Outgoing { body: out.freeze(), restore, reply, losses: notes.losses().to_vec() })
+    let items = conversation.filter(|_| !ask.stored.keep_as.is_empty()).map(|all| all.items);
+    let losses = notes.losses().to_vec();
+    Ok(Outgoing { body: out.freeze(), restore, reply, losses, items: items.unwrap_or_default() })
+}
+
+/// The conversation that the request is part of, if it goes on from one or is kept. A body that cannot be read is the
+/// decoder's to refuse.
+fn conversation(body: &str, ask: &Ask<'_>) -> Option<Conversation> {
+    let wanted =
+        ask.client == Format::Responses && (ask.stored.before.is_some() || !ask.stored.keep_as.is_empty());
+    wanted.then(|| Conversation::new(body, ask.stored.before.unwrap_or_default()).ok())?
 }
 
 /// Puts members behind the last one of an object.

@@ -35,6 +35,8 @@ pub struct Translated {
     limit: usize,
     scratch: Vec<u8>,
     reply: Arc<Reply>,
+    /// The document that the client gets, where it is to be kept.
+    document: Option<Bytes>,
 }
 
 /// The way of an event: through the meter and what is undone, to the client.
@@ -115,6 +117,7 @@ impl Translated {
             limit,
             scratch: Vec::new(),
             reply,
+            document: None,
         }
     }
 
@@ -153,8 +156,7 @@ impl Translated {
             return self.whole(body);
         }
         self.end_stream()?;
-        self.close();
-        Ok(self.take_ready())
+        Ok(self.close())
     }
 
     /// Translates an answer that is all there.
@@ -179,8 +181,18 @@ impl Translated {
             );
             self.end_stream()?;
         }
-        self.close();
-        Ok(self.take_ready())
+        Ok(self.close())
+    }
+
+    /// The response that is to be kept, once, as soon as its end is among what may leave.
+    pub fn take_document(&mut self) -> Option<Bytes> {
+        if self.reply.keep_as.is_empty() {
+            return None;
+        }
+        match &mut self.through.to {
+            To::Stream(encoder) => encoder.take_document(),
+            To::Whole(_) => self.document.take(),
+        }
     }
 
     /// What is ready to leave.
@@ -224,12 +236,16 @@ impl Translated {
         through.check()
     }
 
-    /// Writes the document, where the client wants one.
-    fn close(&mut self) {
+    /// Writes the document, where the client wants one; returns what is left to leave.
+    fn close(&mut self) -> Bytes {
         let Through { to, out, .. } = &mut self.through;
-        if let To::Whole(answer) = to {
-            encode_answer(self.client, answer, &self.reply, out);
+        let To::Whole(answer) = to else { return self.take_ready() };
+        encode_answer(self.client, answer, &self.reply, out);
+        let document = out.split().freeze();
+        if !self.reply.keep_as.is_empty() {
+            self.document = Some(document.clone());
         }
+        document
     }
 }
 

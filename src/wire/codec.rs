@@ -27,6 +27,9 @@ pub struct Reply {
     pub issuer: Box<str>,
     /// A generate stream is one JSON array instead of server-sent events.
     pub array: bool,
+    /// The id under which the answer is kept, and which it therefore carries instead of one made from the vendor's: a
+    /// vendor's id need not be the only one of its kind. Empty where the answer is not kept.
+    pub keep_as: Box<str>,
     /// Members of the request that the format repeats in its answer: JSON text, `"name":value` joined with commas.
     pub echo: Box<str>,
 }

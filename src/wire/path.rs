@@ -37,6 +37,16 @@ pub enum Endpoint {
     CountTokens,
     /// `POST /v1/responses`
     Responses,
+    /// `GET` and `DELETE /v1/responses/{id}`: a response that was kept.
+    Response {
+        /// The response's id, decoded.
+        id: String,
+    },
+    /// `GET /v1/responses/{id}/input_items`: the conversation that it answered.
+    ResponseItems {
+        /// The response's id, decoded.
+        id: String,
+    },
     /// `POST /v1/embeddings`
     Embeddings,
     /// `POST /v1beta/models/{model}:{action}`, under `/v1` too.
@@ -61,7 +71,10 @@ impl Endpoint {
     /// The methods that it answers, as the `allow` header lists them.
     pub fn allow(&self) -> &'static str {
         match self {
-            Endpoint::Models | Endpoint::Model { .. } | Endpoint::Root => "GET, HEAD",
+            Endpoint::Models | Endpoint::Model { .. } | Endpoint::ResponseItems { .. } | Endpoint::Root => {
+                "GET, HEAD"
+            }
+            Endpoint::Response { .. } => "GET, HEAD, DELETE",
             _ => "POST",
         }
     }
@@ -81,6 +94,7 @@ impl Endpoint {
             Endpoint::Embeddings => Some(Api::Embeddings),
             Endpoint::Native { action: Action::Embed | Action::BatchEmbed, .. } => Some(Api::EmbedContent),
             Endpoint::Native { .. } => Some(Api::Generate),
+            Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => None,
             Endpoint::Models | Endpoint::Model { .. } | Endpoint::Root => None,
         }
     }
@@ -92,6 +106,7 @@ impl Endpoint {
             Endpoint::Messages => "messages",
             Endpoint::CountTokens => "count_tokens",
             Endpoint::Responses => "responses",
+            Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => "stored_responses",
             Endpoint::Embeddings => "embeddings",
             Endpoint::Native { action: Action::Embed | Action::BatchEmbed, .. } => "embed_content",
             Endpoint::Native { action: Action::CountTokens, .. } => "count_tokens",
@@ -117,7 +132,10 @@ impl Target {
         if self.beta {
             return Some(Format::Generate);
         }
-        self.endpoint.as_ref().and_then(Endpoint::api).map(Api::error_format)
+        match &self.endpoint {
+            Some(Endpoint::Response { .. } | Endpoint::ResponseItems { .. }) => Some(Format::Responses),
+            endpoint => endpoint.as_ref().and_then(Endpoint::api).map(Api::error_format),
+        }
     }
 }
 
@@ -136,6 +154,12 @@ pub fn parse(path: &str, query: Option<&str>) -> Target {
         ["messages"] => Some(Endpoint::Messages),
         ["messages", "count_tokens"] => Some(Endpoint::CountTokens),
         ["responses"] => Some(Endpoint::Responses),
+        // Two words in the place of an id are endpoints of the vendor's that the gateway does not have.
+        ["responses", "compact" | "input_tokens", ..] => None,
+        ["responses", id] => Some(Endpoint::Response { id: percent_decode(id).into_owned() }),
+        ["responses", id, "input_items"] => {
+            Some(Endpoint::ResponseItems { id: percent_decode(id).into_owned() })
+        }
         ["embeddings"] => Some(Endpoint::Embeddings),
         ["models"] => Some(Endpoint::Models),
         ["models", model @ ..] => parse_model(model, query),

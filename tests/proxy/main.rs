@@ -26,6 +26,7 @@ mod routing;
 mod secrets;
 mod silence;
 mod stop;
+mod stored;
 mod streams;
 mod upgrade;
 mod upstreams;

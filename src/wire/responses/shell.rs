@@ -79,6 +79,7 @@ impl Shell {
     pub(super) fn new(reply: &Reply, start: &Start<'_>) -> Self {
         let mut head = Vec::with_capacity(96);
         let id = match bare_id(start.id.escaped()) {
+            _ if !reply.keep_as.is_empty() => reply.keep_as.to_string(),
             bare if bare.is_empty() => make_id("resp_", &reply.seed, 0),
             bare => format!("resp_{bare}"),
         };

@@ -1,7 +1,7 @@
 //! The ends of things in a stream that is written: of blocks, of parts, of items, and of the answer; and items that
 //! begin and end at once.
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
 use super::super::shell::Status;
 use super::super::text::{SEAL_OF_TEXT, as_text, char_count, holds_json};
@@ -247,7 +247,10 @@ impl Encoder {
         let failed = matches!(status, Status::Failed(..));
         let usage = Some(&self.usage).filter(|usage| !failed || usage.is_known());
         let (shell, items) = (&self.shell, &self.items);
-        let response = |out: &mut BytesMut| {
+        let keep = !failed && !self.reply.keep_as.is_empty();
+        let kept = &mut self.document;
+        let mut response = |out: &mut BytesMut| {
+            let from = out.len();
             shell.write(status, usage, out, |out| {
                 for (number, item) in items.iter().filter(|item| item.done).enumerate() {
                     if number > 0 {
@@ -256,6 +259,7 @@ impl Encoder {
                     item.write(out);
                 }
             });
+            *kept = out.get(from..).filter(|_| keep).map(Bytes::copy_from_slice);
         };
         if self.frames.is_silent() {
             response(out);

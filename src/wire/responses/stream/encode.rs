@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
 use super::super::shell::{Shell, Status};
 use super::super::text::{as_text, put_as_string};
@@ -37,6 +37,8 @@ pub struct Encoder {
     pub(super) refused: bool,
     pub(super) usage: Usage,
     pub(super) finish: Option<FinishOwned>,
+    /// The response as a whole, where it is to be kept and has come to its end.
+    pub(super) document: Option<Bytes>,
 }
 
 /// What becomes of a block.
@@ -85,7 +87,13 @@ impl Encoder {
             refused: false,
             usage: Usage::default(),
             finish: None,
+            document: None,
         }
+    }
+
+    /// The response that is to be kept, once, as soon as its end has been written.
+    pub fn take_document(&mut self) -> Option<Bytes> {
+        self.document.take()
     }
 
     /// For one whole response: nothing is written before the end, and then the response alone.

@@ -5,6 +5,7 @@ mod read_request;
 mod read_stream;
 mod read_whole;
 mod settings;
+mod stored;
 mod write_ends;
 mod write_request;
 mod write_stream;

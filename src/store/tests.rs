@@ -1,0 +1,157 @@
+//! What whoever uses the store may rely on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::sqlite::{OpenError, Sqlite};
+use super::*;
+
+const LIMITS: Limits = Limits { lifetime: Duration::from_secs(3600), response: 1000, total: 10_000 };
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn open(folder: &Path, limits: Limits) -> Sqlite {
+    Sqlite::open(&folder.join("state.db"), limits).unwrap()
+}
+
+fn response(account: &str, id: &str, text: &str) -> Response {
+    let bytes = |text: String| Bytes::from(text.into_bytes());
+    Response {
+        account: account.to_owned(),
+        id: id.to_owned(),
+        items: bytes(format!("items of {text}")),
+        document: bytes(format!("document of {text}")),
+    }
+}
+
+async fn find(store: &Sqlite, account: &str, id: &str) -> Option<String> {
+    let found = store.find(account, id).within(PATIENCE).await.unwrap()?;
+    let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+    Some(format!("{}; {}", text(found.items), text(found.document)))
+}
+
+#[tokio::test]
+async fn an_account_finds_and_removes_its_own_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), LIMITS);
+    for (account, text) in [("a", "one"), ("b", "two")] {
+        store.keep(response(account, "resp_1", text)).within(PATIENCE).await.unwrap();
+    }
+    let one = Some("items of one; document of one".to_owned());
+    assert_eq!(find(&store, "a", "resp_1").await, one);
+    assert_eq!(find(&store, "b", "resp_1").await.unwrap(), "items of two; document of two");
+    for (account, id) in [("c", "resp_1"), ("", "resp_1"), ("a", "resp_2"), ("a", ""), ("A", "resp_1")] {
+        assert_eq!(find(&store, account, id).await, None);
+        assert!(!store.remove(account, id).within(PATIENCE).await.unwrap());
+    }
+    assert!(store.remove("b", "resp_1").within(PATIENCE).await.unwrap());
+    assert!(!store.remove("b", "resp_1").within(PATIENCE).await.unwrap());
+    assert_eq!(find(&store, "b", "resp_1").await, None);
+    assert_eq!(find(&store, "a", "resp_1").await, one);
+}
+
+#[tokio::test]
+async fn what_was_confirmed_is_there_after_the_end_of_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let store = open(folder.path(), LIMITS);
+        store.keep(response("a", "resp_1", "one")).within(PATIENCE).await.unwrap();
+        // Another process reads it while this one still runs.
+        assert!(find(&open(folder.path(), LIMITS), "a", "resp_1").await.is_some());
+    }
+    let store = open(folder.path(), LIMITS);
+    assert!(find(&store, "a", "resp_1").await.is_some());
+    assert!(store.size() > 0);
+}
+
+#[tokio::test]
+async fn what_is_expired_is_not_found_and_goes_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let brief = open(folder.path(), Limits { lifetime: Duration::ZERO, ..LIMITS });
+    brief.keep(response("a", "resp_1", "one")).within(PATIENCE).await.unwrap();
+    assert_eq!(find(&brief, "a", "resp_1").await, None);
+    assert!(!brief.remove("a", "resp_1").within(PATIENCE).await.unwrap());
+    brief.keep(response("a", "resp_2", "two")).within(PATIENCE).await.unwrap();
+    drop(brief);
+    // The sweep at the start of the next process takes the rest away.
+    let store = open(folder.path(), LIMITS);
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while store.size() > 0 && std::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(store.size(), 0);
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_and_the_oldest_makes_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), LIMITS);
+    let large = store.keep(response("a", "resp_0", &"x".repeat(600))).within(PATIENCE).await;
+    assert!(matches!(large, Err(StoreError::TooLarge { limit: 1000, size }) if size > 1200), "{large:?}");
+    assert_eq!(large.unwrap_err().label(), "too_large");
+    for n in 0..40 {
+        let response = response("a", &format!("resp_{n}"), &"x".repeat(400));
+        store.keep(response).within(PATIENCE).await.unwrap();
+        assert!(store.size() <= LIMITS.total, "{}", store.size());
+    }
+    let mut there = Vec::new();
+    for n in 0..40 {
+        there.push(find(&store, "a", &format!("resp_{n}")).await.is_some());
+    }
+    let kept = there.iter().filter(|there| **there).count();
+    assert!((8..=12).contains(&kept), "{kept}");
+    // The last ones, without a gap.
+    assert!(there.iter().rev().take(kept).all(|there| *there), "{there:?}");
+}
+
+#[tokio::test]
+async fn the_same_id_again_replaces_the_old_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), LIMITS);
+    for text in ["one", "two"] {
+        store.keep(response("a", "resp_1", text)).within(PATIENCE).await.unwrap();
+    }
+    let one = store.size();
+    assert_eq!(find(&store, "a", "resp_1").await.unwrap(), "items of two; document of two");
+    store.keep(response("a", "resp_2", "one")).within(PATIENCE).await.unwrap();
+    assert_eq!(store.size(), one * 2);
+}
+
+#[tokio::test]
+async fn many_at_once_are_all_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), Limits { total: 1 << 30, ..LIMITS });
+    let pending: Vec<_> = (0..500).map(|n| store.keep(response("a", &format!("resp_{n}"), "one"))).collect();
+    for pending in pending {
+        pending.within(PATIENCE).await.unwrap();
+    }
+    for n in 0..500 {
+        assert!(find(&store, "a", &format!("resp_{n}")).await.is_some(), "{n}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn nobody_else_may_read_the_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let _store = open(folder.path(), LIMITS);
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{:?}", entry.file_name());
+    }
+}
+
+#[test]
+fn a_file_that_is_none_of_ours_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    std::fs::write(&path, "this is a letter and no database, whatever its name may say").unwrap();
+    let error = Sqlite::open(&path, LIMITS).unwrap_err();
+    assert!(matches!(&error, OpenError::Database { .. }), "{error}");
+    assert!(error.to_string().contains("state.db"), "{error}");
+    let error = Sqlite::open(&folder.path().join("no such folder/state.db"), LIMITS).unwrap_err();
+    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+}
