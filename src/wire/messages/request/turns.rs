@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use super::encode::Scribe;
 use super::plan::{Document, Message, Plan, call_id, carried_in_result, image_type, trimmed};
 use crate::canonical::{Block, CacheMark, Input, Role, Source};
-use crate::json::{Cursor, JsonStr, RawJson};
+use crate::json::{JsonStr, RawJson};
 use crate::wire::Format;
+use crate::wire::codec::wrapped;
 use crate::wire::messages::arguments;
 
 /// The ids of calls that were written: the vendor refuses one that is there twice, and some vendors count their calls
@@ -272,24 +273,15 @@ impl Scribe<'_, '_, '_> {
 
     /// What a tool answered, as an object: one that only wraps a text is unwrapped. Says whether it tells of a failure.
     fn object_result(&mut self, object: RawJson<'_>) -> bool {
-        match only_member(object) {
-            Some((name @ ("output" | "result" | "error"), value)) if value.as_str().is_some() => {
-                self.json.paste(value.as_str().unwrap_or_default());
+        match wrapped(object) {
+            Some((name, text)) => {
+                self.json.paste(text);
                 name == "error"
             }
-            _ => {
+            None => {
                 self.json.string(object.text());
                 false
             }
         }
     }
-}
-
-/// The member of an object that has one and no more.
-fn only_member(object: RawJson<'_>) -> Option<(&str, RawJson<'_>)> {
-    let mut json = Cursor::new(object.text());
-    json.begin_object().ok()?;
-    let name = json.next_key().ok()??;
-    let value = json.raw().ok()?;
-    json.next_key().ok()?.is_none().then_some((name.escaped(), value))
 }
