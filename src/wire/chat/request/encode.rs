@@ -264,7 +264,10 @@ fn modalities(
 
 fn search(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
     let Some(search) = &request.search else { return };
-    let Search { context, allowed_domains, blocked_domains, location, .. } = search;
+    let Search { context, max_uses, allowed_domains, blocked_domains, location, .. } = search;
+    if max_uses.is_some() {
+        notes.lose("web_search_max_uses");
+    }
     if allowed_domains.is_some() || blocked_domains.is_some() {
         notes.lose("web_search_filters");
     }
