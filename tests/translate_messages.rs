@@ -3,14 +3,9 @@
 //!
 //! The recordings are not part of the project; without them the test says so and passes.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "these are tests"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,7 +36,7 @@ fn recordings() -> Option<Vec<Recording>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = root.ancestors().map(|folder| folder.join("shared/captures")).find(|folder| folder.is_dir());
     let Some(folder) = folder else {
-        eprintln!("SKIPPED: no recordings beside the project");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no recordings beside the project");
         return None;
     };
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder.join("anthropic-messages"))
@@ -271,7 +266,6 @@ fn recorded_streams_say_what_they_said() {
         assert_eq!(comparable(plain(&fold(&again))), comparable(expected), "{}", recording.name);
     }
     assert!(count > 20, "{count} streams");
-    eprintln!("{count} streams");
 }
 
 #[test]
@@ -301,7 +295,6 @@ fn recorded_answers_say_what_they_said() {
         assert_eq!(comparable(plain(&again)), comparable(expected), "{}", recording.name);
     }
     assert!(count > 20, "{count} answers");
-    eprintln!("{count} answers");
 }
 
 /// A vendor that takes whatever can be said, and reasons in the way that the request asks for.
@@ -394,5 +387,4 @@ fn recorded_requests_mean_the_same_when_they_are_written_again() {
         assert_eq!(joined(second), joined(first), "{}: {lost:?}", recording.name);
     }
     assert!(count > 20, "{count} requests");
-    eprintln!("{count} requests");
 }

@@ -65,6 +65,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "header_timeout = {}", span(limits.header_timeout))?;
     writeln!(out, "body_timeout   = {}", span(limits.body_timeout))?;
     writeln!(out, "write_timeout  = {}", span(limits.write_timeout))?;
+    writeln!(out, "heartbeat      = {}", span(limits.heartbeat))?;
     writeln!(out, "keepalive      = {}", span(limits.keepalive))?;
     writeln!(out, "pool           = {}", limits.pool)?;
     writeln!(out, "pool_idle      = {}", span(limits.pool_idle))?;

@@ -67,6 +67,8 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// How long a connection of a client may be idle between requests.
     pub keepalive: Duration,
+    /// How long a stream may be silent until its client gets something without meaning; zero for as long as it likes.
+    pub heartbeat: Duration,
     /// How long a client may take to read a piece of the answer.
     pub write_timeout: Duration,
     /// Idle connections to providers that are kept.
@@ -86,6 +88,8 @@ impl Default for Limits {
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             keepalive: Duration::from_secs(75),
+            // A quarter of what proxies in between usually wait (60 s).
+            heartbeat: Duration::from_secs(15),
             write_timeout: Duration::from_secs(60),
             pool: 1_024,
             // Below the idle timeouts of the vendors' load balancers (60 s and more), so that it is the gateway
@@ -266,6 +270,7 @@ fn read_limits(table: &Table<'_>) -> Limits {
         header_timeout: table.duration("header_timeout").unwrap_or(default.header_timeout),
         body_timeout: table.duration("body_timeout").unwrap_or(default.body_timeout),
         keepalive: table.duration("keepalive").unwrap_or(default.keepalive),
+        heartbeat: table.duration("heartbeat").unwrap_or(default.heartbeat),
         write_timeout: table.duration("write_timeout").unwrap_or(default.write_timeout),
         pool: count("pool", 0..=10_000_000, default.pool),
         pool_idle: table.duration("pool_idle").unwrap_or(default.pool_idle),

@@ -14,6 +14,7 @@ use super::pace::{self, Pace};
 use super::peer::Upstream;
 use super::reader::{Read, Reader};
 use super::response::Unsent;
+use super::silence::{Due, Silence};
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 
@@ -44,9 +45,10 @@ impl Gateway {
         let streaming = matches!(ctx.answer, Answer::Stream(_));
         // The client's head is made from the provider's when the first frame leaves.
         let mut head = if streaming { self.stream_head(client, &upstream, ctx) } else { None };
-        clock.allow(if streaming { HOLD } else { clock.timeouts.idle });
+        let heartbeat = if streaming { self.limits.heartbeat } else { Duration::ZERO };
+        let mut silence = Silence::new(clock.timeouts.idle, heartbeat);
+        clock.allow(if streaming { HOLD.min(clock.timeouts.idle) } else { silence.interval() });
         let mut reader = Reader::new(streaming);
-        let mut progress = true;
         let mut pace = Pace::default();
         loop {
             if pace.is_bursting() {
@@ -59,18 +61,18 @@ impl Gateway {
                     gone = client_gone(client) => return End::Failed(gone),
                     () = ended.as_mut() => return End::Failed(restarting()),
                     () = clock.out() => {
-                        if clock.is_over() || !(progress || head.is_some()) {
+                        let due = silence.look();
+                        if clock.is_over() || due == Due::GivingUp {
                             return End::Failed(silent());
                         }
-                        if let Err(error) = send_head(client, ctx, &mut head).await {
+                        if let Err(error) = keep(client, ctx, &mut head, due, &mut silence).await {
                             return failed(ctx, &error);
                         }
-                        progress = false;
-                        clock.allow(clock.timeouts.idle);
+                        clock.allow(silence.interval());
                     }
                 }
             };
-            progress = true;
+            silence.heard();
             let (piece, end, fault) = match read {
                 Read::Piece(piece) => (piece, false, None),
                 Read::Last(piece) => (piece, true, None),
@@ -87,6 +89,7 @@ impl Gateway {
             let sent = if end && !streaming {
                 self.send_whole(client, ctx, &upstream, body).await
             } else if !body.is_empty() || end {
+                silence.said();
                 send(client, ctx, &mut head, body, end).await
             } else {
                 Ok(())
@@ -188,6 +191,28 @@ async fn send(
     }
     uncork(client);
     client.write_response_body(body, end).await.map_err(|error| error.into_down())
+}
+
+/// Keeps a client that waits: with the head, if it has not been sent, or with what means nothing, if that is due.
+async fn keep(
+    client: &mut Client,
+    ctx: &mut Context,
+    head: &mut Option<Box<ResponseHeader>>,
+    due: Due,
+    silence: &mut Silence,
+) -> pingora::Result<()> {
+    if head.is_some() {
+        silence.said();
+        return send_head(client, ctx, head).await;
+    }
+    if due == Due::Filler {
+        silence.said();
+        let filler = ctx.passing_mut().map(|passing| passing.exchange.keep_alive()).unwrap_or_default();
+        if !filler.is_empty() {
+            return send(client, ctx, head, filler, false).await;
+        }
+    }
+    Ok(())
 }
 
 /// Sends the head, once.

@@ -38,6 +38,7 @@ mod roots;
 mod server;
 mod shutdown;
 mod signals;
+mod silence;
 mod stored;
 mod upstream;
 

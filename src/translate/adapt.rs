@@ -203,9 +203,15 @@ fn has_calls(turn: &Turn<'_>) -> bool {
     turn.blocks.iter().any(|block| matches!(block, Block::ToolUse { .. }))
 }
 
-/// A seal goes back to who issued it, and to nobody else.
+/// A seal goes back to who issued it, and to nobody else. One without an envelope is from a vendor of the client's own
+/// format, and stays where that format is only said anew.
 fn keep_own_seal(seal: &mut Option<Seal<'_>>, dialect: &Dialect<'_>, notes: &mut Notes) {
-    if seal.as_ref().is_some_and(|seal| seal.for_issuer(dialect.issuer).is_none()) {
+    let same_format = notes.from() == notes.to();
+    let foreign = |seal: &Seal<'_>| match &seal.issuer {
+        None => !same_format,
+        Some(issuer) => **issuer != *dialect.issuer,
+    };
+    if seal.as_ref().is_some_and(foreign) {
         *seal = None;
         notes.lose("thinking_signature");
     }

@@ -101,6 +101,15 @@ impl Encoder {
             Encoder::Generate(encoder) => encoder.fail(error, out),
         }
     }
+
+    pub(super) fn keep_alive(&mut self, out: &mut BytesMut) {
+        match self {
+            Encoder::Chat(encoder) => encoder.keep_alive(out),
+            Encoder::Messages(encoder) => encoder.keep_alive(out),
+            Encoder::Responses(encoder) => encoder.keep_alive(out),
+            Encoder::Generate(encoder) => encoder.keep_alive(out),
+        }
+    }
 }
 
 /// Reads a whole answer.

@@ -91,6 +91,15 @@ impl Exchange {
         }
     }
 
+    /// Something without meaning that may leave between what [`feed`](Self::feed) returns, so that a silent stream is
+    /// not given up; nothing once the answer is over.
+    pub fn keep_alive(&mut self) -> Bytes {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.keep_alive(),
+            Exchange::Translated(translated) => translated.keep_alive(),
+        }
+    }
+
     /// What was complete before a fault and still belongs to the client.
     pub fn take_ready(&mut self) -> Bytes {
         match self {

@@ -19,6 +19,7 @@ use crate::framing::sse::{self, SseSplitter};
 use crate::framing::{Hold, Splitter};
 use crate::wire::Format;
 use crate::wire::codec::Reply;
+use crate::wire::watch::End;
 
 /// Reads, translates and writes one answer.
 #[derive(Debug)]
@@ -197,6 +198,17 @@ impl Translated {
     /// What is ready to leave.
     pub fn take_ready(&mut self) -> Bytes {
         self.through.out.split().freeze()
+    }
+
+    /// See [`Exchange::keep_alive`](super::Exchange::keep_alive).
+    pub fn keep_alive(&mut self) -> Bytes {
+        let Through { meter, to, out, .. } = &mut self.through;
+        if let To::Stream(encoder) = to
+            && meter.end() == End::Open
+        {
+            encoder.keep_alive(out);
+        }
+        self.take_ready()
     }
 
     /// Ends a stream with an error in the client's own way.

@@ -16,7 +16,7 @@ use crate::framing::{Hold, Splitter};
 use crate::json::{Cursor, EscapedString};
 use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, End, Glance, Sight};
-use crate::wire::{Api, Format};
+use crate::wire::{Api, Format, filler};
 
 /// Frames at the beginning of a stream that are read whole.
 const READ_WHOLE: u64 = 8;
@@ -122,6 +122,16 @@ impl Verbatim {
     /// What has been passed of a JSON array, for an error that must be put behind it.
     pub fn array_state(&self) -> Option<ArrayState> {
         (self.arrival == Arrival::Array).then_some(self.array)
+    }
+
+    /// See [`Exchange::keep_alive`](super::Exchange::keep_alive). Only whole frames have left, so it stands between two.
+    pub fn keep_alive(&self) -> Bytes {
+        match self.api.format() {
+            Some(format) if self.arrival != Arrival::Whole && self.meter.end() == End::Open => {
+                Bytes::from_static(filler(format).as_bytes())
+            }
+            _ => Bytes::new(),
+        }
     }
 
     /// Takes a piece of a stream and returns what may leave: whole frames, usually the piece itself.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::Format;
 use super::loss::{self, Policy};
 use crate::error::{ApiError, Kind};
-use crate::json::EscapedString;
+use crate::json::{Cursor, EscapedString, JsonStr, RawJson};
 
 /// What the encoder of an answer must know that is not in the answer. The same for a stream and for a whole answer.
 #[derive(Clone, Debug, Default)]
@@ -143,6 +143,17 @@ pub fn make_id(prefix: &str, seed: &str, number: u64) -> String {
         id.push(char::from(letter));
     }
     id
+}
+
+/// The text in an object that has nothing else, and the name that it has there: `{"output":"..."}` and its like, which
+/// a format writes that wants an object where the others have a text.
+pub fn wrapped(object: RawJson<'_>) -> Option<(&'static str, JsonStr<'_>)> {
+    let mut json = Cursor::new(object.text());
+    json.begin_object().ok()?;
+    let name = json.next_key().ok()??;
+    let name = ["output", "result", "error"].into_iter().find(|known| name.is(known))?;
+    let text = json.raw().ok()?.as_str()?;
+    json.next_key().ok()?.is_none().then_some((name, text))
 }
 
 /// A stream ended before the answer in it was complete.

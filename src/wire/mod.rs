@@ -12,6 +12,7 @@ pub mod chat;
 pub mod codec;
 pub mod embeddings;
 pub mod error;
+mod filler;
 pub mod generate;
 pub mod loss;
 pub mod messages;
@@ -26,6 +27,8 @@ pub mod watch;
 mod tests;
 
 use std::fmt;
+
+pub use filler::filler;
 
 /// One of the four chat formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -24,6 +24,7 @@ mod refusals;
 mod reload;
 mod routing;
 mod secrets;
+mod silence;
 mod stop;
 mod stored;
 mod streams;

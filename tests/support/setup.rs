@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use model_gateway::account::KeyHash;
 
+use super::form::Form;
+
 /// The key that tests use.
 pub(crate) const KEY: &str = "client-key-of-alice-0001";
 /// A key that is switched off.
@@ -69,6 +71,26 @@ impl Setup {
             .provider("anthropic", "anthropic", &format!("{base}/v1"), lines)
             .provider("gemini", "gemini", &format!("{base}/v1beta"), lines)
             .usual_models()
+    }
+
+    /// A vendor of each format, which speaks no other, all of them at one address, with a model each: [`vendor_of`].
+    pub(crate) fn each_vendor(addr: SocketAddr) -> Setup {
+        Setup::each_vendor_with(addr, "")
+    }
+
+    /// The same with more lines for each provider.
+    pub(crate) fn each_vendor_with(addr: SocketAddr, lines: &str) -> Setup {
+        Form::ALL.into_iter().fold(Setup::new(), |setup, form| {
+            let (kind, version) = match form {
+                Form::Chat | Form::Responses => ("openai", "v1"),
+                Form::Messages => ("anthropic", "v1"),
+                Form::Generate => ("gemini", "v1beta"),
+            };
+            let name = vendor_of(form);
+            let api = name.trim_start_matches("at-");
+            let lines = format!("apis = [\"{api}\"]\n{lines}");
+            setup.provider(name, kind, &format!("http://{addr}/{version}"), &lines).model(name, name, name)
+        })
     }
 
     /// The usual models at providers called openai, anthropic and gemini.
@@ -159,6 +181,16 @@ pub(crate) struct Ports {
     pub(crate) plain: SocketAddr,
     pub(crate) tls: SocketAddr,
     pub(crate) admin: SocketAddr,
+}
+
+/// The model, and the provider, of [`Setup::each_vendor`] that speaks a format.
+pub(crate) fn vendor_of(form: Form) -> &'static str {
+    match form {
+        Form::Chat => "at-chat",
+        Form::Messages => "at-messages",
+        Form::Responses => "at-responses",
+        Form::Generate => "at-generate",
+    }
 }
 
 /// An entry of keys.toml.

@@ -72,6 +72,11 @@ impl Plain {
             self.choices[index].delta(delta);
             let finish = text(&said["finish_reason"]);
             if !finish.is_empty() {
+                // A list beside the choices, which some repeat in every chunk.
+                let listed = chunk["citations"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                if self.choices[index].sources.is_empty() {
+                    self.choices[index].sources.extend(listed.map(str::to_owned));
+                }
                 self.choices[index].finish = Some(finish.to_owned());
             }
         }

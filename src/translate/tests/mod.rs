@@ -7,6 +7,7 @@
 mod changes;
 mod ends;
 mod first_error;
+mod keep_alive;
 mod splits;
 mod streams;
 

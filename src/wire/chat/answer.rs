@@ -107,20 +107,17 @@ fn details<'a, I: Iterator<Item = &'a Block>>(
         return;
     }
     json.key("reasoning_details").begin_array();
-    let (mut thoughts, mut images) = (0, 0);
+    let (mut place, mut images) = (0, 0);
     for block in blocks() {
         let text = Some(JsonStr::from_escaped(&block.text)).filter(|text| !text.is_empty());
         let seal = (!block.seal.is_empty())
             .then(|| Sealed { issuer: &reply.issuer, text: JsonStr::from_escaped(&block.seal) });
         let of = match block.kind {
-            Kind::Reasoning | Kind::HiddenReasoning => {
-                thoughts += 1;
-                match text {
-                    Some(_) if !reply.show_thinking => continue,
-                    Some(_) => SealOf::Reasoning(thoughts - 1, text),
-                    None => SealOf::Hidden(thoughts - 1),
-                }
-            }
+            Kind::Reasoning | Kind::HiddenReasoning => match text {
+                Some(_) if !reply.show_thinking => continue,
+                Some(_) => SealOf::Reasoning(text),
+                None => SealOf::Hidden,
+            },
             Kind::Media { .. } => {
                 images += 1;
                 SealOf::Image(images - 1)
@@ -128,8 +125,9 @@ fn details<'a, I: Iterator<Item = &'a Block>>(
             Kind::Text => SealOf::Text,
             _ => continue,
         };
-        if seal.is_some() || matches!(of, SealOf::Reasoning(..)) {
-            write::detail(json, of, seal);
+        if seal.is_some() || matches!(of, SealOf::Reasoning(_)) {
+            write::detail(json, of, place, seal);
+            place += 1;
         }
     }
     json.end_array();

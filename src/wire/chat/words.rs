@@ -89,6 +89,21 @@ pub(super) fn url_of(value: RawJson<'_>) -> JsonStr<'_> {
     url
 }
 
+/// The address of an image as compatible vendors give it: `{"image_url":{"url":"..."}}`, or less of that.
+pub(super) fn image_address(image: RawJson<'_>) -> JsonStr<'_> {
+    let mut url = image.as_str().unwrap_or_default();
+    let _ = members(&mut Cursor::new(image.text()), |key, json| {
+        let value = json.raw()?;
+        match key.escaped() {
+            "image_url" => url = url_of(value),
+            "url" if url.is_empty() => url = url_of(value),
+            _ => {}
+        }
+        Ok(())
+    });
+    url
+}
+
 /// The media type of sound, which this format does not say, by how its base64 begins.
 pub(super) fn sound_type(base64: &str) -> &'static str {
     match base64.as_bytes() {

@@ -87,10 +87,10 @@ pub(super) fn annotation(json: &mut Writer<'_, BytesMut>, citation: &Citation<'_
 /// What of an answer a seal belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SealOf<'a> {
-    /// A reasoning block of this number, with its text where that must be said again.
-    Reasoning(u32, Option<JsonStr<'a>>),
+    /// A reasoning block, with its text where that must be said again.
+    Reasoning(Option<JsonStr<'a>>),
     /// A reasoning block that has no text.
-    Hidden(u32),
+    Hidden,
     /// The text.
     Text,
     /// The image of this number.
@@ -99,34 +99,24 @@ pub(super) enum SealOf<'a> {
     Call(&'a str),
 }
 
-/// One element of `reasoning_details`: a seal in its envelope, or a text that must be kept apart from others.
-pub(super) fn detail(json: &mut Writer<'_, BytesMut>, of: SealOf<'_>, seal: Option<Sealed<'_>>) {
+/// One element of `reasoning_details`: a seal in its envelope, or a text that must be kept apart from others. `index` is
+/// its place in the list of the whole answer; SDKs join the elements of several chunks by it.
+pub(super) fn detail(json: &mut Writer<'_, BytesMut>, of: SealOf<'_>, index: u32, seal: Option<Sealed<'_>>) {
     json.begin_object();
-    json.key("type");
+    let (kind, opaque) = match of {
+        SealOf::Reasoning(_) => ("reasoning.text", "signature"),
+        _ => ("reasoning.encrypted", "data"),
+    };
+    json.key("type").string(kind);
     match of {
-        SealOf::Reasoning(index, text) => {
-            json.string("reasoning.text");
-            if let Some(text) = text {
-                json.key("text").paste(text);
-            }
-            envelope(json, "signature", seal);
-            json.key("index").number(index);
-        }
-        SealOf::Hidden(index) => {
-            json.string("reasoning.encrypted");
-            envelope(json, "data", seal);
-            json.key("index").number(index);
-        }
-        SealOf::Text | SealOf::Image(_) | SealOf::Call(_) => {
-            json.string("reasoning.encrypted");
-            match of {
-                SealOf::Image(number) => json.key("id").string(&format!("image_{number}")),
-                SealOf::Call(id) => json.key("id").paste(JsonStr::from_escaped(id)),
-                _ => json.key("id").string("text"),
-            };
-            envelope(json, "data", seal);
-        }
-    }
+        SealOf::Reasoning(Some(text)) => json.key("text").paste(text),
+        SealOf::Reasoning(None) | SealOf::Hidden => json,
+        SealOf::Text => json.key("id").string("text"),
+        SealOf::Image(number) => json.key("id").string(&format!("image_{number}")),
+        SealOf::Call(id) => json.key("id").paste(JsonStr::from_escaped(id)),
+    };
+    envelope(json, opaque, seal);
+    json.key("index").number(index);
     json.end_object();
 }
 
@@ -150,9 +140,20 @@ pub(super) fn data_url(out: &mut impl BufMut, mime: &str, data: &str) {
 
 /// How many characters a text has.
 pub(super) fn characters(text: JsonStr<'_>) -> u64 {
-    let text = text.escaped();
-    if memchr::memchr(b'\\', text.as_bytes()).is_some() {
-        return JsonStr::from_escaped(text).decode().chars().count() as u64;
+    let mut rest = text.escaped();
+    let mut count = 0;
+    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+        let (plain, escape) = rest.split_at(at);
+        count += plain.chars().count();
+        let length = if escape.as_bytes().get(1) == Some(&b'u') { 6 } else { 2 };
+        let (escape, behind) = escape.split_at_checked(length).unwrap_or((escape, ""));
+        // The second half of a pair is no character of its own.
+        let half = escape
+            .as_bytes()
+            .get(2..4)
+            .is_some_and(|digits| matches!(digits, [b'd' | b'D', b'c'..=b'f' | b'C'..=b'F']));
+        count += usize::from(!half);
+        rest = behind;
     }
-    text.chars().count() as u64
+    (count + rest.chars().count()) as u64
 }

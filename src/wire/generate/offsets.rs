@@ -28,6 +28,13 @@ impl Offsets {
     /// The next piece of the text.
     pub(super) fn push(&mut self, text: JsonStr<'_>) {
         let mut rest = text.escaped();
+        // Most text has neither escapes nor anything beyond ASCII; one pass without branches tells.
+        let special = rest.bytes().fold(0, |all, byte| all | (byte & 0x80) | u8::from(byte == b'\\'));
+        if special == 0 {
+            self.bytes += rest.len() as u64;
+            self.chars += rest.len() as u64;
+            return;
+        }
         loop {
             let at = memchr::memchr(b'\\', rest.as_bytes());
             let (plain, tail) = rest.split_at(at.unwrap_or(rest.len()));

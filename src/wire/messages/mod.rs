@@ -9,6 +9,10 @@
 //! | usage in a stream | `message_start` and, cumulative, `message_delta` |
 //! | error | `{"type":"error","error":{"type","message"},"request_id"}`, in a stream as the event `error` |
 //! | request id | `request-id` |
+//!
+//! Here live its requests ([`request`]), its streams ([`stream`]) and its whole answers ([`answer`]), read and written,
+//! and what these share: a block of an answer, a call's arguments, why an answer ended and how tokens are counted. Here
+//! must not live what other formats make of it, or who speaks it.
 
 pub mod answer;
 mod arguments;

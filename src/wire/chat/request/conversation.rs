@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 
 use super::media::Parts;
 use crate::canonical::{Block, Input, Request, Role, Seal, ToolKind, Turn};
-use crate::json::{Cursor, JsonStr, RawJson, Writer, push_escaped};
+use crate::json::{JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::chat::details::write_again;
-use crate::wire::watch::members;
+use crate::wire::codec::wrapped;
 
 /// What a tool's result says that is only an image or a file, which follows in a message of its own.
 const SEE_BELOW: &str = "The result is in the next message.";
@@ -171,7 +171,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
     /// A result that is an object: its text. The object that only wraps a text is taken off.
     fn object(&mut self, object: RawJson<'_>) {
         match wrapped(object) {
-            Some(text) => {
+            Some((_, text)) => {
                 self.json.paste(text);
             }
             None => self.json.pasted(|out| push_escaped(out, object.text())),
@@ -349,19 +349,4 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
             self.json.key("prefix").boolean(true);
         }
     }
-}
-
-/// The text in an object that has nothing else: `{"output":"..."}` and its like.
-fn wrapped(object: RawJson<'_>) -> Option<JsonStr<'_>> {
-    let (mut text, mut count) = (None, 0);
-    members(&mut Cursor::new(object.text()), |key, json| {
-        let value = json.raw()?;
-        count += 1;
-        if matches!(key.escaped(), "output" | "result" | "error") {
-            text = value.as_str();
-        }
-        Ok(())
-    })
-    .ok()?;
-    text.filter(|_| count == 1)
 }

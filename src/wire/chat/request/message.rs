@@ -9,7 +9,7 @@ use super::thoughts::{Elsewhere, Thoughts};
 use crate::canonical::seal::Carried;
 use crate::canonical::{Block, CacheMark, Input, Role, Seal, Source, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
-use crate::wire::chat::words::{thought_signature, url_of};
+use crate::wire::chat::words::{image_address, thought_signature};
 
 /// Calls of the form before `tool_calls` have no id. Each gets one by its number, so that the same history has the same
 /// ids.
@@ -285,16 +285,7 @@ fn images<'a>(message: &Message<'a>, path: &str, blocks: &mut Vec<Block<'a>>) ->
                 source => source,
             }
         } else {
-            let mut url = JsonStr::default();
-            let value = raw_object(json, format_args!("{path}[{number}]"))?;
-            object(&mut Cursor::new(value.text()), &path, |key, json| {
-                let value = raw(json)?;
-                if matches!(key.escaped(), "image_url" | "url") {
-                    url = url_of(value);
-                }
-                Ok(())
-            })?;
-            Source::from_url(url)
+            Source::from_url(image_address(raw_object(json, format_args!("{path}[{number}]"))?))
         };
         blocks.push(Block::Image { source, detail: JsonStr::default(), cache: None, seal: None });
         Ok(())

@@ -110,6 +110,8 @@ struct Call {
     block: Option<u32>,
     open: bool,
     filled: bool,
+    /// Its input came as an object, to which nothing can be added.
+    whole: bool,
     kind: ToolKind,
     nesting: Nesting,
 }
@@ -138,6 +140,7 @@ impl Calls {
                 block: None,
                 open: false,
                 filled: false,
+                whole: false,
                 kind: fragment.kind,
                 nesting: Nesting::default(),
             });
@@ -258,6 +261,7 @@ impl Call {
             // Some give the object itself.
             (None, Some(index)) if input.text().starts_with('{') && self.open && !self.filled => {
                 self.filled = true;
+                self.whole = true;
                 self.nesting.complete();
                 sink(Event::Delta { index, delta: Delta::Object(input) });
             }
@@ -267,6 +271,9 @@ impl Call {
 
     fn send(&mut self, text: JsonStr<'_>, sink: &mut impl FnMut(Event<'_>)) {
         let (true, false, Some(index)) = (self.open, text.is_empty(), self.block) else { return };
+        if self.whole {
+            return;
+        }
         self.filled = true;
         if self.kind == ToolKind::Function {
             self.nesting.read(text);

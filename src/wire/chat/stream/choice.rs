@@ -4,7 +4,7 @@ use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Citation, Delta, Event, Source};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::chat::details::{Detail, DetailKind};
-use crate::wire::chat::words::{finish, sound_type, thought_signature, url_of};
+use crate::wire::chat::words::{finish, image_address, sound_type, thought_signature};
 use crate::wire::watch::{elements, members};
 
 use super::calls::{Calls, Fragment};
@@ -59,6 +59,10 @@ pub(super) struct Choice {
     pub(super) index: u32,
     open: Option<Open>,
     calls: Calls,
+    /// Its text has sources.
+    cited: bool,
+    /// The chunk that is being read says why it ended.
+    ending: bool,
     finish: Option<FinishOwned>,
 }
 
@@ -85,8 +89,7 @@ impl Choice {
             self.logprobs(logprobs, sink)?;
         }
         if !said.finish.is_empty() {
-            self.close(sink);
-            self.calls.close(sink);
+            self.ending = true;
             self.finish = Some(finish(said.finish, said.sequence));
         }
         Ok(())
@@ -112,7 +115,8 @@ impl Choice {
         if let Some(images) = words.images {
             elements(&mut Cursor::new(images.text()), |json| {
                 let image = json.raw()?;
-                self.image(image, ids, sink)
+                self.image(image, ids, sink);
+                Ok(())
             })?;
         }
         if let Some(audio) = words.audio {
@@ -285,7 +289,10 @@ impl Choice {
             }
             self.text(Kind::Text, text, ids, sink);
             self.text(Kind::Refusal, refusal, ids, sink);
-            if image { self.image(part, ids, sink) } else { Ok(()) }
+            if image {
+                self.image(part, ids, sink);
+            }
+            Ok(())
         })?;
         Ok(())
     }
@@ -350,22 +357,8 @@ impl Choice {
         Ok(())
     }
 
-    fn image(
-        &mut self,
-        image: RawJson<'_>,
-        ids: &mut Ids,
-        sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), JsonError> {
-        let mut url = image.as_str().unwrap_or_default();
-        members(&mut Cursor::new(image.text()), |key, json| {
-            let value = json.raw()?;
-            match key.escaped() {
-                "image_url" => url = url_of(value),
-                "url" if url.is_empty() => url = url_of(value),
-                _ => {}
-            }
-            Ok(())
-        })?;
+    fn image(&mut self, image: RawJson<'_>, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+        let url = image_address(image);
         match Source::from_url(url) {
             _ if url.is_empty() => {}
             Source::Base64 { mime, data } => {
@@ -376,7 +369,6 @@ impl Choice {
                 self.whole(BlockKind::Media { mime }, Delta::Url(url), ids, sink);
             }
         }
-        Ok(())
     }
 
     fn sound(
@@ -417,10 +409,32 @@ impl Choice {
         let mut citation = Citation::default();
         read_citation(annotation, &mut citation)?;
         if !citation.url.is_empty() {
+            self.cited = true;
             let index = self.open(Kind::Text, ids, sink);
             sink(Event::Delta { index, delta: Delta::Citation(citation) });
         }
         Ok(())
+    }
+
+    /// Sources in a list beside the choices, addresses or objects. Some repeat it in every chunk.
+    fn sources(
+        &mut self,
+        list: RawJson<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        elements(&mut Cursor::new(list.text()), |json| {
+            let source = json.raw()?;
+            let Some(url) = source.as_str() else { return self.citation(source, ids, sink) };
+            if !url.is_empty() {
+                self.cited = true;
+                let index = self.open(Kind::Text, ids, sink);
+                let citation = Citation { url, ..Citation::default() };
+                sink(Event::Delta { index, delta: Delta::Citation(citation) });
+            }
+            Ok(())
+        })
+        .map(drop)
     }
 
     fn logprobs(&mut self, logprobs: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
@@ -436,6 +450,23 @@ impl Choice {
             }
             Ok(())
         })
+    }
+
+    /// Ends the blocks of a choice that ends with this chunk, which may have a list of its sources.
+    pub(super) fn settle(
+        &mut self,
+        sources: Option<RawJson<'_>>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        if std::mem::replace(&mut self.ending, false) {
+            if let (Some(sources), false) = (sources, self.cited) {
+                self.sources(sources, ids, sink)?;
+            }
+            self.close(sink);
+            self.calls.close(sink);
+        }
+        Ok(())
     }
 
     /// Whether the vendor has said why this choice ended.

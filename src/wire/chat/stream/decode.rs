@@ -33,6 +33,10 @@ struct Frame<'a> {
     usage: Option<RawJson<'a>>,
     usage_elsewhere: Option<RawJson<'a>>,
     error: Option<RawJson<'a>>,
+    /// Sources of the whole answer.
+    citations: Option<RawJson<'a>>,
+    /// A choice ends with this chunk.
+    ending: bool,
     /// What an error without an `error` is made of.
     message: bool,
     code: bool,
@@ -42,7 +46,7 @@ struct Frame<'a> {
 impl Frame<'_> {
     /// What makes an error without an `error` counts only where there are no choices.
     fn says_nothing(&self) -> bool {
-        let said = [self.usage, self.usage_elsewhere, self.error];
+        let said = [self.usage, self.usage_elsewhere, self.error, self.citations];
         !self.has_choices && !self.is_error && said.iter().all(Option::is_none)
     }
 }
@@ -125,10 +129,10 @@ impl Decoder {
         text: &str,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
+        let mut frame = Frame::default();
         if !self.started {
             self.start(text, sink)?;
         }
-        let mut frame = Frame::default();
         let mut json;
         if !self.head.is_empty() && text.as_bytes().starts_with(self.head.as_bytes()) {
             json = Cursor::resume(text, self.head.len());
@@ -144,6 +148,9 @@ impl Decoder {
                     self.choices(&mut json, &mut frame, sink)?;
                 }
                 "usage" => frame.usage = Some(json.raw()?),
+                "citations" => {
+                    frame.citations = Some(json.raw()?).filter(|list| list.text().starts_with('['))
+                }
                 "x_groq" => members(&mut json, |key, json| {
                     let value = json.raw()?;
                     match key.escaped() {
@@ -190,6 +197,10 @@ impl Decoder {
         text: &str,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
+        if frame.ending {
+            let Decoder { ids, choices, .. } = self;
+            choices.iter_mut().try_for_each(|choice| choice.settle(frame.citations, ids, sink))?;
+        }
         let is_object = |value: &RawJson<'_>| value.text().starts_with('{');
         let said = frame.usage.filter(is_object).or(frame.usage_elsewhere.filter(is_object));
         if let Some(said) = said {
@@ -258,6 +269,7 @@ impl Decoder {
         if self.whole && said.message.is_some() {
             said.delta = None;
         }
+        frame.ending |= !said.finish.is_empty();
         let Decoder { ids, choices, .. } = self;
         let known = choices.iter().position(|choice| choice.index == said.index);
         let at = known.unwrap_or_else(|| {

@@ -13,6 +13,7 @@ use crate::wire::chat::words::finish_word;
 use crate::wire::chat::write::{self, SealOf, characters};
 use crate::wire::codec::Reply;
 use crate::wire::error::{VendorError, from_vendor};
+use crate::wire::{Format, filler};
 
 use super::pending::{Call, Media};
 
@@ -47,16 +48,22 @@ enum Slot {
     Refusal {
         choice: u32,
     },
-    Reasoning {
-        choice: u32,
-        number: u32,
-        shown: bool,
-        filled: bool,
-    },
+    Reasoning(Thought),
     Call(Box<Call>),
     Media(Box<Media>),
     /// What has no place in this format, or has ended.
     Nothing,
+}
+
+/// A reasoning block.
+#[derive(Clone, Copy, Debug)]
+struct Thought {
+    choice: u32,
+    /// The first of its choice.
+    first: bool,
+    filled: bool,
+    /// Its place in the list of details, once it has one.
+    place: Option<u32>,
 }
 
 /// What must be remembered of a choice.
@@ -67,10 +74,19 @@ struct Choice {
     calls: u32,
     thoughts: u32,
     images: u32,
+    /// Elements of the list of details.
+    details: u32,
     /// Characters of text.
     characters: u64,
     /// Sources, and the block that each belongs to. All go into one chunk, because SDKs cannot join them.
     citations: Vec<(usize, Citation)>,
+}
+
+impl Choice {
+    fn next_detail(&mut self) -> u32 {
+        self.details += 1;
+        self.details - 1
+    }
 }
 
 impl Encoder {
@@ -124,7 +140,7 @@ impl Encoder {
     /// Writes what all SDKs step over.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         if !self.over {
-            out.put_slice(b": keep-alive\n\n");
+            out.put_slice(filler(Format::Chat).as_bytes());
         }
     }
 
@@ -149,6 +165,7 @@ impl Encoder {
                 calls: 0,
                 thoughts: 0,
                 images: 0,
+                details: 0,
                 characters: 0,
                 citations: Vec::new(),
             });
@@ -188,15 +205,13 @@ impl Encoder {
     }
 
     fn block(&mut self, index: u32, choice: u32, kind: BlockKind<'_>, out: &mut BytesMut) {
-        let shown = self.reply.show_thinking;
         let Some(lane) = self.choice(choice, out) else { return };
         let slot = match kind {
             BlockKind::Text => Slot::Text { choice, from: lane.characters },
             BlockKind::Refusal => Slot::Refusal { choice },
             BlockKind::Reasoning | BlockKind::HiddenReasoning => {
-                let number = lane.thoughts;
                 lane.thoughts += 1;
-                Slot::Reasoning { choice, number, shown, filled: false }
+                Slot::Reasoning(Thought { choice, first: lane.thoughts == 1, filled: false, place: None })
             }
             BlockKind::ToolUse { id, name, kind, .. } => {
                 Slot::Call(Box::new(Call::new(choice, id, name, kind)))
@@ -223,15 +238,13 @@ impl Encoder {
                     self.count(choice, text);
                 }
             }
-            (Slot::Reasoning { choice, number, shown: true, filled }, Delta::Text(text))
-                if !text.is_empty() =>
-            {
-                *filled = true;
-                let (choice, number) = (*choice, *number);
-                if number == 0 {
-                    self.text(choice, br#""reasoning_content":""#, text, out);
-                } else {
-                    self.later_thought(choice, number, text, out);
+            (Slot::Reasoning(thought), Delta::Text(text)) if !text.is_empty() => {
+                thought.filled = true;
+                let (choice, first) = (thought.choice, thought.first);
+                match self.reply.show_thinking {
+                    false => {}
+                    true if first => self.text(choice, br#""reasoning_content":""#, text, out),
+                    true => self.later_thought(index, text, out),
                 }
             }
             (Slot::Call(call), Delta::Arguments(text)) if !text.is_empty() => {
@@ -270,13 +283,14 @@ impl Encoder {
                 let (choice, number) = (media.choice, media.number);
                 self.detail(choice, SealOf::Image(number), Some(seal), out);
             }
-            // What is not shown cannot come back whole, and half of it is worth nothing.
-            (Slot::Reasoning { choice, number, shown, filled }, Delta::Seal(seal)) if *shown || !*filled => {
-                let (choice, number) = (*choice, *number);
-                let of = if *filled { SealOf::Reasoning(number, None) } else { SealOf::Hidden(number) };
-                self.detail(choice, of, Some(seal), out);
+            (Slot::Reasoning(thought), Delta::Seal(seal)) => {
+                let filled = thought.filled;
+                // What is not shown cannot come back whole, and half of it is worth nothing.
+                if self.reply.show_thinking || !filled {
+                    let of = if filled { SealOf::Reasoning(None) } else { SealOf::Hidden };
+                    self.detail_of(index, of, Some(seal), out);
+                }
             }
-            (Slot::Reasoning { filled, .. }, Delta::Text(_)) => *filled = true,
             (Slot::Text { choice, .. }, Delta::Seal(seal)) => {
                 let choice = *choice;
                 self.detail(choice, SealOf::Text, Some(seal), out);
@@ -304,20 +318,51 @@ impl Encoder {
     }
 
     /// All thoughts of an answer share one text here; those behind the first are kept apart in `reasoning_details`.
-    fn later_thought(&self, choice: u32, number: u32, text: JsonStr<'_>, out: &mut BytesMut) {
+    fn later_thought(&mut self, index: u32, text: JsonStr<'_>, out: &mut BytesMut) {
+        let Some((choice, place)) = self.place_of(index) else { return };
         self.chunk(choice, out, |json| {
             json.key("reasoning_content").paste(text);
             json.key("reasoning_details").begin_array();
-            write::detail(json, SealOf::Reasoning(number, Some(text)), None);
+            write::detail(json, SealOf::Reasoning(Some(text)), place, None);
             json.end_array();
         });
     }
 
-    fn detail(&self, choice: u32, of: SealOf<'_>, seal: Option<JsonStr<'_>>, out: &mut BytesMut) {
+    /// The choice of a thought, and its place in the list of details.
+    fn place_of(&mut self, index: u32) -> Option<(u32, u32)> {
+        let Some(Slot::Reasoning(thought)) = self.blocks.get_mut(index as usize) else { return None };
+        let choice = self.choices.iter_mut().find(|lane| lane.index == thought.choice)?;
+        let place = *thought.place.get_or_insert_with(|| choice.next_detail());
+        Some((thought.choice, place))
+    }
+
+    /// An element for a thought.
+    fn detail_of(&mut self, index: u32, of: SealOf<'_>, seal: Option<JsonStr<'_>>, out: &mut BytesMut) {
+        if let Some((choice, place)) = self.place_of(index) {
+            self.put_detail(choice, of, place, seal, out);
+        }
+    }
+
+    /// An element for something else.
+    fn detail(&mut self, choice: u32, of: SealOf<'_>, seal: Option<JsonStr<'_>>, out: &mut BytesMut) {
+        if let Some(lane) = self.choices.iter_mut().find(|lane| lane.index == choice) {
+            let place = lane.next_detail();
+            self.put_detail(choice, of, place, seal, out);
+        }
+    }
+
+    fn put_detail(
+        &self,
+        choice: u32,
+        of: SealOf<'_>,
+        place: u32,
+        seal: Option<JsonStr<'_>>,
+        out: &mut BytesMut,
+    ) {
         let seal = seal.map(|text| Sealed { issuer: &self.reply.issuer, text });
         self.chunk(choice, out, |json| {
             json.key("reasoning_details").begin_array();
-            write::detail(json, of, seal);
+            write::detail(json, of, place, seal);
             json.end_array();
         });
     }

@@ -203,6 +203,23 @@ fn map_9_annotations_are_sources_of_the_text() {
 }
 
 #[test]
+fn sources_in_a_list_beside_the_choices_are_sources_once() {
+    let with = |frame: &str| {
+        frame.replacen("{\"id\"", r#"{"citations":["https://a",{"url":"https://b","title":"B"}],"id""#, 1)
+    };
+    let frames = [with(&delta(r#""content":"a""#)), with(&delta(r#""content":"b""#)), with(&end("stop"))];
+    let whole = completion(r#"{"content":"ab"}"#, "\"stop\"");
+    let whole = whole.strip_suffix('}').unwrap().to_owned() + r#","citations":["https://a","https://b"]}"#;
+    for answer in [read(&frames), read_whole(&whole)] {
+        let urls: Vec<_> = answer.blocks[0].citations.iter().map(|citation| citation.url.as_str()).collect();
+        assert_eq!((answer.blocks.len(), urls), (1, vec!["https://a", "https://b"]));
+    }
+    // What the vendor says in the answer itself counts more.
+    let annotated = delta(r#""content":"a","annotations":[{"type":"url_citation","url":"https://c"}]"#);
+    assert_eq!(read(&[annotated, with(&end("stop"))]).blocks[0].citations.len(), 1);
+}
+
+#[test]
 fn map_2_images_and_sound_come_out_as_media() {
     let image = r#""images":[{"type":"image_url","index":0,"image_url":{"url":"data:image/png;base64,QUJD"}},{"type":"image_url","image_url":{"url":"https://a/b.png"}}]"#;
     let answer = read(&[&delta(r#""content":"Here""#), &delta(image), &end("stop"), DONE]);

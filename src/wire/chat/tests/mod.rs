@@ -7,6 +7,7 @@ mod answer;
 mod calls;
 mod dialects;
 mod ends;
+mod mixes;
 mod request_conversation;
 mod request_extensions;
 mod request_media;

@@ -124,6 +124,32 @@ fn bug_25_and_27_what_is_sealed_comes_back_with_its_own_text_from_streams_and_wh
     check_comes_back(&kept_of_stream(reply()));
 }
 
+/// OpenAI's SDK joins the elements of lists by their index, which it takes for the place in the list.
+#[test]
+fn elements_have_the_places_by_which_sdks_join_them() {
+    let mut joined: Vec<Value> = Vec::new();
+    for chunk in written(reply(), &sealed_answer()) {
+        for element in chunk["choices"][0]["delta"]["reasoning_details"].as_array().into_iter().flatten() {
+            let place = element["index"].as_u64().unwrap() as usize;
+            assert!(place <= joined.len(), "{element}");
+            if place == joined.len() {
+                joined.push(element.clone());
+                continue;
+            }
+            for (name, value) in element.as_object().unwrap() {
+                match &mut joined[place][name] {
+                    Value::String(so_far) if name != "type" => *so_far += value.as_str().unwrap(),
+                    slot => *slot = value.clone(),
+                }
+            }
+        }
+    }
+    assert_eq!(joined.len(), 5);
+    let mut message = kept_of_stream(reply());
+    message["reasoning_details"] = Value::from(joined);
+    check_comes_back(&message);
+}
+
 #[test]
 fn a_client_that_keeps_only_the_list_gives_back_all_but_the_first_text() {
     let mut message = kept_of_stream(reply());

@@ -16,6 +16,16 @@ use crate::wire::codec::Reply;
 use crate::wire::generate::grounding::Grounding;
 use crate::wire::generate::offsets::Offsets;
 use crate::wire::generate::{error, finish, logprobs, part, signature, usage};
+use crate::wire::{Format, filler};
+
+/// Up to the first part.
+const HEAD: &[u8] = b"{\"candidates\":[{\"content\":{\"parts\":[";
+/// The beginning of a frame with text.
+const TEXT_HEAD: &[u8] = b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"";
+const TEXT_END: &[u8] = b"\"}";
+const THOUGHT_END: &[u8] = b"\",\"thought\":true}";
+/// Behind the parts of the first choice.
+const FIRST: &[u8] = b"],\"role\":\"model\"},\"index\":0}";
 
 /// Writes one answer.
 #[derive(Debug)]
@@ -23,6 +33,9 @@ pub struct Encoder {
     reply: Arc<Reply>,
     /// What stands behind the candidates of every frame.
     tail: Vec<u8>,
+    /// What stands behind the text of a frame of the first choice: of an answer's, and of a thought's.
+    text_tail: Vec<u8>,
+    thought_tail: Vec<u8>,
     /// The array has its first element.
     begun: bool,
     over: bool,
@@ -74,6 +87,8 @@ impl Encoder {
         Encoder {
             reply,
             tail: Vec::new(),
+            text_tail: Vec::new(),
+            thought_tail: Vec::new(),
             begun: false,
             over: false,
             open: SmallVec::new(),
@@ -88,7 +103,11 @@ impl Encoder {
             return;
         }
         match *event {
-            Event::Start(start) => self.tail = tail(start, &self.reply),
+            Event::Start(start) => {
+                self.tail = tail(start, &self.reply);
+                self.text_tail = [TEXT_END, FIRST, &self.tail].concat();
+                self.thought_tail = [THOUGHT_END, FIRST, &self.tail].concat();
+            }
             Event::BlockStart { index, choice, kind } => self.start(index, choice, kind, out),
             Event::Delta { index, delta } => self.delta(index, delta, out),
             Event::BlockStop { index } => self.stop(index, out),
@@ -120,7 +139,7 @@ impl Encoder {
     /// An empty line: between events it is none, and between the elements of an array it is white space.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         if !self.over {
-            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(filler(Format::Generate).as_bytes());
         }
     }
 
@@ -138,16 +157,37 @@ impl Encoder {
     #[inline]
     fn frame(&mut self, choice: u32, out: &mut BytesMut, part: impl FnOnce(&mut BytesMut)) {
         self.begin_frame(out);
-        out.extend_from_slice(b"{\"candidates\":[{\"content\":{\"parts\":[");
+        out.extend_from_slice(HEAD);
         part(out);
         if choice == 0 {
-            out.extend_from_slice(b"],\"role\":\"model\"},\"index\":0}");
+            out.extend_from_slice(FIRST);
         } else {
             out.extend_from_slice(b"],\"role\":\"model\"},\"index\":");
             out.extend_from_slice(itoa::Buffer::new().format(choice).as_bytes());
             out.extend_from_slice(b"}");
         }
         out.extend_from_slice(&self.tail);
+    }
+
+    /// A frame with text, which is most of a stream: its pieces are as few as they can be.
+    #[inline]
+    fn text(&mut self, choice: u32, text: JsonStr<'_>, thought: bool, out: &mut BytesMut) {
+        let (end, tail) = match thought {
+            false => (TEXT_END, &self.text_tail),
+            true => (THOUGHT_END, &self.thought_tail),
+        };
+        if choice == 0 && !self.reply.array {
+            out.reserve(TEXT_HEAD.len() + text.escaped().len() + tail.len());
+            out.extend_from_slice(TEXT_HEAD);
+            out.extend_from_slice(text.escaped().as_bytes());
+            out.extend_from_slice(tail);
+        } else {
+            self.frame(choice, out, |out| {
+                out.extend_from_slice(b"{\"text\":\"");
+                out.extend_from_slice(text.escaped().as_bytes());
+                out.extend_from_slice(end);
+            });
+        }
     }
 
     fn start(&mut self, index: u32, choice: u32, kind: BlockKind<'_>, out: &mut BytesMut) {
@@ -182,12 +222,12 @@ impl Encoder {
         match (delta, &open.kind) {
             (Delta::Text(text), Kind::Thought) => {
                 if self.reply.show_thinking && !text.is_empty() {
-                    self.frame(number, out, |out| text_part(out, text, b"\",\"thought\":true}"));
+                    self.text(number, text, true, out);
                 }
             }
             (Delta::Text(text), _) if !text.is_empty() => {
                 self.choice(number).offsets.push(text);
-                self.frame(number, out, |out| text_part(out, text, b"\"}"));
+                self.text(number, text, false, out);
             }
             (Delta::Arguments(text) | Delta::Data(text), _) => open.text.push_str(text.escaped()),
             (Delta::Object(object), _) => {
@@ -299,12 +339,6 @@ impl Encoder {
             out.extend_from_slice(b"]");
         }
     }
-}
-
-fn text_part(out: &mut BytesMut, text: JsonStr<'_>, after: &[u8]) {
-    out.extend_from_slice(b"{\"text\":\"");
-    out.extend_from_slice(text.escaped().as_bytes());
-    out.extend_from_slice(after);
 }
 
 /// `],"modelVersion":"...","responseId":"..."}`, and the end of the frame.

@@ -1,6 +1,7 @@
 //! Tests of the format, from hand-written frames and requests.
 
 mod answers;
+mod properties;
 mod request_decode;
 mod request_settings;
 mod request_turns;

@@ -260,6 +260,29 @@ fn tools_and_the_choice_among_them() {
     assert_eq!(request.tool_choice, Some(ToolChoice::Tool(JsonStr::from_escaped("f"))));
 }
 
+/// As the command line client of the format sends it.
+#[test]
+fn client_3_plain_schemas_three_ways_to_sample_and_a_value_for_strangers() {
+    let body = r#"{"contents":[{"role":"user","parts":[{"text":"?"}]},
+        {"role":"model","parts":[{"functionCall":{"name":"f","args":{}},"thoughtSignature":"skip_thought_signature_validator"}]},
+        {"role":"user","parts":[{"functionResponse":{"id":"f-1","name":"f","response":{"output":"x"}}}]}],
+        "tools":[{"functionDeclarations":[{"name":"f","description":"d","parametersJsonSchema":{"type":"object"}}]}],
+        "generationConfig":{"temperature":1,"topP":0.95,"topK":64,"thinkingConfig":{"includeThoughts":true,"thinkingBudget":-1}}}"#;
+    let request = read(body);
+    assert!(!request.tools[0].openapi);
+    assert!(
+        request.sampling.temperature.is_some()
+            && request.sampling.top_p.is_some()
+            && request.sampling.top_k.is_some()
+    );
+    assert_eq!((request.thinking, request.show_thinking), (Thinking::Adaptive, Some(true)));
+    let (calls, results) = ids(&request);
+    assert_eq!(calls, results);
+    assert!(
+        matches!(&request.turns[1].blocks[0], Block::ToolUse { seal: Some(seal), .. } if seal.issuer.is_none())
+    );
+}
+
 #[test]
 fn every_mode_of_calling() {
     let s = JsonStr::from_escaped;

@@ -170,7 +170,7 @@ fn mapping_4_reasoning_as_the_model_can_be_told() {
 }
 
 #[test]
-fn mapping_5_structured_output() {
+fn mapping_5_client_6_structured_output() {
     let schema = |openapi| OutputFormat::Schema {
         name: s("city"),
         description: s(""),

@@ -35,7 +35,7 @@ fn mapping_1_a_conversation_of_instructions_has_a_turn() {
 }
 
 #[test]
-fn mapping_1_turns_of_one_role_are_joined_and_empty_ones_are_none() {
+fn mapping_1_bug_59_turns_of_one_role_are_joined_and_empty_ones_are_none() {
     let request = of(vec![
         user(vec![text("a")]),
         model(vec![text("")]),
@@ -75,7 +75,7 @@ fn mapping_1_a_beginning_of_the_answer_stays_where_it_is_taken() {
 }
 
 #[test]
-fn client_5_calls_of_one_turn_and_their_results() {
+fn client_5_bug_31_calls_of_one_turn_and_their_results() {
     let request = of(vec![
         user(vec![text("?")]),
         model(vec![text("Let me see.")]),
@@ -172,7 +172,7 @@ fn bug_60_an_image_in_a_result_is_an_image() {
 }
 
 #[test]
-fn bug_28_signatures_go_back_on_the_parts_that_they_came_on() {
+fn bug_28_bug_34_signatures_go_back_on_the_parts_that_they_came_on() {
     let mut first = call("c1", "f", Input::Text(s("")));
     if let Block::ToolUse { seal, .. } = &mut first {
         *seal = signed("S2");
@@ -288,7 +288,7 @@ fn mapping_2_media_by_address_only_where_it_is_fetched() {
 }
 
 #[test]
-fn bug_54_the_conversation_stands_last_and_a_longer_one_begins_the_same() {
+fn client_7_bug_54_the_conversation_stands_last_and_a_longer_one_begins_the_same() {
     let mut turns = vec![Turn::new(Role::System, vec![text("S.")])];
     let mut before = String::new();
     for number in 0..6 {

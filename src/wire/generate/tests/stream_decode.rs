@@ -44,7 +44,7 @@ fn a_stream_of_text_with_thoughts_in_front() {
 }
 
 #[test]
-fn fact_34_calls_end_with_stop_and_reasons_may_be_numbers() {
+fn fact_34_bug_14_calls_end_with_stop_and_reasons_may_be_numbers() {
     let call = r#"{"functionCall":{"name":"now","args":{}}}"#;
     assert_eq!(whole(&[&parts(call, STOP)]).finishes, [(0, FinishOwned::ToolUse)]);
     let text = r#"{"text":"x"}"#;
@@ -58,6 +58,50 @@ fn fact_34_calls_end_with_stop_and_reasons_may_be_numbers() {
         let frame = parts(text, &format!(r#","finishReason":{reason},"finishMessage":"m""#));
         assert_eq!(whole(&[&frame]).finishes, [(0, finish)], "{reason}");
     }
+}
+
+#[test]
+fn mapping_7_bug_17_every_reason() {
+    let other = |word: &str| FinishOwned::Other(word.to_owned());
+    let filtered = [
+        "SAFETY",
+        "RECITATION",
+        "LANGUAGE",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "IMAGE_SAFETY",
+        "IMAGE_PROHIBITED_CONTENT",
+        "IMAGE_RECITATION",
+        "MODEL_ARMOR",
+        "ESCALATION",
+        "PUP_LIMITED_DISABLED",
+    ];
+    let others = [
+        "OTHER",
+        "MALFORMED_FUNCTION_CALL",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+        "MALFORMED_RESPONSE",
+        "IMAGE_OTHER",
+        "NO_IMAGE",
+        "MISSING_THOUGHT_SIGNATURE",
+        "SOMETHING_NEW",
+    ];
+    let table = [
+        ("STOP", FinishOwned::Stop),
+        ("MAX_TOKENS", FinishOwned::Length),
+        ("CONTINUATION", FinishOwned::Length),
+    ]
+    .into_iter()
+    .chain(filtered.map(|word| (word, FinishOwned::ContentFilter)))
+    .chain(others.map(|word| (word, other(word))));
+    for (word, finish) in table {
+        let frame = format!(r#"{{"candidates":[{{"finishReason":"{word}"}}]}}"#);
+        assert_eq!(whole(&[&frame]).finishes, [(0, finish)], "{word}");
+    }
+    let unspecified = r#"{"candidates":[{"finishReason":"FINISH_REASON_UNSPECIFIED"}]}"#;
+    assert_eq!(read(&[unspecified]).1, Err(Cut));
 }
 
 #[test]
@@ -203,7 +247,7 @@ fn bug_32_both_signatures_of_server_side_tools_are_kept() {
 }
 
 #[test]
-fn fact_38_usage_is_cumulative_and_thoughts_stand_beside_the_output() {
+fn fact_38_mapping_8_usage_is_cumulative_and_thoughts_stand_beside_the_output() {
     let answer = whole(&[
         r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":10,"thoughtsTokenCount":5,"totalTokenCount":15}}"#,
         r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":0,"candidatesTokenCount":2,"thoughtsTokenCount":5,"toolUsePromptTokenCount":7,"totalTokenCount":24}}"#,
@@ -271,7 +315,7 @@ fn several_candidates_have_blocks_of_their_own() {
 }
 
 #[test]
-fn bug_69_grounding_becomes_citations_in_characters() {
+fn mapping_9_bug_69_grounding_becomes_citations_in_characters() {
     let answer = whole(&[
         &parts(r#"{"text":"Grüße: "},{"text":"\u4e16\n5\u00b0 warm."}"#, r#","groundingMetadata":{}"#),
         r#"{"candidates":[{"finishReason":"STOP","groundingMetadata":{

@@ -75,7 +75,7 @@ fn parts(frames: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn a_stream_is_data_lines_and_nothing_else() {
+fn fact_33_a_stream_is_data_lines_and_nothing_else() {
     let text = block(0, BlockKind::Text, &[Delta::Text(s("a\\n\\\"b\\u00e9")), Delta::Text(s("世"))]);
     let usage =
         Usage { input: Some(11), output: Some(7), cached: Some(0), reasoning: Some(2), ..Usage::default() };
@@ -204,7 +204,7 @@ fn several_choices_have_candidates_of_their_own() {
 }
 
 #[test]
-fn the_array_form_is_one_document() {
+fn fact_33_the_array_form_is_one_document() {
     let array = || Reply { array: true, ..reply() };
     let events = around(&block(0, BlockKind::Text, &[Delta::Text(s("a"))]), Finish::Stop);
     let stream = write(&events, array());
@@ -250,7 +250,7 @@ fn bug_49_an_error_is_a_frame_and_nothing_follows_it() {
 }
 
 #[test]
-fn bug_16_reasons_are_words_that_clients_know() {
+fn mapping_7_bug_16_reasons_are_words_that_clients_know() {
     for (finish, word) in [
         (Finish::Stop, "STOP"),
         (Finish::StopSequence(Some(s("END"))), "STOP"),
@@ -274,7 +274,7 @@ fn bug_16_reasons_are_words_that_clients_know() {
 }
 
 #[test]
-fn bug_69_citations_become_grounding_in_bytes() {
+fn mapping_9_bug_69_citations_become_grounding_in_bytes() {
     let citation = |url, span| Delta::Citation(Citation { url: s(url), title: s("T"), quote: s("q"), span });
     let mut blocks = block(
         0,
@@ -336,7 +336,7 @@ fn log_probabilities_stand_in_two_lists() {
 }
 
 #[test]
-fn audio_and_images_are_counted_apart() {
+fn mapping_8_audio_and_images_are_counted_apart() {
     let usage = Usage {
         input: Some(10),
         audio_input: Some(4),
@@ -356,7 +356,7 @@ fn audio_and_images_are_counted_apart() {
 
 /// What a client reads from an answer is what went into it, in a stream and in one piece.
 #[test]
-fn bug_22_a_stream_and_a_whole_answer_say_the_same() {
+fn bug_22_bug_27_a_stream_and_a_whole_answer_say_the_same() {
     let events = sample_events();
     let mut wanted = Answer::default();
     events.iter().for_each(|event| wanted.take(event));

@@ -4,6 +4,7 @@ use bytes::BytesMut;
 
 use super::plan::{Plan, is_blank};
 use super::schema;
+use super::turns::Ids;
 use crate::canonical::dialect::{Reasoning, Sampling, Told};
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
@@ -23,7 +24,8 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, o
     let citations = request.extra.iter().find(|extra| extra.name == "citations").map(|extra| extra.value);
     let citations = citations.filter(|_| notes.from() == Format::Messages);
     let json = Writer::new(out);
-    let mut scribe = Scribe { json, request, dialect, notes, surplus_marks: 0, citations };
+    let mut scribe =
+        Scribe { json, request, dialect, notes, surplus_marks: 0, citations, ids: Ids::default() };
     scribe.surplus_marks = scribe.marks(&plan).saturating_sub(MAX_MARKS);
     scribe.request(&plan);
 }
@@ -38,6 +40,7 @@ pub(super) struct Scribe<'o, 'r, 'a> {
     pub(super) surplus_marks: usize,
     /// What documents say of citations.
     pub(super) citations: Option<RawJson<'a>>,
+    pub(super) ids: Ids,
 }
 
 /// What is said of reasoning.

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::canonical::dialect::Told;
 use crate::canonical::{Block, Dialect, Request, Role, Source, Turn};
 use crate::json::JsonStr;
 use crate::wire::Format;
@@ -61,8 +62,7 @@ impl<'r, 'a> Plan<'r, 'a> {
             let blocks = std::mem::take(&mut plan.system);
             plan.messages.push(Message { role: Role::User, blocks });
         }
-        let prefixed = request.turns.last().is_some_and(|turn| turn.prefix);
-        plan.close(prefixed, dialect, notes);
+        plan.close(request, dialect, notes);
         // Some vendors of the format insist on it; a client of the format knows its vendor.
         let begun = plan.messages.first().is_some_and(|first| first.role == Role::Assistant);
         if begun && notes.from() != Format::Messages {
@@ -101,6 +101,12 @@ impl<'r, 'a> Plan<'r, 'a> {
                     continue;
                 }
             }
+            let media = matches!(block, Block::Image { .. } | Block::File { .. });
+            if media && turn.role == Role::Assistant && notes.from() != Format::Messages {
+                // What the model has made cannot be shown to it as its own words.
+                notes.lose("assistant_media");
+                continue;
+            }
             let is_result = matches!(block, Block::ToolResult { .. });
             if let Block::ToolResult { content, .. } = block {
                 for part in content {
@@ -131,17 +137,29 @@ impl<'r, 'a> Plan<'r, 'a> {
     }
 
     /// What to do about a conversation that ends with the model's words.
-    fn close(&mut self, prefixed: bool, dialect: &Dialect<'_>, notes: &mut Notes) {
-        let ends_open = |message: &Message<'_, '_>| message.role == Role::Assistant && !message.calls();
-        if !self.messages.last().is_some_and(ends_open) {
+    fn close(&mut self, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+        let words = |block: &&Block<'_>| {
+            matches!(block, Block::Text { .. } | Block::Refusal { .. } | Block::Reasoning { .. })
+        };
+        // A turn that ends otherwise is one that the vendor paused, or a call that waits for its result.
+        let ends_open = self
+            .messages
+            .last()
+            .is_some_and(|last| last.role == Role::Assistant && last.blocks.iter().all(words));
+        if !ends_open {
             return;
         }
-        if dialect.prefill {
+        let own = notes.from() == Format::Messages;
+        let told = dialect.reasoning.tell(request.thinking);
+        let reasons = matches!(told, Told::Budget(_) | Told::Adaptive(_));
+        // A model that reasons begins its answers itself.
+        if dialect.prefill && (own || !reasons) {
             self.prefill = true;
             return;
         }
         notes.lose("prefill");
-        if (prefixed || notes.from() == Format::Messages) && self.messages.len() > 1 {
+        let prefixed = request.turns.last().is_some_and(|turn| turn.prefix);
+        if (prefixed || own) && self.messages.len() > 1 {
             self.messages.pop();
         } else {
             // To other formats it is a turn like any other, and its words are worth more than its place.

@@ -1,11 +1,39 @@
 //! Instructions and turns, written.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use super::encode::Scribe;
 use super::plan::{Document, Message, Plan, call_id, carried_in_result, image_type, trimmed};
 use crate::canonical::{Block, CacheMark, Input, Role, Source};
-use crate::json::{Cursor, JsonStr, RawJson};
+use crate::json::{JsonStr, RawJson};
 use crate::wire::Format;
+use crate::wire::codec::wrapped;
 use crate::wire::messages::arguments;
+
+/// The ids of calls that were written: the vendor refuses one that is there twice, and some vendors count their calls
+/// from 0 in every turn.
+#[derive(Default)]
+pub(super) struct Ids(HashMap<String, (u32, u32), foldhash::fast::RandomState>);
+
+impl Ids {
+    fn call<'i>(&mut self, id: Cow<'i, str>) -> Cow<'i, str> {
+        let (calls, _) = self.0.entry(id.to_string()).or_default();
+        *calls += 1;
+        Ids::numbered(id, *calls)
+    }
+
+    /// Results stand in the order of their calls.
+    fn result<'i>(&mut self, id: Cow<'i, str>) -> Cow<'i, str> {
+        let Some((calls, results)) = self.0.get_mut(id.as_ref()) else { return id };
+        *results = (*results + 1).min(*calls);
+        Ids::numbered(id, *results)
+    }
+
+    fn numbered(id: Cow<'_, str>, number: u32) -> Cow<'_, str> {
+        if number > 1 { Cow::Owned(format!("{id}_{number}")) } else { id }
+    }
+}
 
 impl Scribe<'_, '_, '_> {
     /// `system` and `messages`.
@@ -100,14 +128,16 @@ impl Scribe<'_, '_, '_> {
             }
             Block::ToolUse { id, name, input, cache, .. } => {
                 self.json.begin_object().key("type").string("tool_use");
-                self.json.key("id").string(&call_id(*id)).key("name").paste(*name).key("input");
+                let id = self.ids.call(call_id(*id));
+                self.json.key("id").string(&id).key("name").paste(*name).key("input");
                 self.input(*input);
                 self.mark(*cache);
                 self.json.end_object();
             }
             Block::ToolResult { id, content, object, error, cache, .. } => {
                 self.json.begin_object().key("type").string("tool_result");
-                self.json.key("tool_use_id").string(&call_id(*id));
+                let id = self.ids.result(call_id(*id));
+                self.json.key("tool_use_id").string(&id);
                 let failed = match object {
                     Some(object) if content.is_empty() => {
                         self.json.key("content");
@@ -243,24 +273,15 @@ impl Scribe<'_, '_, '_> {
 
     /// What a tool answered, as an object: one that only wraps a text is unwrapped. Says whether it tells of a failure.
     fn object_result(&mut self, object: RawJson<'_>) -> bool {
-        match only_member(object) {
-            Some((name @ ("output" | "result" | "error"), value)) if value.as_str().is_some() => {
-                self.json.paste(value.as_str().unwrap_or_default());
+        match wrapped(object) {
+            Some((name, text)) => {
+                self.json.paste(text);
                 name == "error"
             }
-            _ => {
+            None => {
                 self.json.string(object.text());
                 false
             }
         }
     }
-}
-
-/// The member of an object that has one and no more.
-fn only_member(object: RawJson<'_>) -> Option<(&str, RawJson<'_>)> {
-    let mut json = Cursor::new(object.text());
-    json.begin_object().ok()?;
-    let name = json.next_key().ok()??;
-    let value = json.raw().ok()?;
-    json.next_key().ok()?.is_none().then_some((name.escaped(), value))
 }

@@ -12,6 +12,7 @@ use crate::error::{ApiError, Kind};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::codec::{Reply, bare_id, make_id};
 use crate::wire::error::{VendorError, from_vendor};
+use crate::wire::{Format, filler};
 
 /// Writes one answer.
 ///
@@ -40,7 +41,7 @@ pub struct Encoder {
 }
 
 /// The frame that keeps a connection alive, and tells nothing.
-const PING: &[u8] = b"event: ping\ndata: {\"type\":\"ping\"}\n\n";
+const PING: &[u8] = filler(Format::Messages).as_bytes();
 
 impl Encoder {
     /// For one answer.

@@ -8,7 +8,7 @@ use super::super::text::put_as_string;
 use crate::canonical::{Block, Dialect, Input, Request, Role, Source, ToolKind, Turn};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
-use crate::wire::codec::{Notes, make_id};
+use crate::wire::codec::{Notes, make_id, wrapped};
 
 type Json<'o> = Writer<'o, BytesMut>;
 
@@ -363,6 +363,16 @@ impl Items<'_, '_, '_> {
         self.json.paste(super::super::text::as_text(&text));
     }
 
+    /// A result that is an object: its text. The object that only wraps a text is taken off.
+    fn object(&mut self, object: RawJson<'_>) {
+        match wrapped(object) {
+            Some((_, text)) => {
+                self.json.paste(text);
+            }
+            None => self.as_string(object),
+        }
+    }
+
     fn result(
         &mut self,
         id: JsonStr<'_>,
@@ -377,7 +387,7 @@ impl Items<'_, '_, '_> {
         self.call_id(id);
         self.json.key("output");
         match (content, object) {
-            ([], Some(object)) => self.as_string(object),
+            ([], Some(object)) => self.object(object),
             ([], None) => {
                 self.json.string("");
             }
@@ -388,7 +398,7 @@ impl Items<'_, '_, '_> {
                 self.json.begin_array();
                 if let Some(object) = object {
                     self.json.begin_object().key("type").string("input_text").key("text");
-                    self.as_string(object);
+                    self.object(object);
                     self.json.end_object();
                 }
                 for block in blocks {

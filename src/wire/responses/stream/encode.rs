@@ -15,6 +15,7 @@ use crate::error::{self, ApiError};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::{Reply, make_id};
 use crate::wire::error::VendorError;
+use crate::wire::{Format, filler};
 
 /// Writes a stream.
 #[derive(Debug)]
@@ -158,7 +159,7 @@ impl Encoder {
     /// A comment, which every reader of this format steps over.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         if !self.frames.is_silent() {
-            out.extend_from_slice(b": keep-alive\n\n");
+            out.extend_from_slice(filler(Format::Responses).as_bytes());
         }
     }
 

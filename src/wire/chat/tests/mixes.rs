@@ -1,0 +1,100 @@
+//! Chunks in any order and of any dialect: whatever comes, the events keep their order, and what is written is sound.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a delta may say, with a number that is filled in.
+const DELTAS: [&str; 30] = [
+    r#""content":"a""#,
+    r#""content":"""#,
+    r#""content":[{"type":"text","text":"b"},{"type":"thinking","thinking":[{"text":"c"}]},"d"]"#,
+    r#""reasoning_content":"r","content":"t""#,
+    r#""reasoning":"r""#,
+    r#""reasoning_details":[{"type":"reasoning.text","text":"r","index":N}]"#,
+    r#""reasoning":"r","reasoning_details":[{"type":"reasoning.text","text":"r","signature":"s"}]"#,
+    r#""reasoning_details":[{"type":"reasoning.summary","summary":"z"},{"type":"reasoning.encrypted","data":"e"}]"#,
+    r#""reasoning_details":[{"type":"reasoning.text","signature":"s"},{"type":"reasoning.encrypted","data":"e"}]"#,
+    r#""refusal":"no""#,
+    r#""tool_calls":[{"index":N,"id":"cN","type":"function","function":{"name":"f","arguments":""}}]"#,
+    r#""tool_calls":[{"index":N,"id":"cN","function":{"name":"f","arguments":"{}"}}]"#,
+    r#""tool_calls":[{"index":N,"function":{"arguments":"{\"a\":"}}]"#,
+    r#""tool_calls":[{"index":N,"function":{"arguments":"1}"}}]"#,
+    r#""tool_calls":[{"index":N,"id":"","function":{"name":"","arguments":" "}}]"#,
+    r#""tool_calls":[{"function":{"name":"g","arguments":"{}"}}]"#,
+    r#""tool_calls":[{"id":"cN","function":{"arguments":"{"}}]"#,
+    r#""tool_calls":[{"id":"x","function":{"name":"f","arguments":{"o":1}}}]"#,
+    r#""tool_calls":[{"index":N,"function":{"arguments":{"o":1}}}]"#,
+    r#""tool_calls":[{"index":N,"id":"u","custom":{"name":"run","input":"i"}}]"#,
+    r#""tool_calls":[{"index":N,"extra_content":{"google":{"thought_signature":"s"}},"function":{"name":"h"}}]"#,
+    r#""function_call":{"name":"f","arguments":"{"}"#,
+    r#""extra_content":{"google":{"thought_signature":"s"}},"content":"x""#,
+    r#""images":[{"image_url":{"url":"data:image/png;base64,QQ=="}}]"#,
+    r#""audio":{"data":"UklG"}"#,
+    r#""audio":{"data":"QQ=="}"#,
+    r#""annotations":[{"type":"url_citation","url_citation":{"url":"https://a"}}]"#,
+    r#""role":"assistant""#,
+    r#""content":null,"tool_calls":[]"#,
+    "",
+];
+
+/// What a choice may say besides.
+const BESIDE: [&str; 6] = [
+    "",
+    r#","finish_reason":"stop""#,
+    r#","finish_reason":"tool_calls""#,
+    r#","logprobs":{"content":[{"token":"a"}],"refusal":[{"token":"b"}]}"#,
+    r#","finish_reason":"","usage":{"prompt_tokens":1,"completion_tokens":1}"#,
+    r#","message":{"content":"m"}"#,
+];
+
+fn any_chunk() -> impl Strategy<Value = String> {
+    (0..DELTAS.len(), 0..BESIDE.len() * 3, 0u32..3, 0u32..2).prop_map(|(delta, beside, number, choice)| {
+        let delta = DELTAS[delta].replace('N', &number.to_string());
+        let beside = BESIDE.get(beside).unwrap_or(&"");
+        chunk(&format!(r#"{{"index":{choice},"delta":{{{delta}}}{beside}}}"#))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn any_mix_of_chunks_keeps_the_order_of_events(frames in proptest::collection::vec(any_chunk(), 1..24)) {
+        let mut frames = frames;
+        // The first choice is always there.
+        frames.insert(0, delta(r#""role":"assistant""#));
+        frames.push(DONE.to_owned());
+        // Asserts the order itself.
+        let answer = read(&frames);
+
+        let (mut out, mut encoder) = (BytesMut::new(), stream::Encoder::new(Arc::new(reply())));
+        let mut decoder = stream::Decoder::new("seed");
+        for frame in &frames {
+            decoder.frame(frame, &mut |event| encoder.event(&event, &mut out)).unwrap();
+        }
+        // What is written is read as the same answer, but for blocks that this format does not keep apart.
+        let text = String::from_utf8(out.to_vec()).unwrap();
+        let mut again: Vec<String> = chunks_in(&text).iter().map(Value::to_string).collect();
+        again.push(DONE.to_owned());
+        let again = read(&again);
+        for kind in [Kind::Text, Kind::Refusal, Kind::Reasoning] {
+            for choice in 0..answer.choices() {
+                let said = |answer: &Answer| {
+                    let blocks = answer.blocks_of(choice).filter(|block| block.kind == kind);
+                    blocks.map(|block| block.text.as_str()).collect::<String>()
+                };
+                prop_assert_eq!(said(&answer), said(&again));
+            }
+        }
+        prop_assert_eq!(&answer.finishes, &again.finishes);
+        prop_assert_eq!(calls_of(&answer).len(), calls_of(&again).len());
+    }
+
+    #[test]
+    fn any_bytes_at_all_are_an_answer_or_an_error(body in "[\\[\\]{}\\\\\":,a-z0-9 ]{0,60}") {
+        let _ = whole::decode(&body, "seed", &mut |_| {});
+        let _ = request::decode(&body);
+        let _ = request::decode(&asking(&format!(",{body}")));
+    }
+}

@@ -1,0 +1,207 @@
+//! Streams whose provider is silent: the client is kept, in whole frames that its format steps over, and the provider
+//! is given up at its time.
+
+use crate::support::client::post;
+use crate::support::form::{Form, every_form, vendor_error};
+use crate::support::gateway::Gateway;
+use crate::support::http1::Piece;
+use crate::support::setup::{Setup, vendor_of};
+use crate::support::sse::{Event, events, read_until};
+use crate::support::upstream::{Upstream, a_moment};
+use crate::support::{Gate, reply};
+
+/// What a client of a format gets while it waits.
+fn filler(form: Form) -> &'static str {
+    match form {
+        Form::Chat | Form::Responses => "\n\n: keep-alive\n\n: keep-alive\n\n",
+        Form::Messages => {
+            "\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n"
+        }
+        Form::Generate => "\r\n\r\n\r\n\r\n",
+    }
+}
+
+/// The events that mean something.
+fn told(stream: &str) -> Vec<Event> {
+    events(stream).into_iter().filter(|event| event.name != "ping").collect()
+}
+
+/// An upstream that sends its head and this, waits for the gate, and sends that and the end.
+async fn pausing(before: String, after: String, gate: Gate) -> Upstream {
+    Upstream::start(move |mut conn| {
+        let (before, after, gate) = (before.clone(), after.clone(), gate.clone());
+        async move {
+            conn.request().await;
+            conn.send(reply::stream_head()).await;
+            if !before.is_empty() {
+                conn.send(reply::chunk(before)).await;
+            }
+            gate.passed().await;
+            conn.send(reply::chunk(after)).await;
+            conn.send(reply::LAST_CHUNK).await;
+            conn.closed().await;
+        }
+    })
+    .await
+}
+
+const SHORT: &str = "heartbeat = \"100ms\"";
+
+/// Asks, waits for filler, lets the provider go on, and gives the whole stream.
+async fn waited(client: Form, vendor: Form, before: String, after: String) -> String {
+    let gate = Gate::new();
+    let upstream = pausing(before, after, gate.clone()).await;
+    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
+    let mut connection = gateway.connect().await;
+    connection.send(client.request_for(vendor_of(vendor), true)).await;
+    assert_eq!(connection.head().await.status(), 200);
+    let mut seen = Vec::new();
+    read_until(&mut connection, &mut seen, filler(client)).await;
+    gate.open();
+    loop {
+        match connection.piece().await {
+            Piece::Data(piece) => seen.extend_from_slice(&piece),
+            end => {
+                assert_eq!(end, Piece::End);
+                return String::from_utf8(seen).unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_silent_provider_s_client_is_kept_between_whole_frames() {
+    every_form(|form| async move {
+        let frames = form.frames(vendor_of(form));
+        // One frame, and the beginning of another.
+        let half = frames[1].len() / 2;
+        let before = format!("{}{}", frames[0], &frames[1][..half]);
+        let after = frames.concat()[before.len()..].to_owned();
+        let text = waited(form, form, before, after).await;
+        assert_eq!(told(&text), told(&frames.concat()), "{form:?}: {text}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_same_where_the_answer_is_translated() {
+    every_form(|vendor| async move {
+        for client in Form::ALL.into_iter().filter(|client| *client != vendor) {
+            let frames = vendor.frames(vendor_of(vendor));
+            // So much that something has left.
+            let split = frames.len().div_ceil(2);
+            let text = waited(client, vendor, frames[..split].concat(), frames[split..].concat()).await;
+            assert!(client.looks_complete(&text), "{vendor:?} to {client:?}: {text}");
+            assert!(text.contains("ße 😀"), "{vendor:?} to {client:?}: {text}");
+        }
+    })
+    .await;
+}
+
+/// The head may have left long before the first frame.
+#[tokio::test]
+async fn a_provider_that_is_silent_from_the_start_is_waited_for() {
+    every_form(|form| async move {
+        let gate = Gate::new();
+        let frames = form.frames(vendor_of(form)).concat();
+        let upstream = pausing(String::new(), frames.clone(), gate.clone()).await;
+        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
+        let mut connection = gateway.connect().await;
+        connection.send(form.request_for(vendor_of(form), true)).await;
+        assert_eq!(connection.head().await.status(), 200);
+        let mut seen = Vec::new();
+        read_until(&mut connection, &mut seen, filler(form).trim_start_matches(['\n', '\r'])).await;
+        read_until(&mut connection, &mut seen, "\n").await;
+        gate.open();
+        while let Piece::Data(piece) = connection.piece().await {
+            seen.extend_from_slice(&piece);
+        }
+        let text = String::from_utf8(seen).unwrap();
+        assert_eq!(told(&text), told(&frames), "{form:?}: {text}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_json_array_is_filled_with_white_space() {
+    let frames: Vec<String> = Form::Generate
+        .frames("m")
+        .iter()
+        .map(|frame| frame.trim().strip_prefix("data: ").unwrap().to_owned())
+        .collect();
+    let whole = format!("[{}]", frames.join(",\r\n"));
+    let (before, after) = whole.split_at(frames[0].len() + 20);
+    let (before, after) = (before.to_owned(), after.to_owned());
+    let gate = Gate::new();
+    let opened = gate.clone();
+    let upstream = Upstream::start(move |mut conn| {
+        let (before, after, gate) = (before.clone(), after.clone(), opened.clone());
+        async move {
+            conn.request().await;
+            let kind = [("content-type", "application/json"), ("transfer-encoding", "chunked")];
+            conn.send(reply::head(200, &kind)).await;
+            conn.send(reply::chunk(before)).await;
+            gate.passed().await;
+            conn.send(reply::chunk(after)).await;
+            conn.send(reply::LAST_CHUNK).await;
+            conn.closed().await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
+    let mut connection = gateway.connect().await;
+    let path = format!("/v1beta/models/{}:streamGenerateContent", vendor_of(Form::Generate));
+    connection.send(post(&path, Form::Generate.body("", true))).await;
+    assert_eq!(connection.head().await.status(), 200);
+    let mut seen = Vec::new();
+    read_until(&mut connection, &mut seen, "}\r\n\r\n").await;
+    gate.open();
+    while let Piece::Data(piece) = connection.piece().await {
+        seen.extend_from_slice(&piece);
+    }
+    let read = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).unwrap();
+    assert_eq!(read(&seen), read(whole.as_bytes()));
+}
+
+/// What means nothing in the client's format does not keep it.
+#[tokio::test]
+async fn a_provider_that_only_pings_is_silent_to_a_client_of_another_format() {
+    let upstream = Upstream::start(|mut conn| async move {
+        conn.request().await;
+        conn.send(reply::stream_head()).await;
+        conn.send(reply::chunk(Form::Messages.frames("m")[..2].concat())).await;
+        let ping = reply::chunk("event: ping\ndata: {\"type\": \"ping\"}\n\n");
+        while conn.try_send(&ping).await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
+    let mut connection = gateway.connect().await;
+    connection.send(Form::Chat.request_for(vendor_of(Form::Messages), true)).await;
+    assert_eq!(connection.head().await.status(), 200);
+    read_until(&mut connection, &mut Vec::new(), filler(Form::Chat)).await;
+}
+
+/// Filler is no answer: the time-out of the provider runs on, and so does the wait for a status.
+#[tokio::test]
+async fn filler_neither_keeps_a_dead_provider_nor_brings_a_head_forward() {
+    let idle = "timeouts = { idle = \"1s\" }";
+    for (heartbeat, filled) in [("heartbeat = \"100ms\"", true), ("heartbeat = \"0s\"", false)] {
+        let upstream = pausing(Form::Chat.frames("m")[0].clone(), String::new(), Gate::new()).await;
+        let setup = Setup::each_vendor_with(upstream.addr, idle).limits(heartbeat);
+        let gateway = Gateway::start(&setup).await;
+        let answer = gateway.ask(Form::Chat.request_for(vendor_of(Form::Chat), true)).await;
+        assert!(Form::Chat.stream_error(answer.text()).is_some(), "{}", answer.text());
+        assert_eq!(answer.text().contains(": keep-alive\n\n"), filled, "{}", answer.text());
+    }
+    let gate = Gate::new();
+    let error = format!("data: {}\n\n", vendor_error(Form::Chat, 503, "overloaded, sorry"));
+    let upstream = pausing(String::new(), error, gate.clone()).await;
+    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits("heartbeat = \"20ms\"")).await;
+    let mut connection = gateway.connect().await;
+    connection.send(Form::Chat.request_for(vendor_of(Form::Chat), true)).await;
+    a_moment().await;
+    gate.open();
+    assert_eq!(connection.head().await.status(), 500);
+}

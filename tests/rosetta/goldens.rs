@@ -1,0 +1,187 @@
+//! The files, against what is written.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use model_gateway::translate::verbatim::Arrival;
+use model_gateway::wire::Format;
+use model_gateway::wire::error::{VendorError, body as error_body, from_vendor};
+use serde_json::Value;
+
+use crate::difference::lines;
+use crate::route::{Way, pairs, request, translated_pairs};
+
+fn cases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut cases: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    cases.retain(|path| path.is_dir());
+    cases.sort();
+    assert!(cases.len() >= 10, "cases have gone missing");
+    cases
+}
+
+/// The text of a file of a case, if the case has it.
+fn text(case: &Path, name: &str) -> Option<String> {
+    std::fs::read_to_string(case.join(name)).ok()
+}
+
+fn json(text: &str, place: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}: {text}"))
+}
+
+/// Holds what was written against a golden file, or writes the file.
+fn assert_golden(file: &Path, found: &str, faults: &mut Vec<String>) {
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        if found.is_empty() {
+            let _ = std::fs::remove_file(file);
+            return;
+        }
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, found).unwrap();
+        return;
+    }
+    let expected = std::fs::read_to_string(file).unwrap_or_default();
+    if expected != found {
+        let at = expected.lines().zip(found.lines()).take_while(|(one, other)| one == other).count();
+        faults.push(format!(
+            "{}, line {}:\n    expected {}\n    found    {}",
+            file.display(),
+            at + 1,
+            expected.lines().nth(at).unwrap_or("nothing"),
+            found.lines().nth(at).unwrap_or("nothing"),
+        ));
+    }
+}
+
+/// One section of `losses`.
+fn section(out: &mut String, title: &str, found: Vec<String>) {
+    if !found.is_empty() {
+        writeln!(out, "# {title}").unwrap();
+        found.iter().for_each(|line| writeln!(out, "{line}").unwrap());
+        out.push('\n');
+    }
+}
+
+/// How requests differ from the files of their formats, and what was noted as lost.
+fn requests(case: &Path, out: &mut String) {
+    for (from, to) in pairs() {
+        let (Some(body), Some(expected)) =
+            (text(case, &format!("{from}.json")), text(case, &format!("{to}.json")))
+        else {
+            continue;
+        };
+        let title = format!("request {from} to {to}");
+        let mut found = Vec::new();
+        let losses = match request(from, to, &body) {
+            Ok(outgoing) => {
+                let written = std::str::from_utf8(&outgoing.body).unwrap();
+                let place = format!("{}: {title}", case.display());
+                found.extend(lines(&json(written, &place), &json(&expected, &place)));
+                outgoing.losses
+            }
+            Err(refused) => {
+                found.push(format!("refused: {}", refused.error));
+                refused.losses
+            }
+        };
+        found.extend(losses.iter().map(|loss| format!("lost: {} ({})", loss.element, loss.policy.name())));
+        section(out, &title, found);
+    }
+}
+
+/// How whole answers differ from the files of their formats.
+fn answers(case: &Path, out: &mut String) {
+    for (vendor, client) in translated_pairs() {
+        let file = |format: Format| text(case, &format!("answer.{format}.json"));
+        let (Some(body), Some(expected)) = (file(vendor), file(client)) else { continue };
+        let title = format!("answer {vendor} to {client}");
+        let place = format!("{}: {title}", case.display());
+        let (written, ended) = Way::whole(vendor, client).pass(&[body.as_bytes()]);
+        let found = match ended {
+            Ok(()) => lines(&json(&written, &place), &json(&expected, &place)),
+            Err(error) => vec![format!("ends in an error: {error}")],
+        };
+        section(out, &title, found);
+    }
+}
+
+/// How errors differ from the files of their formats.
+fn errors(case: &Path, out: &mut String) {
+    for (vendor, client) in pairs() {
+        let file = |format: Format| text(case, &format!("error.{format}.json"));
+        let (Some(body), Some(expected)) = (file(vendor), file(client)) else { continue };
+        let status = text(case, "status").unwrap().trim().parse().unwrap();
+        let title = format!("error {vendor} to {client}");
+        let error = from_vendor(status, VendorError::decode(body.as_bytes()), None);
+        let written = error_body(client, &error, "req_1");
+        let written = std::str::from_utf8(&written).unwrap();
+        section(out, &title, lines(&json(written, &title), &json(&expected, &title)));
+    }
+}
+
+/// Everything that is declared, pair by pair. A pair that is not named loses nothing and adds nothing.
+#[test]
+fn every_format_says_what_every_other_says_up_to_declared_losses() {
+    let mut faults = Vec::new();
+    for case in cases() {
+        let mut found = String::new();
+        requests(&case, &mut found);
+        answers(&case, &mut found);
+        errors(&case, &mut found);
+        assert_golden(&case.join("losses"), &found, &mut faults);
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_stream_becomes_the_stream_of_its_client() {
+    let mut faults = Vec::new();
+    for case in cases() {
+        for (vendor, client) in translated_pairs() {
+            let Some(stream) = text(&case, &format!("answer.{vendor}.sse")) else { continue };
+            let (mut written, ended) = Way::streamed(vendor, client).pass(&[stream.as_bytes()]);
+            if let Err(error) = ended {
+                writeln!(written, ": the vendor's stream: {error}").unwrap();
+            }
+            assert_golden(&case.join(format!("streams/{vendor}-{client}.sse")), &written, &mut faults);
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// A stream that is collected means what the whole answer means.
+#[test]
+fn a_stream_that_is_collected_is_the_whole_answer() {
+    let mut seen = 0;
+    for case in cases() {
+        for (vendor, client) in translated_pairs() {
+            let file = |end: &str| text(&case, &format!("answer.{vendor}.{end}"));
+            let (Some(stream), Some(body)) = (file("sse"), file("json")) else { continue };
+            let place = format!("{}: {vendor} to {client}", case.display());
+            let whole = Way::whole(vendor, client).pass(&[body.as_bytes()]);
+            let way = Way { arrival: Arrival::Events, ..Way::whole(vendor, client) };
+            let collected = way.pass(&[stream.as_bytes()]);
+            assert_eq!((&whole.1, &collected.1), (&Ok(()), &Ok(())), "{place}");
+            let found = lines(&json(&collected.0, &place), &json(&whole.0, &place));
+            assert!(found.is_empty(), "{place}:\n{}", found.join("\n"));
+            // The client that wants a stream of a document gets what it would get of the stream.
+            let way = Way { arrival: Arrival::Whole, ..Way::streamed(vendor, client) };
+            let (streamed, ended) = way.pass(&[body.as_bytes()]);
+            assert_eq!(ended, Ok(()), "{place}");
+            let back = |stream: &str| {
+                // Reading it back needs a third format: an answer is never translated to its own.
+                let third = Format::ALL.into_iter().find(|format| *format != client).unwrap();
+                let way = Way { arrival: Arrival::Events, ..Way::whole(client, third) };
+                let (text, ended) = way.pass(&[stream.as_bytes()]);
+                assert_eq!(ended, Ok(()), "{place}: {stream}");
+                json(&text, &place)
+            };
+            let (direct, _) = Way::streamed(vendor, client).pass(&[stream.as_bytes()]);
+            let found = lines(&back(&streamed), &back(&direct));
+            assert!(found.is_empty(), "{place}, streamed:\n{}", found.join("\n"));
+            seen += 1;
+        }
+    }
+    assert!(seen >= 48, "only {seen} answers");
+}

@@ -1,0 +1,86 @@
+//! The vendors' prompt caches: a conversation that has grown begins with the same bytes as before it grew.
+//!
+//! What makes it hold in every format: all that is not the conversation stands in front of it and depends on nothing
+//! in it, the turns stand last and in their order, and nothing that was written of an earlier turn depends on a later
+//! one. Marks for the cache, which clients move on with each turn, are taken out before the comparison: to the vendor
+//! they are no part of the prompt.
+
+use model_gateway::wire::Format;
+use proptest::prelude::*;
+
+use crate::conversation::{Choices, Message, SCHEMA, body, conversation};
+use crate::route::{issuer, pairs, request};
+
+const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+
+fn encoded(from: Format, to: Format, messages: &[Message]) -> String {
+    let text = body(from, messages, issuer(to), true);
+    let outgoing =
+        request(from, to, &text).unwrap_or_else(|refused| panic!("{from} to {to}: {refused}: {text}"));
+    let text = String::from_utf8(outgoing.body.to_vec()).unwrap();
+    let _: serde_json::Value = serde_json::from_str(&text).unwrap();
+    text.replace(MARK, "")
+}
+
+/// Where requests are sent in the course of a conversation: after the user, and after results.
+fn sent(messages: &[Message]) -> impl Iterator<Item = &[Message]> {
+    (1..=messages.len())
+        .map(|count| &messages[..count])
+        .filter(|messages| !matches!(messages.last(), Some(Message::Model { .. })))
+}
+
+/// As the inside of a JSON string.
+fn escaped(text: &str) -> String {
+    serde_json::to_string(text).unwrap().trim_matches('"').to_owned()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_longer_conversation_begins_with_the_bytes_of_the_shorter_one(
+        choices in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let messages = conversation(&mut Choices::new(&choices));
+        for (from, to) in pairs() {
+            let mut before: Option<String> = None;
+            for turns in sent(&messages) {
+                let now = encoded(from, to, turns);
+                prop_assert_eq!(&now, &encoded(from, to, turns), "the same twice");
+                if let Some(before) = before {
+                    let same = before.bytes().zip(now.bytes()).take_while(|(one, other)| one == other).count();
+                    // What is left of the shorter one closes what is open.
+                    let rest = &before[same..];
+                    prop_assert!(
+                        rest.bytes().all(|byte| matches!(byte, b']' | b'}')),
+                        "{} to {}: {}\nbefore {}\nnow    {}", from, to, rest, before, now
+                    );
+                }
+                before = Some(now);
+            }
+        }
+    }
+
+    #[test]
+    fn the_members_of_arguments_and_schemas_keep_their_order_and_their_numbers(
+        choices in proptest::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let messages = conversation(&mut Choices::new(&choices));
+        let calls = messages.iter().filter_map(|message| match message {
+            Message::Model { calls, .. } => Some(calls),
+            _ => None,
+        });
+        let arguments: Vec<&str> = calls.flatten().map(|call| call.arguments).collect();
+        for (from, to) in pairs() {
+            let text = encoded(from, to, &messages);
+            prop_assert!(text.contains(SCHEMA), "{} to {}: {}", from, to, text);
+            for arguments in &arguments {
+                let written = match to {
+                    Format::Chat | Format::Responses => format!("\"{}\"", escaped(arguments)),
+                    Format::Messages | Format::Generate => (*arguments).to_owned(),
+                };
+                prop_assert!(text.contains(&written), "{} to {}: {} in {}", from, to, written, text);
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! One request or answer on its way from one format to another.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
+use model_gateway::canonical::{Dialect, Effort, Thinking};
+use model_gateway::error::{ApiError, Kind};
+use model_gateway::json::EscapedString;
+use model_gateway::translate::translated::{Route, Translated};
+use model_gateway::translate::verbatim::{Arrival, StreamError};
+use model_gateway::translate::{Ask, Outgoing, Refused, Restore, outgoing};
+use model_gateway::wire::Format;
+use model_gateway::wire::codec::Reply;
+use model_gateway::wire::error::{VendorError, from_vendor};
+
+const LIMIT: usize = 1 << 24;
+
+/// All pairs of formats, the same twice included.
+pub(crate) fn pairs() -> impl Iterator<Item = (Format, Format)> {
+    Format::ALL.into_iter().flat_map(|from| Format::ALL.into_iter().map(move |to| (from, to)))
+}
+
+/// The pairs that are translated.
+pub(crate) fn translated_pairs() -> impl Iterator<Item = (Format, Format)> {
+    pairs().filter(|(from, to)| from != to)
+}
+
+/// The vendor that speaks a format in these tests.
+pub(crate) fn issuer(format: Format) -> &'static str {
+    match format {
+        Format::Chat => "vendor-c",
+        Format::Messages => "vendor-m",
+        Format::Responses => "vendor-r",
+        Format::Generate => "vendor-g",
+    }
+}
+
+/// A model that can be asked for everything that its format has.
+pub(crate) fn dialect(format: Format) -> Dialect<'static> {
+    Dialect {
+        model: "model-1",
+        issuer: issuer(format),
+        reasoning: match format {
+            Format::Chat | Format::Responses => {
+                Reasoning::Effort { min: Effort::Minimal, max: Effort::Max, off: true }
+            }
+            Format::Messages | Format::Generate => Reasoning::Budget { min: 1_024, max: 32_768, off: true },
+        },
+        max_output: 4_096,
+        sampling: Sampling::All,
+        structured: Structured::Native,
+        json_schema: true,
+        call_ids: true,
+        developer_role: false,
+        max_completion_tokens: true,
+        system_in_middle: true,
+        prefill: true,
+        reasoning_replay: true,
+        media_urls: true,
+        extensions: &[],
+    }
+}
+
+/// The request in `body`, as the vendor gets it.
+pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, Refused> {
+    let dialect = dialect(to);
+    let ask = Ask {
+        client: from,
+        vendor: to,
+        stream: false,
+        array: false,
+        thinking: Thinking::Unsaid,
+        dialect: &dialect,
+        model: &EscapedString::from("model-1"),
+        id: "req_1",
+        now: 1_700_000_000,
+    };
+    outgoing(body, &ask)
+}
+
+/// What the answer's encoder is told in most tests.
+pub(crate) fn reply(vendor: Format) -> Reply {
+    Reply {
+        model: EscapedString::from("model-1"),
+        seed: "req_1".into(),
+        created: 1_700_000_000,
+        usage_wanted: true,
+        show_thinking: true,
+        issuer: issuer(vendor).into(),
+        ..Reply::default()
+    }
+}
+
+/// A vendor's answer on its way to a client.
+pub(crate) struct Way {
+    pub(crate) vendor: Format,
+    pub(crate) client: Format,
+    /// How it arrives.
+    pub(crate) arrival: Arrival,
+    /// The client wants a stream.
+    pub(crate) stream: bool,
+}
+
+impl Way {
+    /// From a stream to a stream.
+    pub(crate) fn streamed(vendor: Format, client: Format) -> Way {
+        Way { vendor, client, arrival: Arrival::Events, stream: true }
+    }
+
+    /// From a document to a document.
+    pub(crate) fn whole(vendor: Format, client: Format) -> Way {
+        Way { vendor, client, arrival: Arrival::Whole, stream: false }
+    }
+
+    /// All that the client gets, and how it ended.
+    pub(crate) fn pass(&self, pieces: &[&[u8]]) -> (String, Result<(), String>) {
+        self.pass_with(pieces, reply(self.vendor), Restore::default())
+    }
+
+    pub(crate) fn pass_with(
+        &self,
+        pieces: &[&[u8]],
+        reply: Reply,
+        restore: Restore,
+    ) -> (String, Result<(), String>) {
+        let route = Route { client: self.client, vendor: self.vendor, stream: self.stream };
+        let mut translated = Translated::new(&route, self.arrival, Arc::new(reply), restore, LIMIT);
+        let mut out = Vec::new();
+        let mut feed = || -> Result<(), StreamError> {
+            if !self.stream {
+                let whole = Bytes::from(pieces.concat());
+                out.extend_from_slice(&translated.whole(whole)?);
+                return Ok(());
+            }
+            for piece in pieces {
+                out.extend_from_slice(&translated.feed(Bytes::copy_from_slice(piece))?);
+            }
+            out.extend_from_slice(&translated.finish()?);
+            Ok(())
+        };
+        let ended = feed();
+        if let Err(error) = &ended {
+            out.extend_from_slice(&translated.take_ready());
+            out.extend_from_slice(&translated.fail(&told(error)));
+        }
+        (String::from_utf8(out).unwrap(), ended.map_err(|error| error.to_string()))
+    }
+}
+
+/// What a client is told of an answer that cannot go on.
+fn told(error: &StreamError) -> ApiError {
+    match error {
+        StreamError::FirstFrame(frame) | StreamError::Failed(frame) => {
+            from_vendor(500, VendorError::decode(frame), None)
+        }
+        other => ApiError::new(Kind::UpstreamBroken, other.to_string()),
+    }
+}
