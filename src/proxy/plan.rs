@@ -15,7 +15,7 @@ use crate::error::{ApiError, Kind};
 use crate::json::Rope;
 use crate::route::{Model, Target};
 use crate::translate::verbatim::Changes;
-use crate::translate::{Ask, Outgoing, Stored, outgoing};
+use crate::translate::{Ask, Outgoing, Stored, outgoing_stored};
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, Policy};
 use crate::wire::path::Action;
@@ -122,7 +122,7 @@ impl Gateway {
         let dialect = target.provider.dialect(chosen.upstream, &target.model);
         let text = std::str::from_utf8(text)
             .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
-        let asked = outgoing(
+        let asked = outgoing_stored(
             text,
             &Ask {
                 client,
@@ -134,8 +134,8 @@ impl Gateway {
                 model: &chosen.model.escaped_id,
                 id: ctx.id.as_str(),
                 now: ctx.record.unix_millis / 1000,
-                stored,
             },
+            stored,
         );
         let Outgoing { body, restore, reply, losses, items } = asked.map_err(|refused| {
             self.count_losses(client, vendor, &refused.losses);
