@@ -220,6 +220,16 @@ fn only_the_proxy_names_pingora() {
     assert_eq!(named, BTreeSet::from(["proxy".to_owned()]));
 }
 
+#[test]
+fn only_the_store_names_a_database() {
+    let named: BTreeSet<String> = rust("src")
+        .iter()
+        .filter(|file| ["rusqlite", "redis"].iter().any(|name| code_of(&file.text).contains(name)))
+        .filter_map(|file| file.room().map(str::to_owned))
+        .collect();
+    assert_eq!(named, BTreeSet::from(["store".to_owned()]));
+}
+
 /// The demo writes its own configuration; the proxy's and the log's files are their own.
 #[test]
 fn only_config_reads_files() {

@@ -9,7 +9,7 @@ use clap::Args;
 use super::{fail, style};
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
-use crate::translate::{Ask, Stored, outgoing};
+use crate::translate::{Ask, outgoing};
 use crate::vendor::{BaseUrl, Kind, Provider, Setup};
 use crate::wire::Format;
 use crate::wire::codec::Loss;
@@ -91,7 +91,6 @@ pub(super) fn run(options: &Options) -> ExitCode {
             model: &EscapedString::from(model),
             id: "req_explained",
             now: 0,
-            stored: Stored::default(),
         },
     );
     match asked {

@@ -119,6 +119,8 @@ impl Gateway {
         let mut options = ConnectorOptions::new(parts.limits.pool);
         options.ca_file = parts.ca_file;
         let live = Live::new(parts.snapshot, &parts.metrics, &parts.limits);
+        let kept = parts.store.as_ref().map_or(0, |store| store.size());
+        parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
         Ok(Gateway(Arc::new(Inner {
             live: ArcSwap::from_pointee(live),
             connections: Connections::new(options, parts.limits.pool_idle),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::HeaderValue;
 use smallvec::smallvec;
 
@@ -14,7 +15,7 @@ use crate::error::{ApiError, Kind};
 use crate::json::Rope;
 use crate::route::{Model, Target};
 use crate::translate::verbatim::Changes;
-use crate::translate::{Ask, Outgoing, Stored, outgoing};
+use crate::translate::{Ask, Outgoing, Stored, outgoing_stored};
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, Policy};
 use crate::wire::path::Action;
@@ -90,10 +91,8 @@ impl Gateway {
         ctx: &Context,
         chosen: Chosen,
         thinking: Thinking,
-        mut body: Body,
+        text: Bytes,
     ) -> Result<Plan, ApiError> {
-        let length = body.text.len();
-        let text = body.text.slice(0..length);
         let wish = wish(std::str::from_utf8(&text).unwrap_or_default());
         let before = match &wish.previous {
             Some(id) => self.conversation(ctx, id).await?,
@@ -101,7 +100,7 @@ impl Gateway {
         };
         let keep_as = if wish.keep { new_id() } else { String::new() };
         let stored = Stored { before: before.as_deref(), keep_as: &keep_as };
-        self.translate(ctx, chosen, thinking, body, stored)
+        self.translate(ctx, chosen, thinking, &text, stored)
     }
 
     /// The body is translated; or, where only the model's name asks for reasoning, said anew in the same format.
@@ -110,7 +109,7 @@ impl Gateway {
         ctx: &Context,
         mut chosen: Chosen,
         thinking: Thinking,
-        mut body: Body,
+        text: &[u8],
         stored: Stored<'_>,
     ) -> Result<Plan, ApiError> {
         let target = chosen.target()?;
@@ -121,11 +120,9 @@ impl Gateway {
         };
         let array = matches!(chosen.action, Some(Action::Stream { sse: false }));
         let dialect = target.provider.dialect(chosen.upstream, &target.model);
-        let length = body.text.len();
-        let text = body.text.slice(0..length);
-        let text = std::str::from_utf8(&text)
+        let text = std::str::from_utf8(text)
             .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
-        let asked = outgoing(
+        let asked = outgoing_stored(
             text,
             &Ask {
                 client,
@@ -137,8 +134,8 @@ impl Gateway {
                 model: &chosen.model.escaped_id,
                 id: ctx.id.as_str(),
                 now: ctx.record.unix_millis / 1000,
-                stored,
             },
+            stored,
         );
         let Outgoing { body, restore, reply, losses, items } = asked.map_err(|refused| {
             self.count_losses(client, vendor, &refused.losses);
@@ -152,8 +149,8 @@ impl Gateway {
         if client != vendor && vendor == Format::Generate {
             chosen.action = Some(if chosen.stream { Action::Stream { sse: true } } else { Action::Generate });
         }
-        let keep =
-            (!stored.keep_as.is_empty()).then(|| Box::new(Keep { id: stored.keep_as.to_owned(), items }));
+        let keep = (!stored.keep_as.is_empty())
+            .then(|| Box::new(Keep { id: stored.keep_as.to_owned(), items: items.into() }));
         let translation = (client != vendor)
             .then(|| Box::new(Translation { client, vendor, reply: Arc::new(reply), restore, array, keep }));
         Ok(Plan {

@@ -202,9 +202,9 @@ impl Gateway {
             chosen.pass_on(name, body)?
         } else if api == Api::Responses && upstream != api && self.keeps() {
             // Boxed: hardly any request has to wait for the store.
-            Box::pin(self.translate_kept(ctx, chosen, thinking, body)).await?
+            Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await?
         } else {
-            self.translate(ctx, chosen, thinking, body, Stored::default())?
+            self.translate(ctx, chosen, thinking, &body.text.into_contiguous(), Stored::default())?
         };
         ctx.plan = Some(Box::new(plan));
         Ok(())

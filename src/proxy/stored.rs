@@ -29,7 +29,7 @@ pub(super) struct Keep {
     /// Its id.
     pub(super) id: String,
     /// The conversation that it belongs to.
-    pub(super) items: String,
+    pub(super) items: Bytes,
 }
 
 /// An id that nobody can guess and that is given once.
@@ -53,7 +53,7 @@ impl Gateway {
             error.code = Some("previous_response_not_found".into());
             return Err(error);
         };
-        let joined = stored::with_answer(&text(&found.items)?, &text(&found.document)?);
+        let joined = stored::with_answer(text(&found.items)?, text(&found.document)?);
         joined.map(Some).map_err(|_| unreadable())
     }
 
@@ -64,7 +64,7 @@ impl Gateway {
         let document = ctx.passing_mut()?.exchange.take_document()?;
         let keep = ctx.plan.as_mut()?.translation.as_mut()?.keep.take()?;
         let Keep { id, items } = *keep;
-        Some(store.keep(Response { account: account(ctx), id, items: items.into(), document }))
+        Some(store.keep(Response { account: account(ctx), id, items, document }))
     }
 
     /// Waits until an answer is kept. That it is not is no reason for the client not to get it.
@@ -110,8 +110,7 @@ impl Gateway {
                 let page = page(query)?;
                 let found = self.found(store, ctx, id).await?.ok_or_else(|| not_found(id))?;
                 let mut out = BytesMut::with_capacity(found.items.len() + 256);
-                let items = text(&found.items)?;
-                if !stored::list(&items, id, &page, &mut out).map_err(|_| unreadable())? {
+                if !stored::list(text(&found.items)?, id, &page, &mut out).map_err(|_| unreadable())? {
                     let message = "'after' is the id of no item of this response.";
                     return Err(ApiError::new(Kind::InvalidField, message).param("after"));
                 }
@@ -141,8 +140,8 @@ fn account(ctx: &Context) -> String {
     ctx.key.as_ref().map_or_else(String::new, |key| key.name.to_string())
 }
 
-fn text(bytes: &Bytes) -> Result<String, ApiError> {
-    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| unreadable())
+fn text(bytes: &Bytes) -> Result<&str, ApiError> {
+    std::str::from_utf8(bytes).map_err(|_| unreadable())
 }
 
 fn page(query: Option<&str>) -> Result<Page, ApiError> {

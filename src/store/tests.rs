@@ -131,6 +131,38 @@ async fn many_at_once_are_all_kept() {
     }
 }
 
+/// Another program holds the file: the outcome says so, and nothing is out of step afterwards.
+#[tokio::test]
+async fn a_write_that_fails_is_told_and_the_next_one_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), LIMITS);
+    store.keep(response("a", "resp_1", "one")).within(PATIENCE).await.unwrap();
+    let size = store.size();
+    let other = rusqlite::Connection::open(folder.path().join("state.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let failed = store.keep(response("a", "resp_2", "two")).within(PATIENCE).await;
+    assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
+    let failed = store.remove("a", "resp_1").within(PATIENCE).await;
+    assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
+    // What is there can be read meanwhile.
+    assert!(find(&store, "a", "resp_1").await.is_some());
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(store.size(), size);
+    store.keep(response("a", "resp_2", "two")).within(PATIENCE).await.unwrap();
+    assert_eq!(store.size(), size * 2);
+}
+
+/// The end of an answer waits for a while, and then no longer.
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_does_not_come_is_given_up() {
+    let (sender, pending) = Pending::<()>::new();
+    assert_eq!(pending.within(PATIENCE).await, Err(StoreError::Late));
+    drop(sender);
+    let (sender, pending) = Pending::<()>::new();
+    drop(sender);
+    assert!(matches!(pending.within(PATIENCE).await, Err(StoreError::Failed(_))));
+}
+
 #[cfg(unix)]
 #[test]
 fn nobody_else_may_read_the_file() {

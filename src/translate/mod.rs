@@ -22,7 +22,7 @@ mod tests;
 use bytes::Bytes;
 
 pub use meter::Meter;
-pub use outgoing::{Ask, Outgoing, Refused, Stored, outgoing};
+pub use outgoing::{Ask, Outgoing, Refused, Stored, outgoing, outgoing_stored};
 pub use restore::Restore;
 pub use translated::Translated;
 pub use verbatim::{StreamError, Verbatim};

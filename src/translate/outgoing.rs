@@ -57,8 +57,6 @@ pub struct Ask<'a> {
     pub id: &'a str,
     /// Now (Unix seconds).
     pub now: u64,
-    /// What is known of conversations that are kept.
-    pub stored: Stored<'a>,
 }
 
 /// What a request has to do with conversations that the gateway keeps. Nothing by default.
@@ -100,9 +98,17 @@ pub struct Refused {
 /// # Errors
 /// The request is malformed, or asks for something that cannot be carried.
 pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
+    outgoing_stored(body, ask, Stored::default())
+}
+
+/// Translates a request that goes on from a kept conversation, or whose answer is kept.
+///
+/// # Errors
+/// As [`outgoing`].
+pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<Outgoing, Refused> {
     let bump = Bump::new();
-    let conversation = conversation(body, ask);
-    let longer = conversation.as_ref().filter(|_| ask.stored.before.is_some()).map(|all| all.request(body));
+    let conversation = conversation(body, ask.client, stored);
+    let longer = conversation.as_ref().filter(|_| stored.before.is_some()).map(|all| all.request(body));
     let decoded = decode_request(ask.client, longer.as_deref().unwrap_or(body));
     let mut request = decoded.map_err(|error| Refused { error, losses: Vec::new() })?;
     if longer.is_some() {
@@ -121,7 +127,7 @@ pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
         show_thinking: shows_thinking(ask.client, request.show_thinking, request.thinking),
         issuer: ask.dialect.issuer.into(),
         array: ask.array,
-        keep_as: ask.stored.keep_as.into(),
+        keep_as: stored.keep_as.into(),
         echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
     };
     // A vendor's stream says what was used only if it is asked to.
@@ -137,17 +143,16 @@ pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
         return Err(Refused { error: *refusal, losses: notes.losses().to_vec() });
     }
     append(&own, &mut out);
-    let items = conversation.filter(|_| !ask.stored.keep_as.is_empty()).map(|all| all.items);
+    let items = conversation.filter(|_| !stored.keep_as.is_empty()).map(|all| all.items);
     let losses = notes.losses().to_vec();
     Ok(Outgoing { body: out.freeze(), restore, reply, losses, items: items.unwrap_or_default() })
 }
 
 /// The conversation that the request is part of, if it goes on from one or is kept. A body that cannot be read is the
 /// decoder's to refuse.
-fn conversation(body: &str, ask: &Ask<'_>) -> Option<Conversation> {
-    let wanted =
-        ask.client == Format::Responses && (ask.stored.before.is_some() || !ask.stored.keep_as.is_empty());
-    wanted.then(|| Conversation::new(body, ask.stored.before.unwrap_or_default()).ok())?
+fn conversation(body: &str, client: Format, stored: Stored<'_>) -> Option<Conversation> {
+    let wanted = client == Format::Responses && (stored.before.is_some() || !stored.keep_as.is_empty());
+    wanted.then(|| Conversation::new(body, stored.before.unwrap_or_default()).ok())?
 }
 
 /// Puts members behind the last one of an object.

@@ -294,6 +294,39 @@ async fn an_answer_that_cannot_be_kept_still_reaches_its_client() {
     }
 }
 
+/// The result of a call is all that a client sends: what the model thought, its signature and its call are kept.
+#[tokio::test]
+async fn reasoning_and_calls_survive_in_what_is_kept() {
+    let called = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use",
+        "content": [
+            {"type": "thinking", "thinking": "Where is it?", "signature": "c2lnbmF0dXJl"},
+            {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Oslo"}},
+        ],
+        "usage": {"input_tokens": 11, "output_tokens": 7},
+    });
+    let answers = vec![reply::json(200, called.to_string()), reply::json(200, Form::Messages.whole("m"))];
+    let upstream = Upstream::answering_each(answers).await;
+    let gateway = Gateway::start(&setup(Form::Messages, &upstream, "")).await;
+    let tools = json!([{"type": "function", "name": "weather", "parameters": {"type": "object"}}]);
+    let body = json!({
+        "model": "m", "input": "Weather?", "tools": tools, "reasoning": {"effort": "low", "summary": "auto"}
+    });
+    let made = id_of(&gateway.ask(asking(&body)).await);
+    let first = upstream.last_request().json();
+    let body = json!({
+        "model": "m", "previous_response_id": made, "tools": tools, "reasoning": {"effort": "low"},
+        "input": [{"type": "function_call_output", "call_id": "toolu_1", "output": "5 degrees"}]
+    });
+    assert_eq!(gateway.ask(asking(&body)).await.status(), 200);
+    let second = upstream.last_request().json();
+    let turns = second["messages"].as_array().unwrap();
+    assert_eq!(turns[0], first["messages"][0], "what was said before is said in the same words");
+    assert_eq!(turns[1]["content"], called["content"]);
+    assert_eq!(turns[2]["content"][0]["tool_use_id"], "toolu_1", "{second}");
+    assert_eq!(turns.len(), 3);
+}
+
 /// Whoever reads the end of a stream may go on from it before the connection of the vendor is closed.
 #[tokio::test]
 async fn a_stream_s_end_is_kept_before_it_is_seen() {

@@ -63,7 +63,9 @@ impl Conversation {
             own = Some((value, end - value.text().len()..end));
             Ok(())
         })?;
-        let mut items = String::with_capacity(before.len() + body.len().min(4096));
+        let length = own.as_ref().map_or(0, |(value, _)| value.text().len());
+        // It is held until the answer has come to its end.
+        let mut items = String::with_capacity(before.len() + length + 64);
         items.push_str(before);
         if let Some((value, _)) = &own {
             let mut push = |text: &str| {

@@ -48,13 +48,33 @@ fn the_root_is_the_root_with_and_without_a_version() {
 }
 
 #[test]
+fn a_kept_response_has_a_path_of_its_own() {
+    let id = || "resp_1/2".to_owned();
+    let (response, items) = (Endpoint::Response { id: id() }, Endpoint::ResponseItems { id: id() });
+    for base in ["", "/v1", "/v1//v1/"] {
+        assert_eq!(endpoint(&format!("{base}/responses/resp_1%2F2/")), Some(response.clone()));
+        assert_eq!(endpoint(&format!("{base}/responses/resp_1%2F2/input_items")), Some(items.clone()));
+    }
+    for (endpoint, methods) in [(response, &["GET", "HEAD", "DELETE"][..]), (items, &["GET", "HEAD"])] {
+        let allowed =
+            ["GET", "HEAD", "POST", "DELETE", "PUT"].into_iter().filter(|name| endpoint.allows(name));
+        assert_eq!(allowed.collect::<Vec<_>>(), methods);
+        assert_eq!((endpoint.api(), endpoint.label()), (None, "stored_responses"));
+    }
+    assert_eq!(parse("/v1/responses/resp_1", None).format(), Some(Format::Responses));
+}
+
+#[test]
 fn other_paths_are_unknown() {
     for path in [
         "/v2/chat/completions",
         "/chat",
         "/chat/completions/x",
         "/completions",
-        "/v1/responses/resp_1",
+        "/v1/responses/resp_1/cancel",
+        "/v1/responses/resp_1/input_items/x",
+        "/v1/responses/compact",
+        "/v1/responses/input_tokens",
         "/v1/messages/batches",
         "/V1/messages",
         "/v1/Messages",
