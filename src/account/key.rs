@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rand::TryRng as _;
 use sha2::{Digest as _, Sha256};
 
-use super::Permission;
+use super::{Losses, Permission};
 
 /// What every key begins with.
 const PREFIX: &str = "mgw_";
@@ -171,6 +171,8 @@ pub struct Key {
     pub expires: Option<i64>,
     /// The models that it may use.
     pub models: Permission,
+    /// What is done where something would be lost in translation.
+    pub losses: Losses,
 }
 
 /// Whether a key may be used now.
@@ -259,7 +261,13 @@ mod tests {
 
     #[test]
     fn keys_are_found_by_text_and_have_a_state() {
-        let key = |enabled, expires| Key { name: "k".into(), enabled, expires, models: Permission::All };
+        let key = |enabled, expires| Key {
+            name: "k".into(),
+            enabled,
+            expires,
+            models: Permission::All,
+            losses: Losses::Warn,
+        };
         let keys = Keys::new([
             (KeyHash::of("a"), key(true, None)),
             (KeyHash::of("b"), key(false, None)),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use super::{Conf, fail, style};
-use crate::account::NewKey;
+use crate::account::{Losses, NewKey};
 use crate::config::{self, KeysFile, KeysFileError};
 
 #[derive(Debug, Args)]
@@ -27,6 +27,10 @@ enum Action {
         /// When its time is over, such as 2027-01-31T00:00:00Z.
         #[arg(long, value_name = "TIME")]
         expires: Option<toml_edit::Datetime>,
+        /// What is done where something would be lost in translation: "allow" drops it, "warn" also says so in the
+        /// answer's head, "refuse" refuses the request.
+        #[arg(long, value_name = "POLICY", default_value = Losses::Warn.name(), value_parser = losses)]
+        losses: Losses,
         #[command(flatten)]
         file: File,
     },
@@ -62,7 +66,9 @@ struct File {
 
 pub(super) fn run(options: &Options) -> ExitCode {
     let done = match &options.action {
-        Action::Create { name, models, expires, file } => create(file, name, models, *expires),
+        Action::Create { name, models, expires, losses, file } => {
+            create(file, name, models, *expires, *losses)
+        }
         Action::List { file } => list(file),
         Action::Enable { name, file } => switch(file, name, true),
         Action::Disable { name, file } => switch(file, name, false),
@@ -85,6 +91,10 @@ enum KeysError {
     Name(&'static str),
 }
 
+fn losses(word: &str) -> Result<Losses, &'static str> {
+    Losses::from_name(word).ok_or("write allow, warn or refuse")
+}
+
 fn open(file: &File) -> Result<KeysFile, KeysError> {
     let path = match &file.keys {
         Some(path) => path.clone(),
@@ -98,6 +108,7 @@ fn create(
     name: &str,
     models: &[String],
     expires: Option<toml_edit::Datetime>,
+    losses: Losses,
 ) -> Result<(), KeysError> {
     if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
         return Err(KeysError::Name("a name has 1 to 128 bytes and no control characters"));
@@ -107,7 +118,7 @@ fn create(
     }
     let mut keys = open(file)?;
     let key = NewKey::generate().map_err(|error| KeysError::Random(error.to_string()))?;
-    keys.add(name, key.hash(), models, expires)?;
+    keys.add(name, key.hash(), models, expires, losses)?;
     keys.save()?;
     // The key alone on standard output, so that it can be piped into a secret store.
     println!("{}", key.text());
@@ -127,12 +138,13 @@ fn list(file: &File) -> Result<(), KeysError> {
         return Ok(());
     }
     let width = listed.iter().map(|key| key.name.chars().count()).max().unwrap_or(4).max(4);
-    println!("{:width$}  {:8}  {:12}  {:25}  models", "name", "state", "sha256", "expires");
+    println!("{:width$}  {:8}  {:12}  {:25}  {:6}  models", "name", "state", "sha256", "expires", "losses");
     for key in listed {
         let state = if key.enabled { "enabled" } else { "disabled" };
         let models = key.models.map_or("all".to_owned(), |models| models.join(", "));
         let expires = key.expires.unwrap_or_else(|| "never".to_owned());
-        println!("{:width$}  {state:8}  {:12}  {expires:25}  {models}", key.name, key.hash);
+        let losses = key.losses.unwrap_or_else(|| Losses::default().name().to_owned());
+        println!("{:width$}  {state:8}  {:12}  {expires:25}  {losses:6}  {models}", key.name, key.hash);
     }
     Ok(())
 }

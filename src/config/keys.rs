@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::node::{Document, Table};
 use super::report::Report;
-use crate::account::{Key, KeyHash, Keys, Pattern, Permission};
+use crate::account::{Key, KeyHash, Keys, Losses, Pattern, Permission};
 
 pub(super) fn read(file: &Path, text: &str) -> Result<Keys, Report> {
     let document = Document::new(file, text);
@@ -56,5 +56,10 @@ fn read_key(table: &Table<'_>) -> Option<(KeyHash, Key)> {
         value.elements(|element| patterns.extend(element.as_str().map(Pattern::new)));
         Permission::Some(patterns.into_boxed_slice())
     });
-    Some((hash?, Key { name: name?, enabled, expires, models }))
+    let losses = table.get("losses").and_then(|value| {
+        value.parsed(|text| {
+            Losses::from_name(text).ok_or_else(|| "write \"allow\", \"warn\" or \"refuse\"".to_owned())
+        })
+    });
+    Some((hash?, Key { name: name?, enabled, expires, models, losses: losses.unwrap_or_default() }))
 }

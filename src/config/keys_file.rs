@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-use crate::account::KeyHash;
+use crate::account::{KeyHash, Losses};
 
 /// Why keys.toml was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,8 @@ pub struct Listed {
     pub expires: Option<String>,
     /// The models that it may use; nothing for all.
     pub models: Option<Vec<String>>,
+    /// What is done where something would be lost in translation, as written; nothing for a warning.
+    pub losses: Option<String>,
 }
 
 /// keys.toml, open for a change.
@@ -116,6 +118,7 @@ impl KeysFile {
         hash: KeyHash,
         models: &[String],
         expires: Option<toml_edit::Datetime>,
+        losses: Losses,
     ) -> Result<(), KeysFileError> {
         if self.find(name).is_ok() {
             return Err(KeysFileError::Exists(name.to_owned()));
@@ -129,6 +132,9 @@ impl KeysFile {
         }
         if let Some(expires) = expires {
             key.insert("expires", value(expires));
+        }
+        if losses != Losses::default() {
+            key.insert("losses", value(losses.name()));
         }
         self.keys()?.push(key);
         Ok(())
@@ -167,6 +173,7 @@ impl KeysFile {
             hash: text(key, "sha256").chars().take(12).collect(),
             enabled: key.get("enabled").and_then(Item::as_bool).unwrap_or(true),
             expires: key.get("expires").and_then(Item::as_datetime).map(ToString::to_string),
+            losses: key.get("losses").and_then(Item::as_str).map(str::to_owned),
             models: key
                 .get("models")
                 .and_then(Item::as_array)

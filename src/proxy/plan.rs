@@ -10,6 +10,7 @@ use super::Gateway;
 use super::context::{Context, Plan, Translation};
 use super::lane::Lane;
 use super::stored::{Keep, new_id};
+use crate::account::Losses;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::json::Rope;
@@ -141,7 +142,12 @@ impl Gateway {
             self.count_losses(client, vendor, &refused.losses);
             refused.error
         })?;
+        let policy = ctx.key.as_ref().map(|key| key.losses).unwrap_or_default();
+        let (losses, refused) = weigh(losses, policy, vendor);
         self.count_losses(client, vendor, &losses);
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
         let changes = Changes {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
             drop_usage: client == Format::Chat && vendor == Format::Chat && !reply.usage_wanted,
@@ -158,7 +164,7 @@ impl Gateway {
             body: smallvec![body],
             changes,
             translation,
-            warning: warning(&losses),
+            warning: if policy == Losses::Warn { warning(&losses) } else { None },
             ..chosen.plan()
         })
     }
@@ -171,6 +177,25 @@ impl Gateway {
             self.metrics.losses.with_label_values(&labels).inc();
         }
     }
+}
+
+/// What a key's policy makes of what was lost: the losses as they count, and the refusal, if there is one.
+fn weigh(mut losses: Vec<Loss>, policy: Losses, vendor: Format) -> (Vec<Loss>, Option<ApiError>) {
+    if policy != Losses::Refuse {
+        return (losses, None);
+    }
+    let mut refused = None;
+    for loss in losses.iter_mut().filter(|loss| loss.policy == Policy::Warn) {
+        loss.policy = Policy::Refuse;
+        let element = &loss.element;
+        refused.get_or_insert_with(|| {
+            let message = format!(
+                "'{element}' would be lost on the way to the {vendor} API of this model, and this API key wants no losses."
+            );
+            ApiError::new(Kind::Unsupported, message).param(element.clone())
+        });
+    }
+    (losses, refused)
 }
 
 /// The header that tells what was lost.
@@ -186,6 +211,22 @@ fn warning(losses: &[Loss]) -> Option<HeaderValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_wants_no_losses_is_told_the_first_one_that_matters() {
+        let loss = |element: &'static str, policy| Loss { element: element.into(), policy };
+        let losses = || vec![loss("seed", Policy::Silent), loss("top_p", Policy::Warn)];
+        for policy in [Losses::Allow, Losses::Warn] {
+            assert_eq!(weigh(losses(), policy, Format::Messages), (losses(), None));
+        }
+        let (counted, refused) = weigh(losses(), Losses::Refuse, Format::Messages);
+        assert_eq!(counted, [loss("seed", Policy::Silent), loss("top_p", Policy::Refuse)]);
+        let refused = refused.unwrap();
+        assert_eq!(refused.kind, Kind::Unsupported);
+        assert_eq!(refused.param.as_deref(), Some("top_p"));
+        let harmless = vec![loss("seed", Policy::Silent)];
+        assert_eq!(weigh(harmless.clone(), Losses::Refuse, Format::Chat), (harmless, None));
+    }
 
     #[test]
     fn what_was_lost_fits_into_a_header() {

@@ -19,6 +19,7 @@ mod support;
 mod bodies;
 mod connections;
 mod limits;
+mod losses;
 mod parity;
 mod refusals;
 mod reload;

@@ -75,7 +75,6 @@ pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, 
         model: &EscapedString::from("model-1"),
         id: "req_1",
         now: 1_700_000_000,
-        stored: Default::default(),
     };
     outgoing(body, &ask)
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::account::KeyHash;
+use crate::account::{KeyHash, Losses};
 use crate::config::{KeysFile, KeysFileError};
 
 const BEFORE: &str = "\
@@ -43,9 +43,10 @@ fn a_new_key_is_added_behind_the_others_and_read_back() {
     let mut file = KeysFile::open(&path).unwrap();
     assert_eq!(file.list().unwrap(), [], "a file that is not there is empty");
     let expires = "2030-01-01T00:00:00Z".parse().unwrap();
-    file.add("a \"quoted\" name", KeyHash::of("k1"), &["gpt-*".to_owned()], Some(expires)).unwrap();
-    file.add("second", KeyHash::of("k2"), &[], None).unwrap();
-    let again = file.add("second", KeyHash::of("k3"), &[], None);
+    file.add("a \"quoted\" name", KeyHash::of("k1"), &["gpt-*".to_owned()], Some(expires), Losses::Refuse)
+        .unwrap();
+    file.add("second", KeyHash::of("k2"), &[], None, Losses::Warn).unwrap();
+    let again = file.add("second", KeyHash::of("k3"), &[], None, Losses::Warn);
     assert!(matches!(again, Err(KeysFileError::Exists(name)) if name == "second"));
     file.save().unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
@@ -56,11 +57,14 @@ fn a_new_key_is_added_behind_the_others_and_read_back() {
     assert_eq!(listed[0].expires.as_deref(), Some("2030-01-01T00:00:00Z"));
     assert_eq!(listed[0].models.as_deref(), Some(&["gpt-*".to_owned()][..]));
     assert_eq!((listed[1].enabled, &listed[1].models), (true, &None));
+    assert_eq!((listed[0].losses.as_deref(), listed[1].losses.as_deref()), (Some("refuse"), None));
     assert!(KeyHash::of("k2").to_hex().starts_with(&listed[1].hash) && listed[1].hash.len() == 12);
 
     let text = std::fs::read_to_string(&path).unwrap();
     let keys = crate::config::keys::read(&path, &text).unwrap();
     assert_eq!((keys.len(), &*keys.find("k2").unwrap().name), (2, "second"));
+    let losses = |text| keys.find(text).unwrap().losses;
+    assert_eq!((losses("k1"), losses("k2")), (Losses::Refuse, Losses::Warn));
 }
 
 #[test]
@@ -83,7 +87,7 @@ fn what_cannot_be_edited_is_said() {
     std::fs::write(&path, "key = 1\n").unwrap();
     let mut file = KeysFile::open(&path).unwrap();
     assert!(matches!(file.list(), Err(KeysFileError::Broken { .. })));
-    assert!(file.add("x", KeyHash::of("k"), &[], None).is_err());
+    assert!(file.add("x", KeyHash::of("k"), &[], None, Losses::Warn).is_err());
     std::fs::write(&path, "[[key\n").unwrap();
     assert!(matches!(KeysFile::open(&path), Err(KeysFileError::Broken { .. })));
     std::fs::write(&path, BEFORE).unwrap();

@@ -1,0 +1,54 @@
+//! What cannot be carried to another format, and what a key thinks of that.
+
+use serde_json::json;
+
+use crate::support::client::{Answer, post_with};
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::reply;
+use crate::support::setup::{KEY, Setup, key, vendor_of};
+use crate::support::upstream::Upstream;
+
+const LAX: &str = "client-key-of-ada-0005";
+const STRICT: &str = "client-key-of-ida-0006";
+
+async fn ask(gateway: &Gateway, key: &str, more: serde_json::Value) -> Answer {
+    let mut body =
+        json!({"model": vendor_of(Form::Messages), "messages": [{"role": "user", "content": "Hi"}]});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let bearer = format!("Bearer {key}");
+    gateway.ask(post_with(&Form::Chat.path("", false), &[("authorization", &bearer)], body.to_string())).await
+}
+
+#[tokio::test]
+async fn a_key_says_what_is_done_about_losses() {
+    let upstream = Upstream::answering(reply::json(200, Form::Messages.whole("at-messages"))).await;
+    let mut setup = Setup::each_vendor(upstream.addr);
+    setup.keys += &key("ada", LAX, "losses = \"allow\"");
+    setup.keys += &key("ida", STRICT, "losses = \"refuse\"");
+    let gateway = Gateway::start(&setup).await;
+    let warned = || json!({"logprobs": true, "seed": 7});
+
+    let answer = ask(&gateway, KEY, warned()).await;
+    assert_eq!((answer.status(), answer.get("x-gateway-warning")), (200, Some("logprobs dropped")));
+    let answer = ask(&gateway, LAX, warned()).await;
+    assert_eq!((answer.status(), answer.get("x-gateway-warning")), (200, None));
+    assert_eq!(upstream.count(), 2);
+
+    let answer = ask(&gateway, STRICT, warned()).await;
+    assert_eq!(answer.status(), 400);
+    let (_, message) = Form::Chat.error(&answer);
+    assert!(message.contains("'logprobs'"), "{message}");
+    assert_eq!(answer.json()["error"]["param"], "logprobs");
+    assert_eq!(upstream.count(), 2, "nothing was asked");
+
+    // What is dropped in silence is no loss, and what the table refuses is refused for everybody.
+    let answer = ask(&gateway, STRICT, json!({"seed": 7})).await;
+    assert_eq!((answer.status(), answer.get("x-gateway-warning")), (200, None));
+    assert_eq!(ask(&gateway, LAX, json!({"n": 2})).await.status(), 400);
+
+    let lost = |policy| [("element", "logprobs"), ("policy", policy)];
+    let metrics = gateway.metrics().await;
+    assert_eq!(metrics.sum("gateway_translation_losses_total", &lost("warn")), 2.0);
+    assert_eq!(metrics.sum("gateway_translation_losses_total", &lost("refuse")), 1.0);
+}
