@@ -34,6 +34,20 @@ impl<'a> JsonStr<'a> {
         if self.0.as_bytes().contains(&b'\\') { self.decode() == plain } else { self.0 == plain }
     }
 
+    /// How many characters the string means. A lone half of a surrogate pair counts as one.
+    #[inline]
+    pub fn char_count(self) -> u64 {
+        let mut count = self.0.chars().count();
+        let mut rest = self.0;
+        while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+            let escape = rest.get(at..).unwrap_or_default();
+            let length = escape_length(escape.as_bytes());
+            count = count.saturating_sub(length - 1);
+            rest = escape.get(length..).unwrap_or_default();
+        }
+        count as u64
+    }
+
     /// The meaning of the string; borrowed when it has no escapes. Lone surrogates become U+FFFD.
     pub fn decode(self) -> Cow<'a, str> {
         if !self.0.as_bytes().contains(&b'\\') {
@@ -42,6 +56,20 @@ impl<'a> JsonStr<'a> {
         let mut out = String::with_capacity(self.0.len());
         decode_into(self.0, &mut out);
         Cow::Owned(out)
+    }
+}
+
+/// The length of the escape at the start of a text, both halves of a surrogate pair together.
+#[inline]
+fn escape_length(escape: &[u8]) -> usize {
+    let half = |at: usize, third: &[u8]| match escape.get(at..at + 4) {
+        Some([b'\\', b'u', b'd' | b'D', digit]) => third.contains(digit),
+        _ => false,
+    };
+    match escape.get(1) {
+        Some(b'u') if half(0, b"89abAB") && half(6, b"cdefCDEF") => 12,
+        Some(b'u') => 6,
+        _ => 2,
     }
 }
 

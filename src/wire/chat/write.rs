@@ -147,12 +147,3 @@ pub(super) fn data_url(out: &mut impl BufMut, mime: &str, data: &str) {
     out.put_slice(b";base64,");
     out.put_slice(data.as_bytes());
 }
-
-/// How many characters a text has.
-pub(super) fn characters(text: JsonStr<'_>) -> u64 {
-    let text = text.escaped();
-    if memchr::memchr(b'\\', text.as_bytes()).is_some() {
-        return JsonStr::from_escaped(text).decode().chars().count() as u64;
-    }
-    text.chars().count() as u64
-}

@@ -28,6 +28,11 @@ impl Offsets {
     /// The next piece of the text.
     pub(super) fn push(&mut self, text: JsonStr<'_>) {
         let mut rest = text.escaped();
+        if rest.is_ascii() && memchr::memchr(b'\\', rest.as_bytes()).is_none() {
+            self.bytes += rest.len() as u64;
+            self.chars += rest.len() as u64;
+            return;
+        }
         loop {
             let at = memchr::memchr(b'\\', rest.as_bytes());
             let (plain, tail) = rest.split_at(at.unwrap_or(rest.len()));

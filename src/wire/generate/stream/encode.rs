@@ -23,6 +23,9 @@ pub struct Encoder {
     reply: Arc<Reply>,
     /// What stands behind the candidates of every frame.
     tail: Vec<u8>,
+    /// What stands behind the text of a frame of the first candidate, and behind that of a thought.
+    text_tail: Vec<u8>,
+    thought_tail: Vec<u8>,
     /// The array has its first element.
     begun: bool,
     over: bool,
@@ -74,6 +77,8 @@ impl Encoder {
         Encoder {
             reply,
             tail: Vec::new(),
+            text_tail: Vec::new(),
+            thought_tail: Vec::new(),
             begun: false,
             over: false,
             open: SmallVec::new(),
@@ -88,7 +93,11 @@ impl Encoder {
             return;
         }
         match *event {
-            Event::Start(start) => self.tail = tail(start, &self.reply),
+            Event::Start(start) => {
+                self.tail = tail(start, &self.reply);
+                self.text_tail = [AFTER_TEXT, FIRST, &self.tail].concat();
+                self.thought_tail = [AFTER_THOUGHT, FIRST, &self.tail].concat();
+            }
             Event::BlockStart { index, choice, kind } => self.start(index, choice, kind, out),
             Event::Delta { index, delta } => self.delta(index, delta, out),
             Event::BlockStop { index } => self.stop(index, out),
@@ -141,13 +150,34 @@ impl Encoder {
         out.extend_from_slice(b"{\"candidates\":[{\"content\":{\"parts\":[");
         part(out);
         if choice == 0 {
-            out.extend_from_slice(b"],\"role\":\"model\"},\"index\":0}");
+            out.extend_from_slice(FIRST);
         } else {
             out.extend_from_slice(b"],\"role\":\"model\"},\"index\":");
             out.extend_from_slice(itoa::Buffer::new().format(choice).as_bytes());
             out.extend_from_slice(b"}");
         }
         out.extend_from_slice(&self.tail);
+    }
+
+    /// A frame with text.
+    #[inline]
+    fn text(&mut self, choice: u32, text: JsonStr<'_>, thought: bool, out: &mut BytesMut) {
+        let text = text.escaped().as_bytes();
+        if choice != 0 || self.reply.array {
+            let after = if thought { AFTER_THOUGHT } else { AFTER_TEXT };
+            return self.frame(choice, out, |out| {
+                for part in [b"{\"text\":\"", text, after] {
+                    out.extend_from_slice(part);
+                }
+            });
+        }
+        let head = b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"";
+        let tail = if thought { &self.thought_tail } else { &self.text_tail };
+        self.begun = true;
+        out.reserve(head.len() + text.len() + tail.len());
+        out.extend_from_slice(head);
+        out.extend_from_slice(text);
+        out.extend_from_slice(tail);
     }
 
     fn start(&mut self, index: u32, choice: u32, kind: BlockKind<'_>, out: &mut BytesMut) {
@@ -182,12 +212,12 @@ impl Encoder {
         match (delta, &open.kind) {
             (Delta::Text(text), Kind::Thought) => {
                 if self.reply.show_thinking && !text.is_empty() {
-                    self.frame(number, out, |out| text_part(out, text, b"\",\"thought\":true}"));
+                    self.text(number, text, true, out);
                 }
             }
             (Delta::Text(text), _) if !text.is_empty() => {
                 self.choice(number).offsets.push(text);
-                self.frame(number, out, |out| text_part(out, text, b"\"}"));
+                self.text(number, text, false, out);
             }
             (Delta::Arguments(text) | Delta::Data(text), _) => open.text.push_str(text.escaped()),
             (Delta::Object(object), _) => {
@@ -301,11 +331,12 @@ impl Encoder {
     }
 }
 
-fn text_part(out: &mut BytesMut, text: JsonStr<'_>, after: &[u8]) {
-    out.extend_from_slice(b"{\"text\":\"");
-    out.extend_from_slice(text.escaped().as_bytes());
-    out.extend_from_slice(after);
-}
+/// What stands behind the text of a part.
+const AFTER_TEXT: &[u8] = b"\"}";
+/// The same, of a thought.
+const AFTER_THOUGHT: &[u8] = b"\",\"thought\":true}";
+/// What stands behind the parts of the first candidate.
+const FIRST: &[u8] = b"],\"role\":\"model\"},\"index\":0}";
 
 /// `],"modelVersion":"...","responseId":"..."}`, and the end of the frame.
 fn tail(start: Start<'_>, reply: &Reply) -> Vec<u8> {
