@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use super::run::plain_run;
+use super::run::string_end;
 use super::{JsonStr, RawJson};
 
 /// Places that may vary, at most. A document with more of them is no usual one.
@@ -123,7 +123,7 @@ impl Mould {
             done = hole.at;
             let length = match hole.kind {
                 HoleKind::Digits => rest.iter().take_while(|byte| byte.is_ascii_digit()).count(),
-                HoleKind::Text | HoleKind::Padding => inside(rest)?,
+                HoleKind::Text | HoleKind::Padding => string_end(rest, 0).ok()?,
             };
             if hole.kind == HoleKind::Text {
                 text = Some((at, at + length));
@@ -161,20 +161,6 @@ fn digits(json: &str, mut each: impl FnMut(usize, usize)) {
             _ => {}
         }
         at += 1;
-    }
-}
-
-/// The length of the inside of a string; nothing if it does not end, or holds what a string may not hold.
-#[inline]
-fn inside(bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        at += plain_run(bytes.get(at..)?);
-        match bytes.get(at)? {
-            b'"' => return Some(at),
-            b'\\' => at += 2,
-            _ => return None,
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::push_escaped;
+use super::run::{backslash, characters, single_run};
 
 /// The inside of a JSON string, still escaped and without its quotes: pasted from frame to frame unread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -34,16 +35,22 @@ impl<'a> JsonStr<'a> {
         if self.0.as_bytes().contains(&b'\\') { self.decode() == plain } else { self.0 == plain }
     }
 
+    /// How many bytes it begins with that are one character each: ASCII, and not escaped.
+    #[inline]
+    pub fn single_run(self) -> usize {
+        single_run(self.0.as_bytes())
+    }
+
     /// How many characters the string means. A lone half of a surrogate pair counts as one.
     #[inline]
     pub fn char_count(self) -> u64 {
-        let mut count = self.0.chars().count();
-        let mut rest = self.0;
-        while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-            let escape = rest.get(at..).unwrap_or_default();
-            let length = escape_length(escape.as_bytes());
+        let bytes = self.0.as_bytes();
+        let mut count = characters(bytes);
+        let mut at = 0;
+        while let Some(escape) = bytes.get(at..).and_then(|rest| rest.get(backslash(rest)?..)) {
+            let length = escape_length(escape);
             count = count.saturating_sub(length - 1);
-            rest = escape.get(length..).unwrap_or_default();
+            at = bytes.len() - escape.len() + length;
         }
         count as u64
     }
