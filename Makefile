@@ -41,7 +41,7 @@ fuzz: deps ## Replay the fuzz corpora and try mutations of them for a bounded ti
 	@scripts/fuzz
 
 bench: deps ## Run the micro-benchmarks
-	$(CARGO) bench --locked --no-default-features --bench frames -- $(ARGS)
+	$(CARGO) bench --locked --no-default-features --bench frames --bench translate -- $(ARGS)
 
 sdks: ## Install the vendors' Python SDKs for the tests, in target/
 	python3 -m venv $(SDKS)

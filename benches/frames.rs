@@ -1,19 +1,13 @@
 //! How fast streams pass and requests are read, against copying the same bytes and against doing it with trees.
-#![allow(
-    missing_docs,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a benchmark"
-)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, reason = "a benchmark")]
 
+mod measure;
 mod workload;
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use criterion::{Criterion, Throughput};
+use measure::{Subject, copy, criterion, print_summary};
 use model_gateway::framing::sse::Event;
 use model_gateway::framing::{Hold, Splitter, sse::SseSplitter};
 use model_gateway::translate::Verbatim;
@@ -28,65 +22,6 @@ const MAX_FRAME: usize = 1 << 20;
 /// What a read of a busy connection brings.
 const READ: usize = 16_384;
 
-/// Seconds per turn of one case, the median of its samples.
-struct Timed {
-    case: &'static str,
-    median: f64,
-}
-
-/// One subject: the same bytes through several ways.
-struct Subject<'c> {
-    criterion: &'c mut Criterion,
-    name: String,
-    bytes: usize,
-    units: usize,
-    cases: Vec<Timed>,
-}
-
-impl<'c> Subject<'c> {
-    fn new(criterion: &'c mut Criterion, name: String, bytes: usize, units: usize) -> Self {
-        Subject { criterion, name, bytes, units, cases: Vec::new() }
-    }
-
-    fn case<T>(&mut self, case: &'static str, mut turn: impl FnMut() -> T) {
-        let mut samples = Vec::new();
-        let mut group = self.criterion.benchmark_group(&self.name);
-        group.throughput(Throughput::Bytes(self.bytes as u64));
-        group.bench_function(case, |bencher| {
-            bencher.iter_custom(|turns| {
-                let began = Instant::now();
-                for _ in 0..turns {
-                    black_box(turn());
-                }
-                let took = began.elapsed();
-                samples.push(took.as_secs_f64() / turns as f64);
-                took
-            });
-        });
-        group.finish();
-        samples.sort_by(f64::total_cmp);
-        if let Some(median) = samples.get(samples.len() / 2) {
-            self.cases.push(Timed { case, median: *median });
-        }
-    }
-
-    /// The lines of the summary.
-    fn lines(&self) -> Vec<String> {
-        let of = |case: &str| self.cases.iter().find(|timed| timed.case == case).map(|timed| timed.median);
-        let (Some(copy), Some(trees)) = (of("copy"), of("trees")) else { return Vec::new() };
-        let line = |timed: &Timed| {
-            let (rate, each) =
-                (self.bytes as f64 / timed.median / 1e6, timed.median * 1e9 / self.units as f64);
-            let (to_copy, to_trees) = (timed.median / copy, timed.median / trees);
-            format!(
-                "{:<16} {:<12} {rate:>9.0} {each:>10.0} {to_copy:>9.2} {to_trees:>9.3}",
-                self.name, timed.case
-            )
-        };
-        self.cases.iter().map(line).collect()
-    }
-}
-
 fn pass(stream: &Stream, pieces: &[Bytes]) -> u64 {
     let mut exchange = Verbatim::new(stream.api, stream.arrival, Changes::default(), MAX_FRAME);
     for piece in pieces {
@@ -94,14 +29,6 @@ fn pass(stream: &Stream, pieces: &[Bytes]) -> u64 {
     }
     black_box(exchange.finish().unwrap());
     exchange.meter().frames()
-}
-
-fn copy(pieces: &[Bytes], to: &mut Vec<u8>) {
-    for piece in pieces {
-        to.clear();
-        to.extend_from_slice(piece);
-        black_box(to.as_slice());
-    }
 }
 
 /// The twin with trees: every frame is parsed, looked at and written anew.
@@ -158,11 +85,7 @@ fn read_as_tree(body: &[u8]) -> Vec<u8> {
 }
 
 fn main() {
-    let mut criterion = Criterion::default()
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_millis(800))
-        .sample_size(20)
-        .configure_from_args();
+    let mut criterion = criterion(200, 800);
     let mut summary = Vec::new();
     let mut place = Vec::with_capacity(MAX_FRAME);
 
@@ -196,16 +119,5 @@ fn main() {
         summary.extend(subject.lines());
     }
     criterion.final_summary();
-    if !summary.is_empty() {
-        println!(
-            "\n{:<16} {:<12} {:>9} {:>10} {:>9} {:>9}\n{}",
-            "",
-            "",
-            "MB/s",
-            "ns each",
-            "to copy",
-            "to trees",
-            summary.join("\n")
-        );
-    }
+    print_summary(&summary);
 }

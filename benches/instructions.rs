@@ -7,7 +7,9 @@
     reason = "a benchmark"
 )]
 
-#[allow(dead_code, reason = "the timed benchmark uses all of it")]
+#[allow(dead_code, reason = "the timed benchmarks use all of it")]
+mod translation;
+#[allow(dead_code, reason = "the timed benchmarks use all of it")]
 mod workload;
 
 use std::hint::black_box;
@@ -17,8 +19,9 @@ use bytes::Bytes;
 use model_gateway::json::EscapedString;
 use model_gateway::translate::Verbatim;
 use model_gateway::translate::verbatim::{Arrival, Changes};
-use model_gateway::wire::Api;
 use model_gateway::wire::request::BodyReader;
+use model_gateway::wire::{Api, Format};
+use translation::{Said, Script, requests};
 
 const CASES: [&str; 13] = [
     "chat",
@@ -109,8 +112,68 @@ fn request(size: usize, edit: bool) -> usize {
     turns
 }
 
+/// What comes behind the name of a pair, and what is said in its frames.
+const TRANSLATED: [(&str, Said); 3] =
+    [("", Said::Text), ("-reasoning", Said::Reasoning), ("-arguments", Said::Arguments)];
+
+/// The case of a pair: which pair, and what it is about.
+fn pair(case: &str) -> Option<(Format, Format, String)> {
+    translation::pairs().find_map(|(vendor, client)| {
+        let about = case.strip_prefix(&format!("{vendor}-to-{client}"))?;
+        Some((vendor, client, about.to_owned()))
+    })
+}
+
+/// Frames of one kind in the middle of a translated stream, one in a piece.
+fn translated(vendor: Format, client: Format, said: Said) -> usize {
+    let mut script = Script::new(vendor);
+    script.begin();
+    script.open(said);
+    let before = script.frames.len() + WARM;
+    for n in 0..WARM + FRAMES {
+        script.delta(said, n);
+    }
+    let frames = translation::shared(&script.frames);
+    let (warm, rest) = frames.split_at(before);
+    let mut exchange = translation::translated(vendor, client);
+    for piece in warm {
+        black_box(exchange.feed(piece.clone()).unwrap());
+    }
+    measured(|| {
+        for piece in rest {
+            black_box(exchange.feed(piece.clone()).unwrap());
+        }
+    });
+    rest.len()
+}
+
+/// A request with ten turns.
+fn translated_request(vendor: Format, client: Format) -> usize {
+    let body = requests::conversation(client);
+    let turns = FRAMES / 50;
+    measured(|| {
+        for _ in 0..turns {
+            black_box(translation::translate(client, vendor, &body));
+        }
+    });
+    turns
+}
+
+fn translation_case(vendor: Format, client: Format, about: &str) -> Option<usize> {
+    if about == "-request" {
+        return Some(translated_request(vendor, client));
+    }
+    let (_, said) = TRANSLATED.into_iter().find(|(name, _)| *name == about)?;
+    Some(translated(vendor, client, said))
+}
+
 fn main() -> ExitCode {
     let case = std::env::args().nth(1).unwrap_or_default();
+    if let Some((vendor, client, about)) = pair(&case) {
+        let Some(count) = translation_case(vendor, client, &about) else { return ExitCode::FAILURE };
+        eprintln!("{count}");
+        return ExitCode::SUCCESS;
+    }
     // How often the case came: what the instructions are divided by.
     let count = match case.as_str() {
         "answer" => answer(),
@@ -121,6 +184,10 @@ fn main() -> ExitCode {
         case if CASES.contains(&case) => stream(case),
         _ => {
             println!("{}", CASES.join("\n"));
+            for (vendor, client) in translation::pairs() {
+                println!("{vendor}-to-{client}");
+                println!("{vendor}-to-{client}-request");
+            }
             return ExitCode::SUCCESS;
         }
     };

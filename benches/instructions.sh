@@ -27,7 +27,7 @@ for case in $("$binary"); do
     --callgrind-out-file="$counts/out" --log-file="$counts/log" "$binary" "$case" 2> "$counts/turns"
   awk -v case="$case" -v turns="$(cat "$counts/turns")" '
     /^(summary|totals):/ { all = $2 }
-    END { if (!all) exit 1; printf "%-20s %d\n", case, all / turns + 0.5 }' "$counts/out" >> "$counts/now" ||
+    END { if (!all) exit 1; printf "%-32s %d\n", case, all / turns + 0.5 }' "$counts/out" >> "$counts/now" ||
     { echo "$case: nothing was counted"; cat "$counts/log"; exit 1; }
 done
 
@@ -40,12 +40,12 @@ diff <(grep '^#' "$record") <(grep '^#' "$counts/now") || echo "another compiler
 awk -v bound="$bound" '
   /^#/ { next }
   NR == FNR { before[$1] = $2; next }
-  FNR == 1 || !header { if (!header++) printf "%-20s %10s %10s %8s\n", "", "record", "now", "change" }
-  !($1 in before) { printf "%-20s %10s %10d   (new: --record)\n", $1, "-", $2; failed = 1; next }
+  FNR == 1 || !header { if (!header++) printf "%-32s %10s %10s %8s\n", "", "record", "now", "change" }
+  !($1 in before) { printf "%-32s %10s %10d   (new: --record)\n", $1, "-", $2; failed = 1; next }
   {
     change = 100 * ($2 - before[$1]) / before[$1]
     worse = change > bound
-    printf "%-20s %10d %10d %+7.1f%%%s\n", $1, before[$1], $2, change, worse ? "  too many" : ""
+    printf "%-32s %10d %10d %+7.1f%%%s\n", $1, before[$1], $2, change, worse ? "  too many" : ""
     failed += worse
   }
   END { exit failed > 0 }' "$record" "$counts/now"

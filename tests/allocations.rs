@@ -4,6 +4,11 @@
 
 #[path = "allocations/counting.rs"]
 mod counting;
+#[path = "allocations/translated.rs"]
+mod translated;
+#[allow(dead_code, reason = "the benchmarks use all of it")]
+#[path = "../benches/translation/mod.rs"]
+mod translation;
 
 use bytes::Bytes;
 use counting::{Count, count};

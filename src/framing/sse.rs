@@ -59,6 +59,10 @@ impl SseSplitter {
             if blank {
                 return Some(at);
             }
+            // The usual end of an event, found without a search.
+            if piece.get(at) == Some(&b'\n') {
+                return Some(at + 1);
+            }
         }
     }
 }
@@ -137,13 +141,15 @@ impl<'a> Lines<'a> {
     /// The next line that is not empty.
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        while !self.rest.is_empty() {
+        while let Some(first) = self.rest.first() {
+            if matches!(first, b'\n' | b'\r') {
+                self.rest = self.rest.get(1..).unwrap_or_default();
+                continue;
+            }
             let end = memchr::memchr2(b'\n', b'\r', self.rest).unwrap_or(self.rest.len());
             let (line, after) = self.rest.split_at(end);
             self.rest = after.get(1..).unwrap_or_default();
-            if !line.is_empty() {
-                return Some(line);
-            }
+            return Some(line);
         }
         None
     }

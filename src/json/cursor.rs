@@ -1,6 +1,6 @@
 //! A pull reader over one whole document: forward only, borrowed, without a tree and without an allocation.
 
-use super::run::plain_run;
+use super::run::string_end;
 use super::{JsonStr, RawJson};
 
 /// Nesting that is read at most. Far beyond what any vendor sends; the skipping loop itself does not recurse.
@@ -201,20 +201,17 @@ impl<'a> Cursor<'a> {
     /// From behind the opening quote to behind the closing one.
     #[inline]
     fn skip_string_body(&mut self) -> Result<(), JsonError> {
-        loop {
-            let rest = self.bytes().get(self.at..).unwrap_or_default();
-            let run = plain_run(rest);
-            self.at += run;
-            match rest.get(run) {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(());
-                }
-                // The escaped byte is stepped over; a multi-byte character after a backslash is not valid JSON,
-                // and then the next run starts inside it, which is harmless: it holds no quote.
-                Some(b'\\') if rest.len() > run + 1 => self.at += 2,
-                Some(b'\\') | None => return self.fail("unterminated string"),
-                Some(_) => return self.fail("control character in a string"),
+        // An escaped byte is stepped over; a multi-byte character after a backslash is not valid JSON, and then the
+        // search goes on inside it, which is harmless: it holds no quote.
+        match string_end(self.bytes(), self.at) {
+            Ok(end) => {
+                self.at = end + 1;
+                Ok(())
+            }
+            Err(at) => {
+                self.at = at;
+                let control = self.bytes().get(at).is_some_and(|byte| *byte < 0x20);
+                self.fail(if control { "control character in a string" } else { "unterminated string" })
             }
         }
     }

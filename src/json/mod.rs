@@ -2,13 +2,15 @@
 //!
 //! Here live: slices of JSON text that are passed on unread ([`JsonStr`], [`RawJson`]), a pull reader over one
 //! whole document ([`Cursor`]), a push scanner over a document that arrives in pieces ([`Scanner`]), the pieces
-//! themselves ([`Rope`]) and a writer that appends to a byte buffer ([`Writer`]).
+//! themselves ([`Rope`]), the shape of a document that comes again ([`Mould`]) and a writer that appends to a byte
+//! buffer ([`Writer`]).
 //!
 //! Here must not live: what a member means. No wire format is named in this folder, and nothing is allocated per
 //! value read.
 
 mod cursor;
 mod members;
+mod mould;
 mod rope;
 mod run;
 mod scan;
@@ -21,6 +23,7 @@ mod tests;
 
 pub use cursor::{Cursor, JsonError, Kind};
 pub use members::Member;
+pub use mould::{Cast, Mould, Varying};
 pub use rope::{Edit, Rope};
 pub use scan::{ScanError, ScanErrorKind, Scanner};
 pub use text::{EscapedString, JsonStr, RawJson};

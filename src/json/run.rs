@@ -15,12 +15,15 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 /// wrongly (a borrow runs upwards); the lowest mark is always right.
 #[inline]
 const fn specials(word: u64) -> u64 {
-    const fn equal(word: u64, byte: u8) -> u64 {
-        let zero_where_equal = word ^ (ONES * byte as u64);
-        zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & HIGHS
-    }
     let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
     control | equal(word, b'"') | equal(word, b'\\')
+}
+
+/// The high bit of each byte of `word` that is `byte`; likewise, the lowest mark is always right.
+#[inline]
+const fn equal(word: u64, byte: u8) -> u64 {
+    let zero_where_equal = word ^ (ONES * byte as u64);
+    zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & HIGHS
 }
 
 /// The number of leading bytes of `bytes` that are plain text: neither `"`, nor `\`, nor below 0x20.
@@ -39,6 +42,92 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     far(bytes, done)
 }
 
+/// From inside a string to the quote that ends it: where that stands. Otherwise where the text ends too early, or where
+/// a byte stands that may not be in a string.
+#[inline]
+pub(super) fn string_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
+    let (mut at, mut near) = (from, NEAR);
+    loop {
+        let Some(word) = word_at(bytes, at) else { return tail_end(bytes, at) };
+        let marks = specials(word);
+        if marks != 0 {
+            let bits = marks.trailing_zeros() & !7;
+            at += (bits / 8) as usize;
+            match (word >> bits) as u8 {
+                b'"' => return Ok(at),
+                b'\\' => at += 2,
+                _ => return Err(at),
+            }
+            near = NEAR;
+            continue;
+        }
+        at += 8;
+        near -= 8;
+        if near == 0 {
+            at = clean_blocks(bytes, at);
+            // What stopped it stands in the next block: no use in trying that again.
+            near = BLOCK;
+        }
+    }
+}
+
+/// The same for the last bytes.
+fn tail_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
+    let mut at = from;
+    loop {
+        match bytes.get(at) {
+            Some(b'"') => return Ok(at),
+            Some(b'\\') => at += 2,
+            Some(0..0x20) => return Err(at),
+            Some(_) => at += 1,
+            // A backslash that nothing follows is where it ends.
+            None => return Err(if at > bytes.len() { bytes.len().saturating_sub(1) } else { at }),
+        }
+    }
+}
+
+/// Where the first backslash stands.
+#[inline]
+pub(super) fn backslash(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = word_at(bytes, at) {
+        match equal(word, b'\\') {
+            0 => at += 8,
+            marks => return Some(at + (marks.trailing_zeros() / 8) as usize),
+        }
+    }
+    bytes.get(at..)?.iter().position(|&byte| byte == b'\\').map(|found| at + found)
+}
+
+/// The number of leading bytes that are one character each: ASCII, and no backslash.
+#[inline]
+pub(super) fn single_run(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(word) = word_at(bytes, at) {
+        match equal(word, b'\\') | (word & HIGHS) {
+            0 => at += 8,
+            marks => return at + (marks.trailing_zeros() / 8) as usize,
+        }
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest.iter().position(|&byte| byte == b'\\' || !byte.is_ascii()).unwrap_or(rest.len())
+}
+
+/// How many characters of UTF-8 begin in these bytes.
+#[inline]
+pub(super) fn characters(bytes: &[u8]) -> usize {
+    // A byte that continues a character is -128 to -65 as a number with a sign.
+    let begins = |byte: &u8| u8::from(byte.cast_signed() >= -64);
+    let (blocks, rest) = bytes.as_chunks::<BLOCK>();
+    // Branch-free over the block, so that it becomes vector code; a block has less than 256 characters.
+    let in_block = |block: &[u8; BLOCK]| usize::from(block.iter().map(begins).sum::<u8>());
+    let (some, last) = rest.as_chunks::<16>();
+    let in_some = |block: &[u8; 16]| usize::from(block.iter().map(begins).sum::<u8>());
+    blocks.iter().map(in_block).sum::<usize>()
+        + some.iter().map(in_some).sum::<usize>()
+        + last.iter().map(|byte| usize::from(begins(byte))).sum::<usize>()
+}
+
 #[inline]
 fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     let eight = bytes.get(at..)?.first_chunk::<8>()?;
@@ -51,8 +140,8 @@ fn tail(bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\').unwrap_or(bytes.len())
 }
 
-/// Long text.
-fn far(bytes: &[u8], from: usize) -> usize {
+/// Long text: over all blocks without a special byte.
+fn clean_blocks(bytes: &[u8], from: usize) -> usize {
     let mut done = from;
     let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
     for block in blocks {
@@ -66,6 +155,12 @@ fn far(bytes: &[u8], from: usize) -> usize {
         }
         done += BLOCK;
     }
+    done
+}
+
+/// Long text.
+fn far(bytes: &[u8], from: usize) -> usize {
+    let mut done = clean_blocks(bytes, from);
     while let Some(word) = word_at(bytes, done) {
         match specials(word) {
             0 => done += 8,
@@ -81,6 +176,30 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn the_end_of_a_string_is_found(text in r#"([a-zé]{0,90}(\\["\\n]|\\u00e9)?){0,4}["\x01]?[a-z]{0,20}"#) {
+            let bytes = text.as_bytes();
+            let mut at = 0;
+            let expected = loop {
+                at += plain_run(bytes.get(at..).unwrap_or_default());
+                match bytes.get(at) {
+                    Some(b'"') => break Ok(at),
+                    Some(b'\\') => at += 2,
+                    _ => break Err(at),
+                }
+            };
+            prop_assert_eq!(string_end(bytes, 0), expected);
+        }
+
+        #[test]
+        fn characters_and_backslashes_are_found(text in r"[a-zäß€🌍\\]{0,40}[a-z]{0,100}[ä€\\]{0,40}") {
+            let bytes = text.as_bytes();
+            prop_assert_eq!(characters(bytes), text.chars().count());
+            prop_assert_eq!(backslash(bytes), text.find('\\'));
+            let special = text.find(|c: char| c == '\\' || !c.is_ascii());
+            prop_assert_eq!(single_run(bytes), special.unwrap_or(bytes.len()));
+        }
+
         #[test]
         fn both_gaits_find_the_first_special_byte(
             mut text in proptest::collection::vec(0x20u8..=0xff, 0..400),

@@ -388,3 +388,18 @@ proptest! {
         prop_assert_eq!(Cursor::new(&text).string().unwrap(), string);
     }
 }
+
+#[test]
+fn characters_of_a_text_are_counted_as_code_points() {
+    for (escaped, count) in [
+        ("", 0),
+        ("abc", 3),
+        ("a\\n\\\"b", 4),
+        ("Grüße 🌍", 7),
+        ("\\u00e9x", 2),
+        ("\\ud83c\\udf0d!", 2),
+        ("\\ud83c!", 2),
+    ] {
+        assert_eq!(JsonStr::from_escaped(escaped).char_count(), count, "{escaped}");
+    }
+}

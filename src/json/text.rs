@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::push_escaped;
+use super::run::{backslash, characters, single_run};
 
 /// The inside of a JSON string, still escaped and without its quotes: pasted from frame to frame unread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -34,6 +35,26 @@ impl<'a> JsonStr<'a> {
         if self.0.as_bytes().contains(&b'\\') { self.decode() == plain } else { self.0 == plain }
     }
 
+    /// How many bytes it begins with that are one character each: ASCII, and not escaped.
+    #[inline]
+    pub fn single_run(self) -> usize {
+        single_run(self.0.as_bytes())
+    }
+
+    /// How many characters the string means. A lone half of a surrogate pair counts as one.
+    #[inline]
+    pub fn char_count(self) -> u64 {
+        let bytes = self.0.as_bytes();
+        let mut count = characters(bytes);
+        let mut at = 0;
+        while let Some(escape) = bytes.get(at..).and_then(|rest| rest.get(backslash(rest)?..)) {
+            let length = escape_length(escape);
+            count = count.saturating_sub(length - 1);
+            at = bytes.len() - escape.len() + length;
+        }
+        count as u64
+    }
+
     /// The meaning of the string; borrowed when it has no escapes. Lone surrogates become U+FFFD.
     pub fn decode(self) -> Cow<'a, str> {
         if !self.0.as_bytes().contains(&b'\\') {
@@ -42,6 +63,20 @@ impl<'a> JsonStr<'a> {
         let mut out = String::with_capacity(self.0.len());
         decode_into(self.0, &mut out);
         Cow::Owned(out)
+    }
+}
+
+/// The length of the escape at the start of a text, both halves of a surrogate pair together.
+#[inline]
+fn escape_length(escape: &[u8]) -> usize {
+    let half = |at: usize, third: &[u8]| match escape.get(at..at + 4) {
+        Some([b'\\', b'u', b'd' | b'D', digit]) => third.contains(digit),
+        _ => false,
+    };
+    match escape.get(1) {
+        Some(b'u') if half(0, b"89abAB") && half(6, b"cdefCDEF") => 12,
+        Some(b'u') => 6,
+        _ => 2,
     }
 }
 

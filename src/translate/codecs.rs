@@ -47,6 +47,14 @@ impl Decoder {
         }
     }
 
+    /// Reads what was left unread while frames passed.
+    pub(super) fn settle(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        if let Decoder::Generate(decoder) = self {
+            // What does not make sense says nothing.
+            let _ = decoder.settle(sink);
+        }
+    }
+
     pub(super) fn is_over(&self) -> bool {
         match self {
             Decoder::Chat(decoder) => decoder.is_over(),

@@ -52,8 +52,9 @@ impl Exchange {
 
     /// Reads what was left unread while frames passed: when nothing more will come.
     pub fn settle(&mut self) {
-        if let Exchange::Verbatim(verbatim) = self {
-            verbatim.settle();
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.settle(),
+            Exchange::Translated(translated) => translated.settle(),
         }
     }
 

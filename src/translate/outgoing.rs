@@ -135,7 +135,9 @@ pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
     let mut notes = Notes::new(ask.client, ask.vendor);
     let restore = adapt(&mut request, ask.dialect, &mut notes, &bump);
-    let mut out = BytesMut::with_capacity(longer.as_deref().unwrap_or(body).len() + 256);
+    // Formats differ in the words around the content: a growth would copy all of it once more.
+    let length = longer.as_deref().unwrap_or(body).len();
+    let mut out = BytesMut::with_capacity(length + length / 16 + 1_024);
     // The same format said anew: what only this format has is no loss.
     let own = if ask.client == ask.vendor { std::mem::take(&mut request.extra) } else { Vec::new() };
     encode_request(ask.vendor, &request, ask.dialect, &mut notes, &mut out);

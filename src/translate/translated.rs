@@ -21,6 +21,9 @@ use crate::wire::Format;
 use crate::wire::codec::Reply;
 use crate::wire::watch::End;
 
+/// Room for frames on their way out, at first. When what left before is written, the same place is used again.
+const OUT: usize = 4_096;
+
 /// Reads, translates and writes one answer.
 #[derive(Debug)]
 pub struct Translated {
@@ -110,7 +113,7 @@ impl Translated {
                 meter: Meter::default(),
                 restorer: (!restore.is_empty()).then(|| Restorer::new(restore)),
                 to,
-                out: BytesMut::new(),
+                out: BytesMut::with_capacity(OUT),
                 error: None,
             },
             body: BytesMut::new(),
@@ -121,7 +124,13 @@ impl Translated {
         }
     }
 
-    /// What was noted so far.
+    /// Reads what was left unread while frames passed.
+    pub fn settle(&mut self) {
+        let Translated { from, through, .. } = self;
+        from.settle(&mut |event| through.event(&event));
+    }
+
+    /// What was noted so far; [`settle`](Self::settle) first when nothing more will come.
     pub fn meter(&self) -> &Meter {
         &self.through.meter
     }

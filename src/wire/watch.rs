@@ -77,9 +77,19 @@ pub fn glance(format: Format, data: &[u8]) -> Glance {
     match format {
         Format::Chat => super::chat::watch::glance(data),
         Format::Generate => super::generate::watch::glance(data),
-        // Reading stops at the type of these anyway.
-        Format::Messages | Format::Responses => Glance::Read,
+        Format::Messages => super::messages::watch::glance(data),
+        Format::Responses => super::responses::watch::glance(data),
     }
+}
+
+/// The type of a frame, if it stands first and is written without white space, as the vendors of both formats that
+/// have one do.
+#[inline]
+pub(super) fn type_in_front(data: &[u8]) -> Option<&[u8]> {
+    let rest = data.strip_prefix(b"{\"type\":\"")?;
+    // The longest is one of 46 bytes.
+    let end = rest.iter().take(64).position(|&byte| byte == b'"')?;
+    rest.get(..end)
 }
 
 /// Whether every member of this name has no value to speak of: null, false or an empty string.

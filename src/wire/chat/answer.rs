@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use super::stream::Decoder;
 use super::stream::pending::image;
 use super::words::finish_word;
-use super::write::{self, SealOf, characters};
+use super::write::{self, SealOf};
 use crate::canonical::answer::{Block, Kind};
 use crate::canonical::seal::Carried;
 use crate::canonical::{Answer, Event, Finish, Sealed, Start, ToolKind};
@@ -187,7 +187,7 @@ fn annotations<'a, I: Iterator<Item = &'a Block>>(json: &mut Writer<'_, BytesMut
     json.key("annotations").begin_array();
     let mut from = 0;
     for block in blocks().filter(|block| block.kind == Kind::Text) {
-        let to = from + characters(JsonStr::from_escaped(&block.text));
+        let to = from + JsonStr::from_escaped(&block.text).char_count();
         for citation in &block.citations {
             write::annotation(json, &citation.borrow(), (from, to));
         }

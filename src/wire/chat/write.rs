@@ -137,23 +137,3 @@ pub(super) fn data_url(out: &mut impl BufMut, mime: &str, data: &str) {
     out.put_slice(b";base64,");
     out.put_slice(data.as_bytes());
 }
-
-/// How many characters a text has.
-pub(super) fn characters(text: JsonStr<'_>) -> u64 {
-    let mut rest = text.escaped();
-    let mut count = 0;
-    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-        let (plain, escape) = rest.split_at(at);
-        count += plain.chars().count();
-        let length = if escape.as_bytes().get(1) == Some(&b'u') { 6 } else { 2 };
-        let (escape, behind) = escape.split_at_checked(length).unwrap_or((escape, ""));
-        // The second half of a pair is no character of its own.
-        let half = escape
-            .as_bytes()
-            .get(2..4)
-            .is_some_and(|digits| matches!(digits, [b'd' | b'D', b'c'..=b'f' | b'C'..=b'F']));
-        count += usize::from(!half);
-        rest = behind;
-    }
-    (count + rest.chars().count()) as u64
-}

@@ -26,6 +26,7 @@ struct Run {
 
 impl Offsets {
     /// The next piece of the text.
+    #[inline]
     pub(super) fn push(&mut self, text: JsonStr<'_>) {
         let mut rest = text.escaped();
         // Most text has neither escapes nor anything beyond ASCII; one pass without branches tells.
@@ -36,27 +37,21 @@ impl Offsets {
             return;
         }
         loop {
-            let at = memchr::memchr(b'\\', rest.as_bytes());
-            let (plain, tail) = rest.split_at(at.unwrap_or(rest.len()));
-            self.push_plain(plain);
-            if tail.is_empty() {
-                return;
-            }
-            let (width, length) = escape(tail);
+            let run = JsonStr::from_escaped(rest).single_run();
+            self.bytes += run as u64;
+            self.chars += run as u64;
+            let special = rest.get(run..).unwrap_or_default();
+            let Some(first) = special.chars().next() else { return };
+            let (width, length) = match first {
+                '\\' => escape(special),
+                other => (other.len_utf8() as u64, other.len_utf8()),
+            };
             self.character(width);
-            rest = tail.get(length..).unwrap_or_default();
+            rest = special.get(length..).unwrap_or_default();
         }
     }
 
-    fn push_plain(&mut self, plain: &str) {
-        if plain.is_ascii() {
-            self.bytes += plain.len() as u64;
-            self.chars += plain.len() as u64;
-        } else {
-            plain.chars().for_each(|c| self.character(c.len_utf8() as u64));
-        }
-    }
-
+    #[inline]
     fn character(&mut self, width: u64) {
         if width > 1 {
             match self.runs.last_mut().filter(|run| run.width == width && run.end == self.bytes) {

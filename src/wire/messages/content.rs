@@ -216,7 +216,7 @@ impl Open {
             return 0;
         }
         sink(Event::Delta { index: self.index, delta: Delta::Text(text) });
-        let count = characters(text.escaped());
+        let count = text.char_count();
         self.length += count;
         count
     }
@@ -350,23 +350,4 @@ pub(super) fn escaped(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + text.len() / 4);
     push_escaped(&mut out, text);
     String::from_utf8(out).unwrap_or_default()
-}
-
-/// How many characters the inside of a JSON string stands for.
-#[inline]
-fn characters(escaped: &str) -> u64 {
-    let mut count = escaped.chars().count();
-    let mut rest = escaped;
-    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-        let escape = rest.get(at + 1..).unwrap_or_default();
-        // An escape is one character, and the second of a pair of surrogates is none.
-        let (length, more) = match escape.as_bytes() {
-            [b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..] => (6, 6),
-            [b'u', ..] => (6, 5),
-            _ => (2, 1),
-        };
-        count = count.saturating_sub(more);
-        rest = rest.get(at + length..).unwrap_or_default();
-    }
-    count as u64
 }

@@ -3,7 +3,13 @@
 use super::usage::Counts;
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
-use crate::wire::watch::{End, Sight, members, placed_string};
+use crate::wire::watch::{End, Glance, Sight, members, placed_string};
+
+/// Whether a frame is a delta, by its beginning.
+#[inline]
+pub fn glance(data: &[u8]) -> Glance {
+    if data.starts_with(b"{\"type\":\"content_block_delta\"") { Glance::Content } else { Glance::Read }
+}
 
 /// Reads the data of one frame. Most frames are deltas, of which only the type is read.
 #[inline]

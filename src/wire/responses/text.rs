@@ -7,37 +7,6 @@ use crate::json::{Cursor, JsonStr, push_escaped};
 /// What the id of an item begins with that carries the seal of the text before it.
 pub(super) const SEAL_OF_TEXT: &str = "rs_of_text_";
 
-/// How many characters (Unicode code points) a text has, which is how this format counts in annotations.
-pub(super) fn char_count(text: JsonStr<'_>) -> u64 {
-    let mut rest = text.escaped();
-    let mut count = 0;
-    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-        let (plain, escape) = rest.split_at(at);
-        count += plain_count(plain);
-        let length = match escape.as_bytes().get(1) {
-            Some(b'u') if is_surrogate(escape, 0, b"89abAB") && is_surrogate(escape, 6, b"cdefCDEF") => 12,
-            Some(b'u') => 6,
-            _ => 2,
-        };
-        count += 1;
-        rest = escape.get(length..).unwrap_or_default();
-    }
-    count + plain_count(rest)
-}
-
-/// Bytes that do not continue a character: one for each character.
-fn plain_count(text: &str) -> u64 {
-    text.bytes().filter(|byte| byte & 0xC0 != 0x80).count() as u64
-}
-
-/// Whether `\ud8..` (or another half, by its third digit) stands at this place.
-fn is_surrogate(text: &str, at: usize, third: &[u8]) -> bool {
-    match text.as_bytes().get(at..at + 4) {
-        Some([b'\\', b'u', b'd' | b'D', digit]) => third.contains(digit),
-        _ => false,
-    }
-}
-
 /// Writes a JSON value as the inside of a JSON string, without the white space between its tokens.
 pub(super) fn put_as_string(out: &mut impl BufMut, value: &str) {
     let mut rest = value;
@@ -86,21 +55,6 @@ pub(super) fn as_text(bytes: &[u8]) -> JsonStr<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn characters_are_counted_as_code_points() {
-        for (escaped, count) in [
-            ("", 0),
-            ("abc", 3),
-            ("a\\n\\\"b", 4),
-            ("Grüße 🌍", 7),
-            ("\\u00e9x", 2),
-            ("\\ud83c\\udf0d!", 2),
-            ("\\ud83c!", 2),
-        ] {
-            assert_eq!(char_count(JsonStr::from_escaped(escaped)), count, "{escaped}");
-        }
-    }
 
     #[test]
     fn an_object_becomes_a_string_without_the_space_between_its_tokens() {

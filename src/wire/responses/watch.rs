@@ -2,7 +2,17 @@
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
-use crate::wire::watch::{End, Sight, members, placed_string};
+use crate::wire::watch::{End, Glance, Sight, members, placed_string, type_in_front};
+
+/// Whether a frame is a delta, by its type.
+#[inline]
+pub fn glance(data: &[u8]) -> Glance {
+    if type_in_front(data).is_some_and(|kind| kind.ends_with(b".delta")) {
+        Glance::Content
+    } else {
+        Glance::Read
+    }
+}
 
 /// Reads the data of one frame. Vendors without `event:` lines exist, so the data's `type` decides; deltas are not
 /// read further.

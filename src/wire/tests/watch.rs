@@ -241,7 +241,15 @@ fn a_glance_overlooks_nothing_that_must_be_read() {
         (Format::Generate, r#"{"candidates":[{}],"usageMetadata":{"promptTokenCount":1}}"#, Glance::Read),
         (Format::Generate, r#"{"candidates":[{"finishReason":1}]}"#, Glance::Read),
         (Format::Generate, r#"{"prompt_feedback":{"block_reason":"OTHER"}}"#, Glance::Read),
-        (Format::Messages, r#"{"type":"content_block_delta"}"#, Glance::Read),
+        (Format::Messages, r#"{"type":"content_block_delta","index":0,"delta":{}}"#, Glance::Content),
+        (Format::Messages, r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#, Glance::Read),
+        (Format::Messages, r#"{"type":"error","error":{"type":"content_block_delta"}}"#, Glance::Read),
+        (Format::Messages, r#"{"index":0,"type":"content_block_delta"}"#, Glance::Read),
+        (Format::Responses, r#"{"type":"response.output_text.delta","delta":"a"}"#, Glance::Content),
+        (Format::Responses, r#"{"type":"response.completed","response":{"x":".delta"}}"#, Glance::Read),
+        (Format::Responses, r#"{"type":"error","code":"response.output_text.delta"}"#, Glance::Read),
+        (Format::Responses, r#"{"delta":"a","type":"response.output_text.delta"}"#, Glance::Read),
+        (Format::Responses, "[DONE]", Glance::Read),
     ] {
         assert_eq!(glance(format, data.as_bytes()), expected, "{data}");
     }

@@ -70,6 +70,18 @@ impl<'a> Fragment<'a> {
         })
     }
 
+    /// The fragment without its input, and its input, if it has nothing else to tell.
+    pub(super) fn only_input(self) -> Option<(Fragment<'static>, JsonStr<'a>)> {
+        let input = self.input?.as_str().filter(|input| !input.is_empty())?;
+        let nothing_else = self.id.is_empty() && self.name.is_empty() && self.seal.is_empty();
+        nothing_else.then(|| (Fragment { place: self.place, kind: self.kind, ..Fragment::default() }, input))
+    }
+
+    /// A fragment like this one with another input.
+    pub(super) fn with_input(self, input: RawJson<'a>) -> Self {
+        Fragment { input: Some(input), ..self }
+    }
+
     fn has_input(&self) -> bool {
         self.input.is_some_and(|input| input.text() != "\"\"")
     }

@@ -2,13 +2,14 @@
 
 use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Citation, Delta, Event, Source};
-use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::json::{Cast, Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::chat::details::{Detail, DetailKind};
 use crate::wire::chat::words::{finish, image_address, sound_type, thought_signature};
 use crate::wire::watch::{elements, members};
 
 use super::calls::{Calls, Fragment};
 use super::said::{Said, Words, read_citation};
+use super::usual::What;
 
 /// What the blocks and ids of an answer are numbered by.
 #[derive(Debug, Default)]
@@ -93,6 +94,28 @@ impl Choice {
             self.finish = Some(finish(said.finish, said.sequence));
         }
         Ok(())
+    }
+
+    /// Takes the text of a chunk that is like the last one.
+    #[inline]
+    pub(super) fn usual(
+        &mut self,
+        what: What,
+        cast: &Cast<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) {
+        match what {
+            What::Content => self.text(Kind::Text, cast.text(), ids, sink),
+            What::Reasoning => self.text(Kind::Reasoning, cast.text(), ids, sink),
+            What::Input(fragment) => {
+                let fragment = fragment.with_input(cast.value());
+                if !fragment.is_void() {
+                    self.close(sink);
+                    self.calls.take(&fragment, self.index, ids, sink);
+                }
+            }
+        }
     }
 
     fn words(

@@ -4,8 +4,9 @@ use smallvec::SmallVec;
 
 use super::choice::{Choice, Ids};
 use super::said::{Said, Words};
+use super::usual::Usual;
 use crate::canonical::{Event, Start, Usage};
-use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
+use crate::json::{Cursor, JsonError, JsonStr, Kind, Mould, RawJson, Varying};
 use crate::wire::chat::watch::usage;
 use crate::wire::codec::Cut;
 use crate::wire::watch::{elements, members};
@@ -24,6 +25,9 @@ pub struct Decoder {
     /// How the last chunk began, up to the value of its choices, if nothing before it matters: most chunks of a
     /// stream begin alike.
     head: String,
+    /// The last chunk that only added to the answer, and how: most chunks differ from the one before in a text alone.
+    mould: Mould,
+    usual: Usual,
 }
 
 /// What a chunk says besides its choices.
@@ -41,6 +45,22 @@ struct Frame<'a> {
     message: bool,
     code: bool,
     is_error: bool,
+    /// How many choices it has.
+    choices: usize,
+    /// The only thing that one of them says, if it is a usual one.
+    usual: Option<(Usual, JsonStr<'a>)>,
+    /// What makes all chunks of a vendor equally long.
+    padding: JsonStr<'a>,
+}
+
+impl<'a> Frame<'a> {
+    /// What varies between this chunk and the next one, if it is a usual one.
+    fn varying(&self) -> Option<(Usual, Varying<'a>)> {
+        let said = [self.usage, self.usage_elsewhere].into_iter().flatten().any(|usage| !usage.is_null());
+        let (usual, text) =
+            self.usual.filter(|_| self.choices == 1 && !said && self.error.is_none() && !self.is_error)?;
+        Some((usual, Varying { text, padding: self.padding, numbers: None }))
+    }
 }
 
 impl Frame<'_> {
@@ -62,6 +82,8 @@ impl Decoder {
             over: false,
             whole: false,
             head: String::new(),
+            mould: Mould::default(),
+            usual: Usual::default(),
         }
     }
 
@@ -129,6 +151,13 @@ impl Decoder {
         text: &str,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
+        if let Some(cast) = self.mould.fit(text) {
+            let Decoder { ids, choices, usual, .. } = self;
+            if let Some(choice) = choices.iter_mut().find(|choice| choice.index == usual.choice) {
+                choice.usual(usual.what, &cast, ids, sink);
+            }
+            return Ok(());
+        }
         let mut frame = Frame::default();
         if !self.started {
             self.start(text, sink)?;
@@ -163,11 +192,13 @@ impl Decoder {
                 "error" => frame.error = Some(json.raw()?).filter(|error| !error.is_null()).or(frame.error),
                 "object" => frame.is_error = json.raw()?.as_str().is_some_and(|object| object.is("error")),
                 "message" | "detail" => frame.message = !json.raw()?.is_null(),
+                "obfuscation" => frame.padding = json.raw()?.as_str().unwrap_or_default(),
                 "code" | "type" | "request_id" => frame.code = !json.raw()?.is_null(),
                 _ => json.skip()?,
             }
         }
         json.end()?;
+        self.cast(&frame, text);
         self.rest(&frame, text, sink)
     }
 
@@ -180,6 +211,17 @@ impl Decoder {
     ) -> Result<(), JsonError> {
         frame.has_choices = true;
         elements(json, |json| self.choice(json, frame, sink)).map(drop)
+    }
+
+    /// Keeps the shape of a chunk that has been read.
+    fn cast(&mut self, frame: &Frame<'_>, text: &str) {
+        match frame.varying().filter(|_| !self.whole) {
+            Some((usual, varying)) => {
+                self.usual = usual;
+                self.mould.take(text, &varying);
+            }
+            None => self.mould.clear(),
+        }
     }
 
     fn keep_head(&mut self, frame: &Frame<'_>, text: &str, end: usize) {
@@ -270,6 +312,8 @@ impl Decoder {
             said.delta = None;
         }
         frame.ending |= !said.finish.is_empty();
+        frame.choices += 1;
+        frame.usual = Usual::of(&said)?;
         let Decoder { ids, choices, .. } = self;
         let known = choices.iter().position(|choice| choice.index == said.index);
         let at = known.unwrap_or_else(|| {

@@ -10,7 +10,7 @@ use crate::canonical::{BlockKind, Delta, Event, Finish, Sealed, Start, Usage};
 use crate::error::ApiError;
 use crate::json::{JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::chat::words::finish_word;
-use crate::wire::chat::write::{self, SealOf, characters};
+use crate::wire::chat::write::{self, SealOf};
 use crate::wire::codec::Reply;
 use crate::wire::error::{VendorError, from_vendor};
 use crate::wire::{Format, filler};
@@ -32,6 +32,9 @@ pub struct Encoder {
     head: BytesMut,
     /// What every chunk ends with, behind the members of its delta.
     tail: &'static [u8],
+    /// What the last chunk with text began with, up to its text: most chunks begin like the one before.
+    prefix: BytesMut,
+    prefix_of: Option<(u32, Member)>,
     blocks: Vec<Slot>,
     choices: SmallVec<[Choice; 1]>,
     usage: Usage,
@@ -66,6 +69,16 @@ struct Thought {
     place: Option<u32>,
 }
 
+/// Which member of a delta a text is added to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    Content,
+    Reasoning,
+    Refusal,
+    /// The input of the call in this block.
+    Input(u32),
+}
+
 /// What must be remembered of a choice.
 #[derive(Debug)]
 struct Choice {
@@ -97,6 +110,8 @@ impl Encoder {
             reply,
             head: BytesMut::new(),
             tail,
+            prefix: BytesMut::new(),
+            prefix_of: None,
             blocks: Vec::new(),
             choices: SmallVec::new(),
             usage: Usage::default(),
@@ -187,14 +202,41 @@ impl Encoder {
 
     /// A chunk that adds text to a member.
     #[inline]
-    fn text(&self, choice: u32, member: &[u8], text: JsonStr<'_>, out: &mut BytesMut) {
+    fn text(&mut self, choice: u32, member: Member, text: JsonStr<'_>, out: &mut BytesMut) {
+        if self.prefix_of != Some((choice, member)) {
+            self.prepare(choice, member);
+        }
         let text = text.escaped().as_bytes();
-        out.reserve(self.head.len() + member.len() + text.len() + 80);
-        self.open(choice, out);
-        out.put_slice(member);
+        let behind: &[u8] = match member {
+            Member::Content | Member::Reasoning | Member::Refusal => b"\"",
+            Member::Input(_) => b"\"}}]",
+        };
+        out.reserve(self.prefix.len() + text.len() + behind.len() + self.tail.len());
+        out.put_slice(&self.prefix);
         out.put_slice(text);
-        out.put_u8(b'"');
+        out.put_slice(behind);
         out.put_slice(self.tail);
+    }
+
+    /// Prepares what chunks begin with that add to this member.
+    #[cold]
+    fn prepare(&mut self, choice: u32, member: Member) {
+        let mut prefix = BytesMut::with_capacity(self.head.len() + 64);
+        self.open(choice, &mut prefix);
+        match member {
+            Member::Content => prefix.put_slice(br#""content":""#),
+            Member::Reasoning => prefix.put_slice(br#""reasoning_content":""#),
+            Member::Refusal => prefix.put_slice(br#""refusal":""#),
+            Member::Input(block) => {
+                if let Some(Slot::Call(call)) = self.blocks.get(block as usize) {
+                    prefix.put_slice(br#""tool_calls":[{"index":"#);
+                    prefix.put_slice(itoa::Buffer::new().format(call.number).as_bytes());
+                    prefix.put_slice(call.before_input());
+                }
+            }
+        }
+        self.prefix = prefix;
+        self.prefix_of = Some((choice, member));
     }
 
     /// A chunk with any delta.
@@ -234,7 +276,7 @@ impl Encoder {
             (Slot::Text { choice, .. }, Delta::Text(text)) => {
                 let choice = *choice;
                 if !text.is_empty() {
-                    self.text(choice, br#""content":""#, text, out);
+                    self.text(choice, Member::Content, text, out);
                     self.count(choice, text);
                 }
             }
@@ -243,7 +285,7 @@ impl Encoder {
                 let (choice, first) = (thought.choice, thought.first);
                 match self.reply.show_thinking {
                     false => {}
-                    true if first => self.text(choice, br#""reasoning_content":""#, text, out),
+                    true if first => self.text(choice, Member::Reasoning, text, out),
                     true => self.later_thought(index, text, out),
                 }
             }
@@ -256,7 +298,7 @@ impl Encoder {
             }
             (Slot::Refusal { choice }, Delta::Text(text)) if !text.is_empty() => {
                 let choice = *choice;
-                self.text(choice, br#""refusal":""#, text, out);
+                self.text(choice, Member::Refusal, text, out);
             }
             _ => self.seldom(index, delta, out),
         }
@@ -313,7 +355,7 @@ impl Encoder {
     #[inline]
     fn count(&mut self, choice: u32, text: JsonStr<'_>) {
         if let Some(choice) = self.choices.iter_mut().find(|lane| lane.index == choice) {
-            choice.characters += characters(text);
+            choice.characters += text.char_count();
         }
     }
 
@@ -394,18 +436,10 @@ impl Encoder {
 
     /// A part of a call's input.
     #[inline]
-    fn arguments(&self, index: u32, text: JsonStr<'_>, out: &mut BytesMut) {
-        let Some(Slot::Call(call)) = self.blocks.get(index as usize) else { return };
-        let (before, behind) = call.input();
-        let text = text.escaped().as_bytes();
-        out.reserve(self.head.len() + text.len() + 128);
-        self.open(call.choice, out);
-        out.put_slice(br#""tool_calls":[{"index":"#);
-        out.put_slice(itoa::Buffer::new().format(call.number).as_bytes());
-        out.put_slice(before);
-        out.put_slice(text);
-        out.put_slice(behind);
-        out.put_slice(self.tail);
+    fn arguments(&mut self, index: u32, text: JsonStr<'_>, out: &mut BytesMut) {
+        if let Some(Slot::Call(call)) = self.blocks.get(index as usize) {
+            self.text(call.choice, Member::Input(index), text, out);
+        }
     }
 
     fn stop(&mut self, index: u32, out: &mut BytesMut) {

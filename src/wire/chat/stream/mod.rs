@@ -11,6 +11,7 @@ mod decode;
 mod encode;
 pub(in crate::wire::chat) mod pending;
 mod said;
+mod usual;
 
 pub use decode::Decoder;
 pub use encode::Encoder;

@@ -70,12 +70,11 @@ impl Call {
         json.end_object().end_object().end_array();
     }
 
-    /// What stands around a part of the input, behind the call's number.
-    #[inline]
-    pub(super) fn input(&self) -> (&'static [u8], &'static [u8]) {
+    /// What stands between the call's number and a part of the input.
+    pub(super) fn before_input(&self) -> &'static [u8] {
         match self.kind {
-            ToolKind::Function => (br#","function":{"arguments":""#, br#""}}]"#),
-            ToolKind::Custom => (br#","custom":{"input":""#, br#""}}]"#),
+            ToolKind::Function => br#","function":{"arguments":""#,
+            ToolKind::Custom => br#","custom":{"input":""#,
         }
     }
 

@@ -231,3 +231,39 @@ fn text_and_calls_may_follow_each_other() {
     assert_eq!(answer.blocks.len(), 4);
     assert_eq!(text_of(&answer, &Kind::Text), "ab");
 }
+
+#[test]
+fn a_chunk_that_is_almost_like_the_last_one_is_read() {
+    let padded = |members: &str| delta(members).replace("}]}", r#"}],"obfuscation":"xyz"}"#);
+    let fragment = |place: u64, text: &str| {
+        delta(&format!(r#""tool_calls":[{{"index":{place},"function":{{"arguments":"{text}"}}}}]"#))
+    };
+    let begin = |place: u64| {
+        delta(&format!(
+            r#""tool_calls":[{{"index":{place},"id":"call_{place}","type":"function","function":{{"name":"f","arguments":""}}}}]"#
+        ))
+    };
+    let other = delta(r#""content":"z""#).replace(r#""index":0"#, r#""index":1"#);
+    let answer = read(&[
+        padded(r#""reasoning_content":"a""#),
+        padded(r#""reasoning_content":"b""#),
+        padded(r#""reasoning_content":"""#),
+        padded(r#""content":"c""#),
+        padded(r#""content":"d\"""#),
+        padded(r#""content":null,"refusal":null"#),
+        other.clone(),
+        other,
+        begin(0),
+        fragment(0, "{\\\"a\\\""),
+        fragment(0, ":1"),
+        begin(1),
+        fragment(1, "{"),
+        fragment(0, "}"),
+        fragment(1, "}"),
+        end("tool_calls"),
+        end("stop").replace(r#""index":0"#, r#""index":1"#),
+        DONE.to_owned(),
+    ]);
+    let blocks: Vec<_> = answer.blocks.iter().map(|block| (block.choice, &*block.text)).collect();
+    assert_eq!(blocks, [(0, "ab"), (0, "cd\\\""), (1, "zz"), (0, "{\\\"a\\\":1}"), (0, "{}")]);
+}

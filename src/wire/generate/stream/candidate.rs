@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::usual::Said;
 use crate::canonical::answer::FinishOwned;
 use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
 use crate::wire::generate::{finish, watch};
@@ -15,6 +16,17 @@ pub(super) struct Candidate<'a> {
     pub(super) finish: Option<FinishOwned>,
     pub(super) grounding: Option<RawJson<'a>>,
     pub(super) logprobs: Option<RawJson<'a>>,
+}
+
+impl<'a> Candidate<'a> {
+    /// Its text, if it has nothing else.
+    pub(super) fn only_text(&self) -> Option<(Said, JsonStr<'a>)> {
+        let [part] = self.parts.as_slice() else { return None };
+        let Data::Text(text) = part.data else { return None };
+        let more = self.finish.is_some() || self.grounding.is_some() || self.logprobs.is_some();
+        let said = Said { choice: self.index, thought: part.thought };
+        (!more && part.signature.is_empty() && !text.is_empty()).then_some((said, text))
+    }
 }
 
 /// A part: one kind of data, and its modifiers.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::candidate::{self, Call, Candidate, Data, Part};
 use super::partial::Partial;
+use super::usual::Usual;
 use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Start, ToolKind, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
@@ -28,6 +29,7 @@ pub struct Decoder {
     /// Calls so far that came without an id.
     unnamed: u64,
     choices: BTreeMap<u32, Choice>,
+    usual: Usual,
 }
 
 /// How far one candidate has come.
@@ -63,6 +65,7 @@ impl Decoder {
             next: 0,
             unnamed: 0,
             choices: BTreeMap::new(),
+            usual: Usual::default(),
         }
     }
 
@@ -79,6 +82,17 @@ impl Decoder {
         if self.over || (!self.started && !self.start(data, sink)?) {
             return Ok(());
         }
+        if let Some((said, text)) = self.usual.read(data) {
+            let Decoder { choices, next, .. } = self;
+            if let Some(choice) = choices.get_mut(&said.choice) {
+                choice.end_call(sink);
+                choice.add(text, said.thought, next, sink);
+            }
+            return Ok(());
+        }
+        self.settle(sink)?;
+        let mut usual = Some(None);
+        let mut used = None;
         let mut json = Cursor::new(data);
         json.begin_object()?;
         while let Some(key) = json.next_key()? {
@@ -86,16 +100,19 @@ impl Decoder {
                 "candidates" => {
                     elements(&mut json, |json| {
                         let candidate = candidate::read(json)?;
+                        usual = usual.and_then(|before| before.is_none().then(|| candidate.only_text()));
                         self.candidate(&candidate, sink)
                     })?;
                 }
                 "usageMetadata" | "usage_metadata" => {
-                    let usage = watch::read_usage(&mut json)?;
-                    if usage != Usage::default() {
-                        sink(Event::Usage(usage));
-                    }
+                    let usage = json.raw()?;
+                    used = Some(usage);
+                    told(usage, sink)?;
                 }
-                "promptFeedback" | "prompt_feedback" => self.blocked |= is_blocked(&mut json)?,
+                "promptFeedback" | "prompt_feedback" => {
+                    usual = None;
+                    self.blocked |= is_blocked(&mut json)?;
+                }
                 "error" => {
                     let error = json.raw()?;
                     if !error.is_void() {
@@ -107,7 +124,20 @@ impl Decoder {
                 _ => json.skip()?,
             }
         }
-        json.end()
+        json.end()?;
+        self.usual.keep(usual.flatten(), used, data);
+        Ok(())
+    }
+
+    /// Emits what was left unread: usage, which is in every frame and of which the last one counts.
+    ///
+    /// # Errors
+    /// It is not JSON.
+    pub fn settle(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        match self.usual.take_usage() {
+            Some(usage) => told(RawJson::from_text(usage), sink),
+            None => Ok(()),
+        }
     }
 
     /// Emits the start, for which the first frame is read ahead: what names the answer stands at its end. A frame
@@ -153,6 +183,8 @@ impl Decoder {
         if self.over {
             return Ok(());
         }
+        // It fitted into the shape of one that was read.
+        let _ = self.settle(sink);
         if self.blocked {
             if self.choices.is_empty() {
                 self.choices.entry(0).or_default();
@@ -219,6 +251,15 @@ impl Decoder {
     }
 }
 
+/// Emits usage.
+fn told(usage: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+    let usage = watch::usage(usage)?;
+    if usage != Usage::default() {
+        sink(Event::Usage(usage));
+    }
+    Ok(())
+}
+
 fn is_blocked(json: &mut Cursor<'_>) -> Result<bool, JsonError> {
     let mut blocked = false;
     members(json, |key, json| {
@@ -249,11 +290,7 @@ impl Choice {
                 if !part.signature.is_empty() && self.open.is_some_and(|open| open.sealed) {
                     self.close(sink);
                 }
-                let index = self.text(part.thought, next, sink);
-                sink(Event::Delta { index, delta: Delta::Text(text) });
-                if !part.thought {
-                    self.offsets.push(text);
-                }
+                self.add(text, part.thought, next, sink);
             }
             // A picture of a thought is not part of the answer.
             Data::Inline { .. } | Data::File { .. } if part.thought => return Ok(()),
@@ -279,6 +316,19 @@ impl Choice {
             self.seal(part, next, sink);
         }
         Ok(())
+    }
+
+    /// More text.
+    #[inline]
+    fn add(&mut self, text: JsonStr<'_>, thought: bool, next: &mut u32, sink: &mut impl FnMut(Event<'_>)) {
+        if text.is_empty() {
+            return;
+        }
+        let index = self.text(thought, next, sink);
+        sink(Event::Delta { index, delta: Delta::Text(text) });
+        if !thought {
+            self.offsets.push(text);
+        }
     }
 
     /// The open block for text of this kind, opened if need be.

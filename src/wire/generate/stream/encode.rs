@@ -20,12 +20,6 @@ use crate::wire::{Format, filler};
 
 /// Up to the first part.
 const HEAD: &[u8] = b"{\"candidates\":[{\"content\":{\"parts\":[";
-/// The beginning of a frame with text.
-const TEXT_HEAD: &[u8] = b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"";
-const TEXT_END: &[u8] = b"\"}";
-const THOUGHT_END: &[u8] = b"\",\"thought\":true}";
-/// Behind the parts of the first choice.
-const FIRST: &[u8] = b"],\"role\":\"model\"},\"index\":0}";
 
 /// Writes one answer.
 #[derive(Debug)]
@@ -33,7 +27,7 @@ pub struct Encoder {
     reply: Arc<Reply>,
     /// What stands behind the candidates of every frame.
     tail: Vec<u8>,
-    /// What stands behind the text of a frame of the first choice: of an answer's, and of a thought's.
+    /// What stands behind the text of a frame of the first candidate, and behind that of a thought.
     text_tail: Vec<u8>,
     thought_tail: Vec<u8>,
     /// The array has its first element.
@@ -105,8 +99,8 @@ impl Encoder {
         match *event {
             Event::Start(start) => {
                 self.tail = tail(start, &self.reply);
-                self.text_tail = [TEXT_END, FIRST, &self.tail].concat();
-                self.thought_tail = [THOUGHT_END, FIRST, &self.tail].concat();
+                self.text_tail = [AFTER_TEXT, FIRST, &self.tail].concat();
+                self.thought_tail = [AFTER_THOUGHT, FIRST, &self.tail].concat();
             }
             Event::BlockStart { index, choice, kind } => self.start(index, choice, kind, out),
             Event::Delta { index, delta } => self.delta(index, delta, out),
@@ -169,25 +163,25 @@ impl Encoder {
         out.extend_from_slice(&self.tail);
     }
 
-    /// A frame with text, which is most of a stream: its pieces are as few as they can be.
+    /// A frame with text.
     #[inline]
     fn text(&mut self, choice: u32, text: JsonStr<'_>, thought: bool, out: &mut BytesMut) {
-        let (end, tail) = match thought {
-            false => (TEXT_END, &self.text_tail),
-            true => (THOUGHT_END, &self.thought_tail),
-        };
-        if choice == 0 && !self.reply.array {
-            out.reserve(TEXT_HEAD.len() + text.escaped().len() + tail.len());
-            out.extend_from_slice(TEXT_HEAD);
-            out.extend_from_slice(text.escaped().as_bytes());
-            out.extend_from_slice(tail);
-        } else {
-            self.frame(choice, out, |out| {
-                out.extend_from_slice(b"{\"text\":\"");
-                out.extend_from_slice(text.escaped().as_bytes());
-                out.extend_from_slice(end);
+        let text = text.escaped().as_bytes();
+        if choice != 0 || self.reply.array {
+            let after = if thought { AFTER_THOUGHT } else { AFTER_TEXT };
+            return self.frame(choice, out, |out| {
+                for part in [b"{\"text\":\"", text, after] {
+                    out.extend_from_slice(part);
+                }
             });
         }
+        let head = b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"";
+        let tail = if thought { &self.thought_tail } else { &self.text_tail };
+        self.begun = true;
+        out.reserve(head.len() + text.len() + tail.len());
+        out.extend_from_slice(head);
+        out.extend_from_slice(text);
+        out.extend_from_slice(tail);
     }
 
     fn start(&mut self, index: u32, choice: u32, kind: BlockKind<'_>, out: &mut BytesMut) {
@@ -340,6 +334,13 @@ impl Encoder {
         }
     }
 }
+
+/// What stands behind the text of a part.
+const AFTER_TEXT: &[u8] = b"\"}";
+/// The same, of a thought.
+const AFTER_THOUGHT: &[u8] = b"\",\"thought\":true}";
+/// What stands behind the parts of the first candidate.
+const FIRST: &[u8] = b"],\"role\":\"model\"},\"index\":0}";
 
 /// `],"modelVersion":"...","responseId":"..."}`, and the end of the frame.
 fn tail(start: Start<'_>, reply: &Reply) -> Vec<u8> {

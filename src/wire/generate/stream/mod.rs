@@ -7,6 +7,7 @@ mod candidate;
 mod decode;
 mod encode;
 mod partial;
+mod usual;
 
 pub use decode::Decoder;
 pub use encode::Encoder;

@@ -374,3 +374,55 @@ fn what_is_not_json_is_an_error_and_leaves_the_decoder_usable() {
     // Start, block, delta; stop, finish, end.
     assert_eq!(events, 6);
 }
+
+/// Frames that differ in nothing but their text and their figures.
+fn like(n: u64, text: &str) -> String {
+    format!(
+        r#"{{"candidates":[{{"content":{{"parts":[{{"text":"{text}"}}],"role":"model"}},"index":0}}],"usageMetadata":{{"promptTokenCount":9,"candidatesTokenCount":{n},"totalTokenCount":{}}},"responseId":"r1"}}"#,
+        n + 9
+    )
+}
+
+#[test]
+fn the_last_usage_of_many_frames_that_are_alike_counts() {
+    let frames = [&*like(1, "a"), &like(22, "\\\"b\\n"), &like(333, ""), &like(0, "ü")];
+    let (answer, end) = read(&frames);
+    assert_eq!((end, kinds(&answer)), (Err(Cut), vec![("text", "a\\\"b\\nü")]));
+    assert_eq!((answer.usage.input, answer.usage.output), (Some(9), Some(0)), "a stream that was cut");
+
+    let last = parts(r#"{"text":"c"}"#, STOP);
+    let answer = whole(&[frames[0], frames[2], &last]);
+    assert_eq!((kinds(&answer), answer.usage.output), (vec![("text", "ac")], Some(333)));
+
+    // What is left unread is there when it is asked for.
+    let mut decoder = Decoder::new("seed");
+    let mut told = Vec::new();
+    let mut sink = |event: Event<'_>| {
+        if let Event::Usage(usage) = event {
+            told.push(usage.output);
+        }
+    };
+    frames.iter().for_each(|frame| decoder.frame(frame, &mut sink).unwrap());
+    for _ in 0..2 {
+        decoder.settle(&mut sink).unwrap();
+    }
+    assert_eq!(told, [Some(1), Some(0)]);
+}
+
+#[test]
+fn a_frame_that_is_almost_like_the_last_one_is_read() {
+    let other = like(3, "b").replace(r#""index":0"#, r#""index":1"#);
+    let thought = like(3, "t").replace(r#""t"}"#, r#""t","thought":true}"#);
+    let ended = like(4, "c").replace(r#","index":0"#, r#","finishReason":"STOP","index":0"#);
+    let answer = whole(&[&like(1, "a"), &like(2, "a"), &thought, &like(3, "b"), &ended]);
+    assert_eq!(kinds(&answer), [("text", "aa"), ("reasoning", "t"), ("text", "bc")]);
+    let (answer, _) = read(&[&like(1, "a"), &other, &other]);
+    assert_eq!(
+        answer.blocks.iter().map(|block| (block.choice, &*block.text)).collect::<Vec<_>>(),
+        [(0, "a"), (1, "bb")]
+    );
+    let mut decoder = Decoder::new("seed");
+    decoder.frame(&like(1, "a"), &mut |_| ()).unwrap();
+    assert!(decoder.frame(&like(1, "a\u{1}"), &mut |_| ()).is_err());
+    assert!(decoder.frame(like(1, "a").trim_end_matches('}'), &mut |_| ()).is_err());
+}

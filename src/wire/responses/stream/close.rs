@@ -4,7 +4,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::super::shell::Status;
-use super::super::text::{SEAL_OF_TEXT, as_text, char_count, holds_json};
+use super::super::text::{SEAL_OF_TEXT, as_text, holds_json};
 use super::encode::{Encoder, Slot};
 use super::item::{Item, Kind, PartKind};
 use crate::canonical::Finish;
@@ -63,7 +63,7 @@ impl Encoder {
         let base = self.characters;
         let mut notes = Vec::new();
         if kind == PartKind::Text {
-            let length = char_count(text);
+            let length = text.char_count();
             self.characters += length;
             for (number, citation) in part.citations.iter().enumerate() {
                 let from = notes.len();

@@ -5,9 +5,10 @@
 
 use smallvec::SmallVec;
 
-use super::super::text::char_count;
 use super::parse::{Annotation, Frame, Item, Part, Response};
-use crate::canonical::{BlockKind, Citation, Delta, Event, Start, ToolKind};
+use super::slot::{Block, Reasoning, Slot};
+use super::usual::{Usual, What};
+use crate::canonical::{BlockKind, Delta, Event, Start, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::{Cut, make_id};
 use crate::wire::watch::elements;
@@ -26,45 +27,7 @@ pub struct Decoder {
     /// Characters in the texts that are complete.
     characters: u64,
     pub(super) searches: u64,
-}
-
-/// An item, as far as it has come.
-#[derive(Debug)]
-pub(super) struct Slot {
-    pub(super) at: u64,
-    /// Which of the two texts that reasoning may have is being read: the first one that comes.
-    pub(super) reasoning: Option<Reasoning>,
-    pub(super) blocks: SmallVec<[Block; 1]>,
-    pub(super) done: bool,
-}
-
-/// A block of an item.
-#[derive(Debug)]
-pub(super) struct Block {
-    /// The part that it is: the `content_index`, or 0 where an item is one block.
-    pub(super) part: u64,
-    pub(super) index: u32,
-    open: bool,
-    /// Text or arguments have come.
-    pub(super) filled: bool,
-    /// The part is said to be complete; it stays open for annotations that only the whole item has.
-    complete: bool,
-    /// Characters of the texts before it.
-    base: u64,
-    /// Its own are counted.
-    counted: bool,
-    /// Annotations that were told.
-    citations: u64,
-    /// Which part of reasoning it has come to.
-    section: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reasoning {
-    /// A summary, in parts.
-    Summary,
-    /// The reasoning itself, of models that show it.
-    Content,
+    usual: Usual,
 }
 
 impl Decoder {
@@ -79,6 +42,7 @@ impl Decoder {
             called: false,
             characters: 0,
             searches: 0,
+            usual: Usual::default(),
         }
     }
 
@@ -104,18 +68,27 @@ impl Decoder {
         if self.over || data.starts_with("[DONE]") {
             return Ok(());
         }
-        let frame = Frame::read(data)?;
-        match frame.kind.escaped() {
-            "response.output_text.delta" => self.text_delta(&frame, BlockKind::Text, sink),
-            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                self.input_delta(&frame, sink)
-            }
-            "response.reasoning_summary_text.delta" => self.reasoning_delta(&frame, Reasoning::Summary, sink),
-            "response.reasoning_text.delta" => self.reasoning_delta(&frame, Reasoning::Content, sink),
-            "response.refusal.delta" => self.text_delta(&frame, BlockKind::Refusal, sink),
-            other => return self.rare(other, &frame, sink),
+        if let Some(frame) = self.usual.read(data) {
+            self.some_delta(self.usual.what(), &frame, sink);
+            return Ok(());
         }
+        let frame = Frame::read(data)?;
+        let Some(what) = What::of(frame.kind.escaped()) else {
+            return self.rare(frame.kind.escaped(), &frame, sink);
+        };
+        self.usual.keep(what, &frame, data);
+        self.some_delta(what, &frame, sink);
         Ok(())
+    }
+
+    #[inline]
+    fn some_delta(&mut self, what: What, frame: &Frame<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        match what {
+            What::Text => self.text_delta(frame, BlockKind::Text, sink),
+            What::Refusal => self.text_delta(frame, BlockKind::Refusal, sink),
+            What::Input => self.input_delta(frame, sink),
+            What::Reasoning(which) => self.reasoning_delta(frame, which, sink),
+        }
     }
 
     /// What comes once for an item or an answer.
@@ -321,7 +294,7 @@ impl Decoder {
         if !block.counted && !text.is_empty() {
             block.counted = true;
             if kind == BlockKind::Text {
-                self.characters += char_count(text);
+                self.characters += text.char_count();
             }
         }
     }
@@ -454,43 +427,6 @@ impl Decoder {
             block.filled = true;
             sink(Event::Delta { index: block.index, delta: Delta::Arguments(frame.whole) });
         }
-    }
-}
-
-impl Slot {
-    pub(super) fn close(&mut self, sink: &mut impl FnMut(Event<'_>)) {
-        for block in self.blocks.iter_mut().filter(|block| block.open) {
-            block.open = false;
-            sink(Event::BlockStop { index: block.index });
-        }
-    }
-}
-
-impl Block {
-    fn cite(&self, annotation: &Annotation<'_>, sink: &mut impl FnMut(Event<'_>)) {
-        if annotation.url.is_empty() {
-            return;
-        }
-        let span = annotation.start.zip(annotation.end);
-        let citation = Citation {
-            url: annotation.url,
-            title: annotation.title,
-            quote: JsonStr::default(),
-            span: span.map(|(start, end)| (self.base + start, self.base + end)),
-        };
-        sink(Event::Delta { index: self.index, delta: Delta::Citation(citation) });
-    }
-
-    /// Text of reasoning, behind a blank line where another part of it begins.
-    #[inline]
-    pub(super) fn reason(&mut self, section: u64, text: JsonStr<'_>, sink: &mut impl FnMut(Event<'_>)) {
-        if self.filled && self.section != section {
-            let between = JsonStr::from_escaped("\\n\\n");
-            sink(Event::Delta { index: self.index, delta: Delta::Text(between) });
-        }
-        self.section = section;
-        self.filled = true;
-        sink(Event::Delta { index: self.index, delta: Delta::Text(text) });
     }
 }
 

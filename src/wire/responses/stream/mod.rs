@@ -20,6 +20,8 @@ mod encode;
 mod frames;
 mod item;
 mod parse;
+mod slot;
+mod usual;
 mod whole;
 
 pub use decode::Decoder;

@@ -7,6 +7,8 @@ use crate::wire::watch::members;
 #[derive(Default)]
 pub(super) struct Frame<'a> {
     pub kind: JsonStr<'a>,
+    /// Its place among the frames.
+    pub number: Option<RawJson<'a>>,
     pub output: Option<u64>,
     pub content: Option<u64>,
     pub summary: Option<u64>,
@@ -23,6 +25,8 @@ pub(super) struct Frame<'a> {
     pub code: Option<RawJson<'a>>,
     pub message: Option<RawJson<'a>>,
     pub param: Option<RawJson<'a>>,
+    /// What makes all frames equally long.
+    pub padding: JsonStr<'a>,
 }
 
 impl<'a> Frame<'a> {
@@ -49,8 +53,8 @@ impl<'a> Frame<'a> {
                 "code" => frame.code = present(&mut json)?,
                 "message" => frame.message = present(&mut json)?,
                 "param" => frame.param = present(&mut json)?,
-                // Padding of random length, which the vendor puts last.
-                "obfuscation" if !frame.kind.is_empty() && frame.output.is_some() => break,
+                "sequence_number" => frame.number = Some(json.raw()?),
+                "obfuscation" => frame.padding = text(&mut json)?,
                 _ => json.skip()?,
             }
         }

@@ -1,8 +1,9 @@
 //! Whole items and whole responses: the ends of a stream, where what was not said is said, and all of a JSON answer.
 
 use super::super::watch;
-use super::decode::{Decoder, Reasoning};
+use super::decode::Decoder;
 use super::parse::{Item, Part, Response};
+use super::slot::Reasoning;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::watch::elements;

@@ -339,3 +339,27 @@ fn only_the_terminal_event_says_anything() {
     ]);
     assert_eq!((answer.id.as_str(), texts(&answer)), ("r", vec!["all at once"]));
 }
+
+#[test]
+fn a_delta_that_is_almost_like_the_last_one_is_read() {
+    let delta = |number: u64, content: u64, text: &str, more: &str| {
+        format!(
+            r#"{{"type":"response.output_text.delta","sequence_number":{number},"item_id":"msg_1","output_index":0,"content_index":{content},"delta":"{text}","logprobs":[{more}],"obfuscation":"{text}x"}}"#
+        )
+    };
+    let refusal = delta(13, 1, "no", "").replace("output_text", "refusal");
+    let answer = read_between(&[
+        ADDED,
+        PART,
+        &delta(9, 0, "a", ""),
+        &delta(10, 0, "b\\n", ""),
+        &delta(11, 0, "", ""),
+        &delta(11, 0, "c", r#"{"token":"c"}"#),
+        &delta(12, 0, "d", ""),
+        &refusal,
+        &refusal,
+        &delta(14, 0, "e", ""),
+    ]);
+    let blocks: Vec<_> = answer.blocks.iter().map(|block| (&block.kind, &*block.text)).collect();
+    assert_eq!(blocks, [(&Kind::Text, "ab\\ncde"), (&Kind::Refusal, "nono")]);
+}

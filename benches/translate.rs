@@ -1,0 +1,188 @@
+//! How fast streams and requests are translated, against copying the same bytes and against doing it with trees.
+//!
+//! The twin with trees translates the frames of text, reasoning and arguments only; of the others, and of requests, it
+//! does no more than to read a tree and write it, which any translator with trees must do at least.
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a benchmark"
+)]
+
+mod measure;
+mod translation;
+
+use std::hint::black_box;
+
+use bytes::Bytes;
+use measure::{Subject, copy, criterion, print_summary};
+use model_gateway::wire::Format;
+use serde_json::{Value, json};
+use translation::{Said, requests};
+
+const FRAMES: usize = 200;
+/// What a read of a busy connection brings.
+const READ: usize = 16_384;
+
+fn pass(vendor: Format, client: Format, pieces: &[Bytes]) -> u64 {
+    let mut exchange = translation::translated(vendor, client);
+    for piece in pieces {
+        black_box(exchange.feed(piece.clone()).unwrap());
+    }
+    black_box(exchange.finish().unwrap());
+    exchange.meter().frames()
+}
+
+/// The twin: each frame is parsed, the other format's frame is built, and written.
+fn pass_as_trees(vendor: Format, client: Format, pieces: &[Bytes], out: &mut Vec<u8>) {
+    for (number, piece) in pieces.iter().enumerate() {
+        out.clear();
+        let text = std::str::from_utf8(piece).unwrap();
+        for line in text.lines() {
+            let Some(data) = line.strip_prefix("data: ") else { continue };
+            let Ok(value) = serde_json::from_str::<Value>(data) else { continue };
+            match said(vendor, &value) {
+                Some((said, text)) => write(client, said, text, number, out),
+                None => out.extend_from_slice(value.to_string().as_bytes()),
+            }
+        }
+        black_box(out.as_slice());
+    }
+}
+
+fn said(vendor: Format, frame: &Value) -> Option<(Said, &str)> {
+    match vendor {
+        Format::Chat => {
+            let delta = &frame["choices"][0]["delta"];
+            if let Some(text) = delta["content"].as_str() {
+                return Some((Said::Text, text));
+            }
+            if let Some(text) = delta["reasoning_content"].as_str() {
+                return Some((Said::Reasoning, text));
+            }
+            Some((Said::Arguments, delta["tool_calls"][0]["function"]["arguments"].as_str()?))
+        }
+        Format::Messages => {
+            let delta = &frame["delta"];
+            match delta["type"].as_str()? {
+                "text_delta" => Some((Said::Text, delta["text"].as_str()?)),
+                "thinking_delta" => Some((Said::Reasoning, delta["thinking"].as_str()?)),
+                "input_json_delta" => Some((Said::Arguments, delta["partial_json"].as_str()?)),
+                _ => None,
+            }
+        }
+        Format::Responses => {
+            let said = match frame["type"].as_str()? {
+                "response.output_text.delta" => Said::Text,
+                "response.reasoning_summary_text.delta" => Said::Reasoning,
+                "response.function_call_arguments.delta" => Said::Arguments,
+                _ => return None,
+            };
+            Some((said, frame["delta"].as_str()?))
+        }
+        Format::Generate => {
+            let part = &frame["candidates"][0]["content"]["parts"][0];
+            let said = if part["thought"] == true { Said::Reasoning } else { Said::Text };
+            Some((said, part["text"].as_str()?))
+        }
+    }
+}
+
+fn write(client: Format, said: Said, text: &str, number: usize, out: &mut Vec<u8>) {
+    let (name, frame) = match client {
+        Format::Chat => {
+            let delta = match said {
+                Said::Text => json!({"content": text}),
+                Said::Reasoning => json!({"reasoning_content": text}),
+                Said::Arguments => json!({"tool_calls": [{"index": 0, "function": {"arguments": text}}]}),
+            };
+            let choices = json!([{"index": 0, "delta": delta, "finish_reason": null}]);
+            let frame = json!({
+                "id": "chatcmpl-CfZ2aXbFvYtq1mKq0WwH7rPz3uJ8N", "object": "chat.completion.chunk",
+                "created": 1_750_000_000, "model": "the-model", "choices": choices, "usage": null,
+            });
+            (None, frame)
+        }
+        Format::Messages => {
+            let delta = match said {
+                Said::Text => json!({"type": "text_delta", "text": text}),
+                Said::Reasoning => json!({"type": "thinking_delta", "thinking": text}),
+                Said::Arguments => json!({"type": "input_json_delta", "partial_json": text}),
+            };
+            let name = "content_block_delta";
+            (Some(name), json!({"type": name, "index": 0, "delta": delta}))
+        }
+        Format::Responses => {
+            let name = match said {
+                Said::Text => "response.output_text.delta",
+                Said::Reasoning => "response.reasoning_summary_text.delta",
+                Said::Arguments => "response.function_call_arguments.delta",
+            };
+            let frame = json!({
+                "type": name, "sequence_number": number, "item_id": "msg_68a1f0c2d3e4b5a69788796a",
+                "output_index": 0, "content_index": 0, "delta": text, "logprobs": [],
+            });
+            (Some(name), frame)
+        }
+        Format::Generate => {
+            let mut part = json!({"text": text});
+            if said == Said::Reasoning {
+                part["thought"] = Value::from(true);
+            }
+            let candidate = json!({"content": {"parts": [part], "role": "model"}, "index": 0});
+            let frame = json!({
+                "candidates": [candidate], "modelVersion": "the-model", "responseId": "aBcDeFgHiJkLmNoPqRsTuV",
+            });
+            (None, frame)
+        }
+    };
+    if let Some(name) = name {
+        out.extend_from_slice(format!("event: {name}\n").as_bytes());
+    }
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(frame.to_string().as_bytes());
+    out.extend_from_slice(b"\n\n");
+}
+
+fn main() {
+    let mut criterion = criterion(100, 300);
+    let mut summary = Vec::new();
+    let mut place = Vec::with_capacity(1 << 21);
+    for (kind, make) in [("text", translation::text as fn(_, _) -> _), ("realistic", translation::realistic)]
+    {
+        for (vendor, client) in translation::pairs() {
+            let texts: Vec<String> = make(vendor, FRAMES);
+            let frames = translation::shared(&texts);
+            let whole = Bytes::from(texts.concat());
+            let reads: Vec<Bytes> = (0..whole.len())
+                .step_by(READ)
+                .map(|at| whole.slice(at..whole.len().min(at + READ)))
+                .collect();
+            let name = format!("{vendor}-{client} {kind}");
+            let mut subject = Subject::new(&mut criterion, name, whole.len(), frames.len());
+            subject.case("frames", || pass(vendor, client, &frames));
+            subject.case("reads", || pass(vendor, client, &reads));
+            subject.case("copy", || copy(&frames, &mut place));
+            subject.case("trees", || pass_as_trees(vendor, client, &frames, &mut place));
+            summary.extend(subject.lines());
+        }
+    }
+    for (kind, make) in [("turns", requests::conversation as fn(_) -> _), ("image", requests::image)] {
+        for (vendor, client) in translation::pairs() {
+            let body: String = make(client);
+            let bytes = Bytes::from(body.clone());
+            let mut subject =
+                Subject::new(&mut criterion, format!("{client}-{vendor} {kind}"), body.len(), 1);
+            subject.case("request", || translation::translate(client, vendor, &body));
+            subject.case("copy", || copy(std::slice::from_ref(&bytes), &mut place));
+            subject.case("trees", || {
+                let value: Value = serde_json::from_str(&body).unwrap();
+                value.to_string()
+            });
+            summary.extend(subject.lines());
+        }
+    }
+    criterion.final_summary();
+    print_summary(&summary);
+}

@@ -1,0 +1,482 @@
+//! What the benchmarks and tests of translation feed: answers in all formats frame by frame, and requests, the same in
+//! every run.
+//!
+//! Here live texts, and translators for them. What must not live here: anything that measures.
+
+pub(crate) mod requests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
+use model_gateway::canonical::{Dialect, Thinking};
+use model_gateway::json::EscapedString;
+use model_gateway::translate::translated::Route;
+use model_gateway::translate::verbatim::Arrival;
+use model_gateway::translate::{Ask, Outgoing, Restore, Translated, outgoing};
+use model_gateway::wire::Format;
+use model_gateway::wire::codec::Reply;
+
+/// All formats.
+pub(crate) const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
+
+/// The pairs that are translated: the vendor's format, and the client's.
+pub(crate) fn pairs() -> impl Iterator<Item = (Format, Format)> {
+    FORMATS
+        .into_iter()
+        .flat_map(|vendor| FORMATS.into_iter().map(move |client| (vendor, client)))
+        .filter(|(vendor, client)| vendor != client)
+}
+
+/// What a frame adds to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    Text,
+    Reasoning,
+    Arguments,
+}
+
+/// Bytes of a frame on the wire. What a format says around the text may be more already.
+const FRAME: usize = 250;
+
+const WORDS: [&str; 16] = [
+    " the",
+    " gateway",
+    " passes",
+    " a",
+    " frame",
+    ",",
+    " and",
+    " reads",
+    " what",
+    " it",
+    " \\\"must\\\"",
+    " für",
+    " every",
+    " vendor",
+    ".",
+    "\\n",
+];
+
+/// Pieces of one allocation, one frame each, as one read leaves them.
+pub(crate) fn shared(texts: &[String]) -> Vec<Bytes> {
+    let whole = Bytes::from(texts.concat());
+    let mut from = 0;
+    let cut = |text: &String| {
+        let piece = whole.slice(from..from + text.len());
+        from += text.len();
+        piece
+    };
+    texts.iter().map(cut).collect()
+}
+
+/// A translator for a stream.
+pub(crate) fn translated(vendor: Format, client: Format) -> Translated {
+    let reply = Reply {
+        model: EscapedString::from("the-model"),
+        seed: "01JXG3ZQK5V7W8Y9A0B1C2D3E4".into(),
+        created: 1_750_000_000,
+        usage_wanted: true,
+        show_thinking: true,
+        issuer: "vendor".into(),
+        ..Reply::default()
+    };
+    let route = Route { client, vendor, stream: true };
+    Translated::new(&route, Arrival::Events, Arc::new(reply), Restore::default(), 1 << 20)
+}
+
+/// Translates a request.
+pub(crate) fn translate(client: Format, vendor: Format, body: &str) -> Outgoing {
+    let dialect = Dialect {
+        model: "model-of-the-vendor",
+        issuer: "vendor",
+        reasoning: Reasoning::Fixed,
+        max_output: 8_192,
+        sampling: Sampling::All,
+        structured: Structured::Native,
+        json_schema: true,
+        call_ids: true,
+        developer_role: false,
+        max_completion_tokens: false,
+        system_in_middle: true,
+        prefill: false,
+        reasoning_replay: false,
+        media_urls: true,
+        extensions: &[],
+    };
+    let model = EscapedString::from("the-model");
+    let ask = Ask {
+        client,
+        vendor,
+        stream: true,
+        array: false,
+        thinking: Thinking::Unsaid,
+        dialect: &dialect,
+        model: &model,
+        id: "01JXG3ZQK5V7W8Y9A0B1C2D3E4",
+        now: 1_750_000_000,
+    };
+    outgoing(body, &ask).unwrap()
+}
+
+/// Some reasoning, a text, a call, and what belongs around them.
+pub(crate) fn realistic(format: Format, frames: usize) -> Vec<String> {
+    let mut script = Script::new(format);
+    script.begin();
+    script.block(Said::Reasoning, frames / 10);
+    script.block(Said::Text, frames);
+    script.block(Said::Arguments, frames / 10);
+    script.end("tool_calls");
+    script.frames
+}
+
+/// Nothing but text.
+pub(crate) fn text(format: Format, frames: usize) -> Vec<String> {
+    let mut script = Script::new(format);
+    script.begin();
+    script.block(Said::Text, frames);
+    script.end("stop");
+    script.frames
+}
+
+/// An answer that is written frame by frame.
+pub(crate) struct Script {
+    format: Format,
+    /// What was written.
+    pub(crate) frames: Vec<String>,
+    /// The number of the next block.
+    block: usize,
+    /// The number of the next frame, for the format that numbers them.
+    number: usize,
+    /// What the block that is open holds.
+    held: String,
+}
+
+impl Script {
+    /// Nothing yet.
+    pub(crate) fn new(format: Format) -> Self {
+        Script { format, frames: Vec::new(), block: 0, number: 0, held: String::new() }
+    }
+
+    /// A whole block with this many frames.
+    pub(crate) fn block(&mut self, said: Said, frames: usize) {
+        self.open(said);
+        for n in 0..frames {
+            self.delta(said, n);
+        }
+        self.close(said);
+    }
+
+    /// What comes before the first block.
+    pub(crate) fn begin(&mut self) {
+        match self.format {
+            Format::Chat => self.chunk("{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}", "null"),
+            Format::Messages => {
+                self.event(
+                    "message_start",
+                    "\"message\":{\"model\":\"claude-sonnet-4-5-20250929\",\"id\":\"msg_01PfXq2Vt7hC4mKbYz8RwL3d\",\
+                     \"type\":\"message\",\"role\":\"assistant\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\
+                     \"usage\":{\"input_tokens\":90,\"cache_read_input_tokens\":0,\"output_tokens\":1}}",
+                );
+                self.event("ping", "");
+            }
+            Format::Responses => {
+                for name in ["response.created", "response.in_progress"] {
+                    self.response(name, "in_progress", "null");
+                }
+            }
+            Format::Generate => {}
+        }
+    }
+
+    /// A block begins.
+    pub(crate) fn open(&mut self, said: Said) {
+        self.held.clear();
+        let block = self.block;
+        match (self.format, said) {
+            (Format::Chat, Said::Arguments) => self.chunk(
+                "{\"tool_calls\":[{\"index\":0,\"id\":\"call_w7Tq2nVb0sK9fYcXhRjLpMzD\",\"type\":\"function\",\
+                 \"function\":{\"name\":\"write_lines\",\"arguments\":\"\"}}]}",
+                "null",
+            ),
+            (Format::Messages, _) => {
+                let content = match said {
+                    Said::Text => "{\"type\":\"text\",\"text\":\"\"}",
+                    Said::Reasoning => "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}",
+                    Said::Arguments => {
+                        "{\"type\":\"tool_use\",\"id\":\"toolu_01A9kLmNpQrStUvWxYz2b3C4\",\"name\":\"write_lines\",\"input\":{}}"
+                    }
+                };
+                self.event("content_block_start", &format!("\"index\":{block},\"content_block\":{content}"));
+            }
+            (Format::Responses, _) => {
+                let item = item(said, block, "in_progress", "");
+                self.event("response.output_item.added", &format!("\"output_index\":{block},\"item\":{item}"));
+                self.part(said, "added");
+            }
+            _ => {}
+        }
+    }
+
+    /// Something is added to the block.
+    pub(crate) fn delta(&mut self, said: Said, n: usize) {
+        let mut piece = match said {
+            Said::Arguments if n == 0 => "{\\\"lines\\\":[\\\"first\\\"".to_owned(),
+            Said::Arguments => format!(",\\\"{}{n}\\\"", word(n).replace(['\\', '"'], "")),
+            Said::Text | Said::Reasoning => word(n).to_owned(),
+        };
+        if said != Said::Arguments {
+            // As much text as the frame has room for.
+            let around = self.around(said, "").len();
+            let mut at = n;
+            while around + piece.len() < FRAME {
+                at += 1;
+                piece.push_str(word(at));
+            }
+        }
+        self.held.push_str(&piece);
+        let frame = self.around(said, &piece);
+        if !frame.is_empty() {
+            self.frames.push(frame);
+            self.number += 1;
+        }
+    }
+
+    /// A block ends.
+    pub(crate) fn close(&mut self, said: Said) {
+        let block = self.block;
+        if said == Said::Arguments {
+            // The last fragment ends the object.
+            self.held.push_str("]}");
+            let frame = self.around(said, "]}");
+            if !frame.is_empty() {
+                self.frames.push(frame);
+                self.number += 1;
+            }
+        }
+        match self.format {
+            Format::Chat => {}
+            Format::Messages => self.event("content_block_stop", &format!("\"index\":{block}")),
+            Format::Responses => {
+                let (event, place, member) = names(said);
+                let held = std::mem::take(&mut self.held);
+                let id = id(said);
+                self.event(
+                    &format!("{event}.done"),
+                    &format!("\"item_id\":\"{id}\",\"output_index\":{block},{place}\"{member}\":\"{held}\""),
+                );
+                self.held = held;
+                self.part(said, "done");
+                let item = item(said, block, "completed", &self.held);
+                self.event("response.output_item.done", &format!("\"output_index\":{block},\"item\":{item}"));
+            }
+            Format::Generate if said == Said::Arguments => {
+                let arguments = self.held.replace("\\\"", "\"");
+                let call = format!("{{\"functionCall\":{{\"name\":\"write_lines\",\"args\":{arguments}}}}}");
+                self.frames.push(generate(&call, "", self.number));
+                self.number += 1;
+            }
+            Format::Generate => {}
+        }
+        self.block += 1;
+    }
+
+    /// What comes behind the last block.
+    pub(crate) fn end(&mut self, finish: &str) {
+        match self.format {
+            Format::Chat => {
+                self.chunk("{}", &format!("\"{finish}\""));
+                self.frames.push(format!(
+                    "data: {{{HEAD},\"choices\":[],\"usage\":{{\"prompt_tokens\":90,\"completion_tokens\":500,\
+                     \"total_tokens\":590,\"prompt_tokens_details\":{{\"cached_tokens\":0}}}}}}\n\n"
+                ));
+                self.frames.push("data: [DONE]\n\n".to_owned());
+            }
+            Format::Messages => {
+                let reason = if finish == "stop" { "end_turn" } else { "tool_use" };
+                self.event(
+                    "message_delta",
+                    &format!(
+                        "\"delta\":{{\"stop_reason\":\"{reason}\",\"stop_sequence\":null}},\"usage\":{{\"output_tokens\":500}}"
+                    ),
+                );
+                self.event("message_stop", "");
+            }
+            Format::Responses => {
+                let usage = "{\"input_tokens\":90,\"output_tokens\":500,\"total_tokens\":590}";
+                self.response("response.completed", "completed", usage);
+            }
+            Format::Generate => {
+                self.frames.push(generate("{\"text\": \"\"}", "\"finishReason\": \"STOP\",", self.number))
+            }
+        }
+    }
+
+    /// The frame of a delta; nothing where the format has no such frame.
+    fn around(&self, said: Said, piece: &str) -> String {
+        let block = self.block;
+        match (self.format, said) {
+            (Format::Chat, _) => {
+                let delta = match said {
+                    Said::Text => format!("{{\"content\":\"{piece}\"}}"),
+                    Said::Reasoning => format!("{{\"reasoning_content\":\"{piece}\"}}"),
+                    Said::Arguments => {
+                        format!(
+                            "{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{piece}\"}}}}]}}"
+                        )
+                    }
+                };
+                chunk(&delta, "null")
+            }
+            (Format::Messages, _) => {
+                let delta = match said {
+                    Said::Text => format!("\"text_delta\",\"text\":\"{piece}\""),
+                    Said::Reasoning => format!("\"thinking_delta\",\"thinking\":\"{piece}\""),
+                    Said::Arguments => format!("\"input_json_delta\",\"partial_json\":\"{piece}\""),
+                };
+                event("content_block_delta", &format!("\"index\":{block},\"delta\":{{\"type\":{delta}}}"))
+            }
+            (Format::Responses, _) => {
+                let (name, place, _) = names(said);
+                let logprobs = if said == Said::Text { ",\"logprobs\":[]" } else { "" };
+                let (number, id) = (self.number, id(said));
+                event(
+                    &format!("{name}.delta"),
+                    &format!(
+                        "\"sequence_number\":{number},\"item_id\":\"{id}\",\"output_index\":{block},{place}\
+                         \"delta\":\"{piece}\"{logprobs},\"obfuscation\":\"aB3dE5\""
+                    ),
+                )
+            }
+            (Format::Generate, Said::Text) => {
+                generate(&format!("{{\"text\": \"{piece}\"}}"), "", self.number)
+            }
+            (Format::Generate, Said::Reasoning) => {
+                generate(&format!("{{\"text\": \"{piece}\",\"thought\": true}}"), "", self.number)
+            }
+            (Format::Generate, Said::Arguments) => String::new(),
+        }
+    }
+
+    fn chunk(&mut self, delta: &str, finish: &str) {
+        self.frames.push(chunk(delta, finish));
+    }
+
+    fn event(&mut self, name: &str, rest: &str) {
+        let number = self.number;
+        self.frames.push(match self.format {
+            Format::Responses => event(name, &format!("\"sequence_number\":{number},{rest}")),
+            _ => event(name, rest),
+        });
+        self.number += 1;
+    }
+
+    fn part(&mut self, said: Said, step: &str) {
+        let (block, id, held) =
+            (self.block, id(said), if step == "done" { self.held.clone() } else { String::new() });
+        let (name, place, part) = match said {
+            Said::Text => (
+                "response.content_part",
+                "\"content_index\":0",
+                format!(
+                    "{{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":\"{held}\"}}"
+                ),
+            ),
+            Said::Reasoning => (
+                "response.reasoning_summary_part",
+                "\"summary_index\":0",
+                format!("{{\"type\":\"summary_text\",\"text\":\"{held}\"}}"),
+            ),
+            Said::Arguments => return,
+        };
+        self.event(
+            &format!("{name}.{step}"),
+            &format!("\"item_id\":\"{id}\",\"output_index\":{block},{place},\"part\":{part}"),
+        );
+    }
+
+    fn response(&mut self, name: &str, status: &str, usage: &str) {
+        self.event(
+            name,
+            &format!(
+                "\"response\":{{\"id\":\"resp_68a1f0c2d3e4b5a69788796a5b4c3d2e1f00\",\"object\":\"response\",\
+                 \"created_at\":1750000000,\"status\":\"{status}\",\"error\":null,\"model\":\"gpt-5-2025-08-07\",\
+                 \"output\":[],\"usage\":{usage}}}"
+            ),
+        );
+    }
+}
+
+/// What all chunks of a chat stream begin with.
+const HEAD: &str = "\"id\":\"chatcmpl-CfZ2aXbFvYtq1mKq0WwH7rPz3uJ8N\",\"object\":\"chat.completion.chunk\",\
+    \"created\":1750000000,\"model\":\"gpt-4o-2024-08-06\"";
+
+fn chunk(delta: &str, finish: &str) -> String {
+    format!(
+        "data: {{{HEAD},\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}],\"usage\":null}}\n\n"
+    )
+}
+
+fn event(name: &str, rest: &str) -> String {
+    let comma = if rest.is_empty() { "" } else { "," };
+    format!("event: {name}\ndata: {{\"type\":\"{name}\"{comma}{rest}}}\n\n")
+}
+
+fn generate(part: &str, finish: &str, n: usize) -> String {
+    format!(
+        "data: {{\"candidates\": [{{\"content\": {{\"parts\": [{part}],\"role\": \"model\"}},{finish}\"index\": 0}}],\
+         \"usageMetadata\": {{\"promptTokenCount\": 90,\"candidatesTokenCount\": {n},\"totalTokenCount\": {},\
+         \"promptTokensDetails\": [{{\"modality\": \"TEXT\",\"tokenCount\": 90}}]}},\
+         \"modelVersion\": \"gemini-2.5-flash\",\"responseId\": \"aBcDeFgHiJkLmNoPqRsTuV\"}}\r\n\r\n",
+        n + 90
+    )
+}
+
+/// The names of a responses stream: of the events of a text, its place, and its member.
+fn names(said: Said) -> (&'static str, &'static str, &'static str) {
+    match said {
+        Said::Text => ("response.output_text", "\"content_index\":0,", "text"),
+        Said::Reasoning => ("response.reasoning_summary_text", "\"summary_index\":0,", "text"),
+        Said::Arguments => ("response.function_call_arguments", "", "arguments"),
+    }
+}
+
+fn id(said: Said) -> &'static str {
+    match said {
+        Said::Text => "msg_68a1f0c2d3e4b5a69788796a5b4c3d2e",
+        Said::Reasoning => "rs_68a1f0c2d3e4b5a69788796a5b4c3d2e",
+        Said::Arguments => "fc_68a1f0c2d3e4b5a69788796a5b4c3d2e",
+    }
+}
+
+fn item(said: Said, block: usize, status: &str, held: &str) -> String {
+    let id = id(said);
+    match said {
+        Said::Text => {
+            let content = match held {
+                "" => String::new(),
+                held => format!(
+                    "{{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":\"{held}\"}}"
+                ),
+            };
+            format!(
+                "{{\"id\":\"{id}\",\"type\":\"message\",\"status\":\"{status}\",\"content\":[{content}],\"role\":\"assistant\"}}"
+            )
+        }
+        Said::Reasoning => {
+            let summary = match held {
+                "" => String::new(),
+                held => format!("{{\"type\":\"summary_text\",\"text\":\"{held}\"}}"),
+            };
+            format!("{{\"id\":\"{id}\",\"type\":\"reasoning\",\"summary\":[{summary}]}}")
+        }
+        Said::Arguments => format!(
+            "{{\"id\":\"{id}\",\"type\":\"function_call\",\"status\":\"{status}\",\"arguments\":\"{held}\",\
+             \"call_id\":\"call_{block}w7Tq2nVb0sK9fYcXhRjLpMz\",\"name\":\"write_lines\"}}"
+        ),
+    }
+}
+
+fn word(n: usize) -> &'static str {
+    WORDS.get(n % WORDS.len()).copied().unwrap_or_default()
+}
