@@ -4,7 +4,7 @@
 //! gets it; `answer.<format>.{json,sse}` the same answer, as each vendor gives it; `error.<format>.json` the same error.
 //! `losses` declares, pair by pair, how what is written differs from the file of its format, and `streams/<from>-<to>.sse`
 //! are the streams that clients see. Both are written anew with UPDATE_GOLDEN=1, and read before they are committed.
-//! Beside the goldens: prompts that grow, streams that are cut.
+//! Beside the goldens: prompts that grow, streams that are cut, seals that come back.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -18,5 +18,7 @@ mod goldens;
 mod prompts;
 #[path = "rosetta/route.rs"]
 mod route;
+#[path = "rosetta/seals.rs"]
+mod seals;
 #[path = "rosetta/splits.rs"]
 mod splits;

@@ -9,6 +9,7 @@ mod codec;
 mod config;
 mod exchange;
 mod json;
+mod translate;
 mod wire;
 
 pub use codec::framing;
@@ -16,6 +17,7 @@ pub use codec::framing;
 pub use config::{config, keys_file};
 pub use exchange::verbatim;
 pub use json::{json_cursor, json_scanner};
+pub use translate::{answer, schemas, seals, translated, translated_request};
 pub use wire::{path, request, vendor_error, watch};
 
 /// A target: its name, which is the name of its corpus, and its function.
@@ -31,6 +33,11 @@ pub const TARGETS: &[Target] = &[
     ("watch", watch),
     ("vendor_error", vendor_error),
     ("verbatim", verbatim),
+    ("translated", translated),
+    ("answer", answer),
+    ("translated_request", translated_request),
+    ("seals", seals),
+    ("schemas", schemas),
     #[cfg(feature = "config")]
     ("config", config),
     #[cfg(feature = "config")]

@@ -172,9 +172,11 @@ pub fn from_vendor(status: u16, vendor: VendorError, retry_after: Option<RetryAf
         status: if (400..600).contains(&status) { status } else { row.status },
         message: message.into(),
         param: vendor.param.map(Into::into),
+        // A code that only repeats the status says nothing that the client's own format would not say better.
         code: vendor
             .code
             .filter(|_| kind == Kind::UpstreamRejected || kind == Kind::UpstreamRateLimit)
+            .filter(|code| *code != status.to_string())
             .map(Into::into),
         retry_after: retry_after.or(vendor.retry_after),
     }

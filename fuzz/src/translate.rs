@@ -1,0 +1,307 @@
+//! Requests and answers that are translated, over all pairs of formats.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
+use model_gateway::canonical::seal::{Carried, Sealed};
+use model_gateway::canonical::{Dialect, Effort, Event, Grammar, Seal, Thinking};
+use model_gateway::error::{ApiError, Kind};
+use model_gateway::json::{EscapedString, JsonStr, RawJson};
+use model_gateway::translate::translated::{Route, Translated};
+use model_gateway::translate::verbatim::{Arrival, StreamError};
+use model_gateway::translate::{Ask, Restore, outgoing};
+use model_gateway::wire::codec::Reply;
+use model_gateway::wire::{Format, chat, generate, messages, responses, schema};
+use serde_json::value::RawValue;
+
+use crate::{choose, pieces};
+
+/// Frames are not bounded here: whether a frame is too large depends on how it is cut.
+const LIMIT: usize = 1 << 24;
+
+/// One JSON value, however deep.
+fn assert_json(text: &str) {
+    if let Err(error) = serde_json::from_str::<&RawValue>(text) {
+        panic!("{error}: {text}");
+    }
+}
+
+/// A stream in the framing of its format, with a JSON value in each event.
+fn assert_events(text: &str) {
+    for line in text.split(['\n', '\r']).filter(|line| !line.is_empty()) {
+        match line.split_once(':') {
+            Some(("data", data)) if data.trim() == "[DONE]" => {}
+            Some(("data", data)) => assert_json(data),
+            Some(("event" | "", _)) => {}
+            _ => panic!("{line:?} in {text}"),
+        }
+    }
+}
+
+fn reply(flags: usize) -> Reply {
+    Reply {
+        model: EscapedString::from("our \"model\""),
+        seed: "req_1".into(),
+        created: 1,
+        usage_wanted: flags & 1 == 0,
+        show_thinking: flags & 2 == 0,
+        issuer: "vendor".into(),
+        array: flags & 4 != 0,
+        ..Reply::default()
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Passed {
+    out: Vec<u8>,
+    result: Result<(), StreamError>,
+}
+
+fn pass(route: &Route, arrival: Arrival, flags: usize, pieces: &[&[u8]]) -> Passed {
+    let mut translated = Translated::new(route, arrival, Arc::new(reply(flags)), Restore::default(), LIMIT);
+    let mut out = Vec::new();
+    let mut read = || -> Result<(), StreamError> {
+        if !route.stream {
+            out.extend_from_slice(&translated.whole(Bytes::from(pieces.concat()))?);
+            return Ok(());
+        }
+        for piece in pieces {
+            out.extend_from_slice(&translated.feed(Bytes::copy_from_slice(piece))?);
+        }
+        out.extend_from_slice(&translated.finish()?);
+        Ok(())
+    };
+    let result = read();
+    if result.is_err() {
+        out.extend_from_slice(&translated.take_ready());
+        let error = ApiError::new(Kind::UpstreamBroken, "The \"stream\" broke.");
+        out.extend_from_slice(&translated.fail(&error));
+    }
+    Passed { out, result }
+}
+
+/// The events of an answer keep to their grammar, frame after frame, whatever the frames are.
+fn assert_grammar(format: Format, frames: &[&str]) {
+    let mut grammar = Grammar::default();
+    let mut sink = |event: Event<'_>| {
+        if let Err(fault) = grammar.check(&event) {
+            panic!("{fault}: {event:?} in {frames:?}");
+        }
+    };
+    macro_rules! read {
+        ($decoder:expr) => {{
+            let mut decoder = $decoder;
+            for frame in frames {
+                if decoder.is_over() || decoder.frame(frame, &mut sink).is_err() {
+                    return;
+                }
+            }
+            let _ = decoder.finish(&mut sink);
+        }};
+    }
+    match format {
+        Format::Chat => read!(chat::stream::Decoder::new("req_1")),
+        Format::Messages => read!(messages::stream::Decoder::new("req_1")),
+        Format::Responses => read!(responses::stream::Decoder::new("req_1")),
+        Format::Generate => read!(generate::stream::Decoder::new("req_1")),
+    }
+}
+
+/// A stream that is translated: every split gives the same, what leaves is in the client's framing, and the events in
+/// between keep to their grammar.
+pub fn translated(mut data: &[u8]) {
+    let vendor = Format::ALL[choose(&mut data, 4)];
+    let client = Format::ALL[choose(&mut data, 4)];
+    let flags = choose(&mut data, 16);
+    let seed = choose(&mut data, 256);
+    if let Ok(text) = std::str::from_utf8(data) {
+        let frames: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        assert_grammar(vendor, &frames);
+    }
+    let arrival = if vendor == Format::Generate && flags & 8 != 0 { Arrival::Array } else { Arrival::Events };
+    let route = Route { client, vendor, stream: true };
+    let whole = pass(&route, arrival, flags, &[data]);
+    let split = pass(&route, arrival, flags, &pieces(data, seed));
+    let text = |passed: &Passed| String::from_utf8(passed.out.clone()).unwrap();
+    assert!(
+        split == whole,
+        "{:?} {}\nagainst {:?} {}",
+        split.result,
+        text(&split),
+        whole.result,
+        text(&whole)
+    );
+    match client == Format::Generate && flags & 4 != 0 {
+        // A client that wants an array gets one, closed in any case.
+        true => assert_json(&text(&whole)),
+        false => assert_events(&text(&whole)),
+    }
+    let collected = pass(&Route { stream: false, ..route }, arrival, flags, &[data]);
+    assert_eq!(collected.result.is_ok(), whole.result.is_ok(), "{:?} {:?}", collected.result, whole.result);
+    if collected.result.is_ok() {
+        assert_json(&text(&collected));
+    }
+}
+
+/// A whole answer that is translated, to a client that wants a document and to one that wants a stream.
+pub fn answer(mut data: &[u8]) {
+    let vendor = Format::ALL[choose(&mut data, 4)];
+    let client = Format::ALL[choose(&mut data, 4)];
+    let flags = choose(&mut data, 8);
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let mut grammar = Grammar::default();
+    let mut sink = |event: Event<'_>| {
+        if let Err(fault) = grammar.check(&event) {
+            panic!("{fault}: {event:?} in {text}");
+        }
+    };
+    let _ = match vendor {
+        Format::Chat => chat::answer::decode(text, "req_1", &mut sink),
+        Format::Messages => messages::answer::decode(text, "req_1", &mut sink),
+        Format::Responses => responses::answer::decode(text, "req_1", &mut sink),
+        Format::Generate => generate::answer::decode(text, "req_1", &mut sink),
+    };
+    let route = Route { client, vendor, stream: false };
+    let document = pass(&route, Arrival::Whole, flags, &[data]);
+    if document.result.is_ok() {
+        assert_json(std::str::from_utf8(&document.out).unwrap());
+    }
+    let stream = pass(&Route { stream: true, ..route }, Arrival::Whole, flags, &[data]);
+    let text = std::str::from_utf8(&stream.out).unwrap();
+    match client == Format::Generate && flags & 4 != 0 {
+        true => assert_json(text),
+        false => assert_events(text),
+    }
+}
+
+/// Models of several kinds: what they can be asked for leads the encoders down different ways.
+fn dialect(kind: usize) -> Dialect<'static> {
+    let odd = kind & 1 != 0;
+    Dialect {
+        model: if odd { "gemini-3-pro" } else { "model-1" },
+        issuer: "vendor",
+        reasoning: match kind % 4 {
+            0 => Reasoning::Fixed,
+            1 => Reasoning::Budget { min: 1_024, max: 32_768, off: odd },
+            2 => Reasoning::Effort { min: Effort::Minimal, max: Effort::Max, off: true },
+            _ => Reasoning::Adaptive { max: Effort::Max, off: true },
+        },
+        max_output: 4_096,
+        sampling: [Sampling::All, Sampling::One, Sampling::None][kind % 3],
+        structured: [Structured::Native, Structured::NativeWithoutTools, Structured::Tool, Structured::Hint]
+            [kind / 2 % 4],
+        json_schema: kind & 4 != 0,
+        call_ids: kind & 8 == 0,
+        developer_role: odd,
+        max_completion_tokens: odd,
+        system_in_middle: kind & 2 != 0,
+        prefill: kind & 16 != 0,
+        reasoning_replay: kind & 8 != 0,
+        media_urls: kind & 32 != 0,
+        extensions: if odd { &["*"] } else { &[] },
+    }
+}
+
+fn ask(from: Format, to: Format, kind: usize, body: &str) -> Option<String> {
+    let dialect = dialect(kind);
+    let ask = Ask {
+        client: from,
+        vendor: to,
+        stream: kind & 1 != 0,
+        array: false,
+        thinking: [Thinking::Unsaid, Thinking::Budget(2_000), Thinking::Off][kind % 3],
+        dialect: &dialect,
+        model: &EscapedString::from("our \"model\""),
+        id: "req_1",
+        now: 1,
+    };
+    let outgoing = outgoing(body, &ask).ok()?;
+    Some(String::from_utf8(outgoing.body.to_vec()).unwrap())
+}
+
+/// A request that is translated: what goes to the vendor is JSON, is the same each time, and is understood by the
+/// format's own reader.
+pub fn translated_request(mut data: &[u8]) {
+    let from = Format::ALL[choose(&mut data, 4)];
+    let to = Format::ALL[choose(&mut data, 4)];
+    let kind = choose(&mut data, 64);
+    let Ok(body) = std::str::from_utf8(data) else { return };
+    let Some(written) = ask(from, to, kind, body) else { return };
+    assert_json(&written);
+    assert_eq!(ask(from, to, kind, body).as_deref(), Some(&*written));
+    if from != to {
+        let again = match to {
+            Format::Chat => chat::request::decode(&written).err(),
+            Format::Messages => messages::request::decode(&written).err(),
+            Format::Responses => responses::request::decode(&written).err(),
+            Format::Generate => generate::request::decode(&written).err(),
+        };
+        // Values that only pass through are not what the reader is asked about.
+        if let Some(error) = again {
+            assert!(error.param.is_some(), "{error}: {written}");
+        }
+    }
+}
+
+/// Seals: whatever a client makes of them, what is taken out can be pasted; and what was put in comes out again, for
+/// its issuer alone.
+pub fn seals(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let pasted = |text: &str| assert_json(&format!("\"{text}\""));
+    let mut quoted = Vec::new();
+    model_gateway::json::push_escaped(&mut quoted, text);
+    let escaped = String::from_utf8(quoted).unwrap();
+    let field = JsonStr::from_escaped(&escaped);
+    if let Some(seal) = Seal::read(field) {
+        pasted(&seal.text);
+    }
+    let carried = Carried::read(field);
+    pasted(carried.id.escaped());
+    if let Some(seal) = &carried.seal {
+        pasted(&seal.text);
+    }
+    let sealed = Sealed { issuer: "vendor-1", text: field };
+    let mut envelope = BytesMut::new();
+    sealed.write(&mut envelope);
+    let envelope = std::str::from_utf8(&envelope).unwrap();
+    let read = Seal::read(JsonStr::from_escaped(envelope)).unwrap();
+    assert_eq!(read.for_issuer("vendor-1").map(JsonStr::escaped), Some(&*escaped));
+    assert_eq!(read.for_issuer("vendor-2"), None);
+    let mut id = BytesMut::from(&b"call_1"[..]);
+    Carried::write(sealed, &mut id);
+    let id = std::str::from_utf8(&id).unwrap();
+    let carried = Carried::read(JsonStr::from_escaped(id));
+    assert_eq!(carried.id.escaped(), "call_1");
+    assert_eq!(carried.seal.unwrap().for_issuer("vendor-1").map(JsonStr::escaped), Some(&*escaped));
+}
+
+/// Schemas: whatever JSON stands where a schema should, JSON comes out, in every dialect.
+pub fn schemas(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if serde_json::from_str::<&RawValue>(text).is_err() {
+        return;
+    }
+    let mut plain = Vec::new();
+    schema::from_openapi(RawJson::from_text(text.trim()), &mut plain);
+    assert_json(std::str::from_utf8(&plain).unwrap());
+    let tool = format!(
+        r#"{{"model":"m","messages":[{{"role":"user","content":"x"}}],"tools":[{{"type":"function","function":{{"name":"f","strict":true,"parameters":{text}}}}}]}}"#
+    );
+    let form = format!(
+        r#"{{"model":"m","messages":[{{"role":"user","content":"x"}}],"response_format":{{"type":"json_schema","json_schema":{{"name":"f","strict":true,"schema":{text}}}}}}}"#
+    );
+    let gemini = format!(
+        r#"{{"contents":[{{"parts":[{{"text":"x"}}]}}],"generationConfig":{{"responseMimeType":"application/json","responseSchema":{text}}}}}"#
+    );
+    for (from, body) in [(Format::Chat, &tool), (Format::Chat, &form), (Format::Generate, &gemini)] {
+        for to in Format::ALL {
+            // With plain JSON schema, and with what it must be cut down to.
+            for kind in [0, 4] {
+                if let Some(written) = ask(from, to, kind, body) {
+                    assert_json(&written);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What a vendor signs comes back to it unaltered, and to nobody else: through clients of every other format, over
+//! three turns of tool use, for clients that send back everything and for clients that keep only calls and their ids.
+
+use model_gateway::translate::verbatim::Arrival;
+use model_gateway::wire::Format;
+use serde_json::{Value, json};
+
+use crate::route::{Way, issuer, request, translated_pairs};
+
+/// Vendors that sign. (Those of chat sign nothing of their own.)
+const SIGNERS: [Format; 3] = [Format::Messages, Format::Responses, Format::Generate];
+
+/// The vendor's answer in a turn: signed reasoning and a call.
+fn answer(vendor: Format, turn: usize) -> String {
+    let (seal, hidden) = (format!("Eq{turn}/m+=="), format!("Hid/{turn}=="));
+    let body = match vendor {
+        Format::Messages => {
+            json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [
+            {"type": "thinking", "thinking": format!("Thought {turn}\n\"é\""), "signature": seal},
+            {"type": "redacted_thinking", "data": hidden},
+            {"type": "tool_use", "id": format!("toolu_{turn}"), "name": "look", "input": {"n": turn}}],
+            "stop_reason": "tool_use", "stop_sequence": null, "usage": {"input_tokens": 1, "output_tokens": 1}})
+        }
+        Format::Responses => {
+            json!({"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "m", "output": [
+            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": format!("Thought {turn}\n\"é\"")}], "encrypted_content": seal},
+            {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": hidden},
+            {"type": "function_call", "id": "fc_1", "call_id": format!("call_{turn}"), "name": "look", "arguments": format!("{{\"n\":{turn}}}"), "status": "completed"}],
+            "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}})
+        }
+        Format::Generate => json!({"candidates": [{"content": {"role": "model", "parts": [
+            {"text": format!("Thought {turn}\n\"é\""), "thought": true},
+            {"functionCall": {"id": format!("fc{turn}"), "name": "look", "args": {"n": turn}}, "thoughtSignature": seal}]}, "finishReason": "STOP", "index": 0}],
+            "modelVersion": "m", "responseId": "r"}),
+        Format::Chat => unreachable!("vendors of chat sign nothing"),
+    };
+    body.to_string()
+}
+
+/// The seals of the first `turns` answers, in their order.
+fn seals(vendor: Format, turns: usize) -> Vec<String> {
+    let of_turn = |turn: usize| {
+        let mut seals = vec![format!("Eq{turn}/m+==")];
+        if vendor != Format::Generate {
+            seals.push(format!("Hid/{turn}=="));
+        }
+        seals
+    };
+    (1..=turns).flat_map(of_turn).collect()
+}
+
+/// All seals in what a vendor gets.
+fn seals_in(vendor: Format, body: &Value) -> Vec<String> {
+    let names: &[&str] = match vendor {
+        Format::Messages => &["signature", "data"],
+        Format::Responses => &["encrypted_content"],
+        Format::Generate => &["thoughtSignature"],
+        Format::Chat => &["signature", "data", "thought_signature"],
+    };
+    let mut found = Vec::new();
+    collect(body, names, &mut found);
+    found
+}
+
+fn collect(value: &Value, names: &[&str], found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                match value {
+                    Value::String(text) if names.contains(&&**name) => found.push(text.clone()),
+                    _ => collect(value, names, found),
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter().for_each(|value| collect(value, names, found)),
+        _ => {}
+    }
+}
+
+/// A client of a format, and what it keeps of the conversation.
+struct Client {
+    format: Format,
+    /// It sends back all that it got; else only texts, calls and their ids.
+    echoes: bool,
+    items: Vec<Value>,
+}
+
+impl Client {
+    fn new(format: Format, echoes: bool) -> Self {
+        let first = match format {
+            Format::Generate => json!({"role": "user", "parts": [{"text": "Look."}]}),
+            _ => json!({"role": "user", "content": "Look."}),
+        };
+        Client { format, echoes, items: vec![first] }
+    }
+
+    fn body(&self) -> String {
+        let items = &self.items;
+        let schema = json!({"type": "object"});
+        let body = match self.format {
+            Format::Chat => json!({"model": "m", "messages": items, "tools": [
+                {"type": "function", "function": {"name": "look", "parameters": schema}}]}),
+            Format::Messages => json!({"model": "m", "max_tokens": 9000, "messages": items,
+                "thinking": {"type": "enabled", "budget_tokens": 2000},
+                "tools": [{"name": "look", "input_schema": schema}]}),
+            Format::Responses => json!({"model": "m", "input": items, "reasoning": {"summary": "auto"},
+                "tools": [{"type": "function", "name": "look", "parameters": schema}]}),
+            Format::Generate => json!({"contents": items,
+                "generationConfig": {"thinkingConfig": {"includeThoughts": true}},
+                "tools": [{"functionDeclarations": [{"name": "look", "parametersJsonSchema": schema}]}]}),
+        };
+        body.to_string()
+    }
+
+    /// Takes an answer in, and answers its calls.
+    fn take(&mut self, answer: &Value) {
+        match self.format {
+            Format::Chat => {
+                let mut message = answer["choices"][0]["message"].clone();
+                if !self.echoes {
+                    message = json!({"role": "assistant", "content": message["content"], "tool_calls": message["tool_calls"]});
+                }
+                let ids: Vec<Value> =
+                    message["tool_calls"].as_array().unwrap().iter().map(|call| call["id"].clone()).collect();
+                self.items.push(message);
+                self.items.extend(
+                    ids.into_iter().map(|id| json!({"role": "tool", "tool_call_id": id, "content": "seen"})),
+                );
+            }
+            Format::Messages => {
+                let mut blocks = answer["content"].as_array().unwrap().clone();
+                if !self.echoes {
+                    blocks.retain(|block| matches!(block["type"].as_str(), Some("text" | "tool_use")));
+                }
+                let calls = blocks.iter().filter(|block| block["type"] == "tool_use");
+                let results: Vec<Value> = calls
+                    .map(|call| json!({"type": "tool_result", "tool_use_id": call["id"], "content": "seen"}))
+                    .collect();
+                self.items.push(json!({"role": "assistant", "content": blocks}));
+                self.items.push(json!({"role": "user", "content": results}));
+            }
+            Format::Responses => {
+                let mut output = answer["output"].as_array().unwrap().clone();
+                if !self.echoes {
+                    output.retain(|item| item["type"] != "reasoning");
+                }
+                let calls = output.iter().filter(|item| item["type"] == "function_call");
+                let results: Vec<Value> = calls
+                    .map(|call| json!({"type": "function_call_output", "call_id": call["call_id"], "output": "seen"}))
+                    .collect();
+                self.items.extend(output);
+                self.items.extend(results);
+            }
+            Format::Generate => {
+                let mut parts = answer["candidates"][0]["content"]["parts"].as_array().unwrap().clone();
+                if !self.echoes {
+                    parts.retain(|part| part["thought"] != true);
+                    for part in &mut parts {
+                        part.as_object_mut().unwrap().remove("thoughtSignature");
+                    }
+                }
+                let calls = parts.iter().filter_map(|part| part.get("functionCall"));
+                let results: Vec<Value> = calls
+                    .map(|call| json!({"functionResponse": {"id": call["id"], "name": call["name"], "response": {"output": "seen"}}}))
+                    .collect();
+                self.items.push(json!({"role": "model", "parts": parts}));
+                self.items.push(json!({"role": "user", "parts": results}));
+            }
+        }
+    }
+
+    fn asks(&self, vendor: Format) -> Value {
+        let text = self.body();
+        let outgoing = request(self.format, vendor, &text)
+            .unwrap_or_else(|refused| panic!("{} to {vendor}: {refused}: {text}", self.format));
+        serde_json::from_slice(&outgoing.body).unwrap()
+    }
+}
+
+/// The answer as the client gets it: as a document, or as a stream that it has put together.
+fn received(vendor: Format, client: Format, turn: usize) -> Value {
+    let (text, ended) = Way::whole(vendor, client).pass(&[answer(vendor, turn).as_bytes()]);
+    assert_eq!(ended, Ok(()), "{vendor} to {client}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The ids of the calls in what a vendor gets, in the order of the calls and of their results.
+fn ids_in(body: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    collect(body, &["tool_use_id", "call_id", "id", "tool_call_id"], &mut found);
+    found.retain(|id| !id.starts_with("rs_"));
+    found.dedup();
+    found
+}
+
+#[test]
+fn seals_come_back_to_their_issuer_over_three_turns() {
+    for (vendor, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
+        let mut client = Client::new(format, true);
+        for turn in 1..=3 {
+            client.take(&received(vendor, format, turn));
+            let asked = client.asks(vendor);
+            assert_eq!(seals_in(vendor, &asked), seals(vendor, turn), "{vendor} through {format}: {asked}");
+            // The words of the reasoning as well: a signature is of its text.
+            let text = asked.to_string();
+            for turn in 1..=turn {
+                assert!(
+                    vendor == Format::Generate || text.contains(&format!(r#"Thought {turn}\n\"é\""#)),
+                    "{vendor} through {format}: {asked}"
+                );
+            }
+            // Whatever the ids carried to the client, the vendor gets its own.
+            let ids = ids_in(&asked);
+            let plain = |id: &String| id.len() < 10;
+            assert!(ids.len() >= turn && ids.iter().all(plain), "{vendor} through {format}: {ids:?}");
+        }
+    }
+}
+
+#[test]
+fn seals_of_one_vendor_never_go_to_another() {
+    for (vendor, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
+        for echoes in [true, false] {
+            let mut client = Client::new(format, echoes);
+            (1..=3).for_each(|turn| client.take(&received(vendor, format, turn)));
+            for other in Format::ALL.into_iter().filter(|other| *other != vendor) {
+                let text = client.asks(other).to_string();
+                for trace in ["gw1.", "__gw1__", "Eq1/m", "Hid/1", issuer(vendor)] {
+                    assert!(!text.contains(trace), "{vendor} through {format} to {other}: {trace} in {text}");
+                }
+            }
+        }
+    }
+}
+
+/// A client that keeps nothing but calls: the seal of a call travels in its id.
+#[test]
+fn ids_of_calls_carry_the_seals_of_calls() {
+    for format in [Format::Chat, Format::Messages, Format::Responses] {
+        let vendor = Format::Generate;
+        let mut client = Client::new(format, false);
+        for turn in 1..=3 {
+            client.take(&received(vendor, format, turn));
+            let asked = client.asks(vendor);
+            assert_eq!(seals_in(vendor, &asked), seals(vendor, turn), "{vendor} through {format}: {asked}");
+        }
+    }
+}
+
+/// A call is signed in its id from the start of a stream on, so that clients that keep only calls of streams can send
+/// it back as well.
+#[test]
+fn streams_carry_the_seals_that_documents_carry() {
+    for (vendor, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
+        let way = Way { arrival: Arrival::Whole, ..Way::streamed(vendor, format) };
+        let (stream, ended) = way.pass(&[answer(vendor, 1).as_bytes()]);
+        assert_eq!(ended, Ok(()));
+        let whole = received(vendor, format, 1).to_string();
+        let mut sealed = 0;
+        for part in whole.split('"').filter(|part| part.contains("gw1") || part.starts_with("Z3cx")) {
+            assert!(stream.contains(part), "{vendor} to {format}: {part} in {stream}");
+            sealed += 1;
+        }
+        assert!(sealed > 0, "{vendor} to {format}: {whole}");
+    }
+}
