@@ -9,7 +9,7 @@ use crate::wire::chat::words::thought_signature;
 use crate::wire::codec::make_id;
 use crate::wire::watch::members;
 
-use super::choice::Ids;
+use super::ids::Ids;
 
 /// The place of a call in the form that came before `tool_calls`, of which there is one at most.
 const LEGACY: u64 = u64::MAX;

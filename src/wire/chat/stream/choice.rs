@@ -8,33 +8,9 @@ use crate::wire::chat::words::{finish, image_address, sound_type, thought_signat
 use crate::wire::watch::{elements, members};
 
 use super::calls::{Calls, Fragment};
+use super::ids::Ids;
 use super::said::{Said, Words, read_citation};
 use super::usual::What;
-
-/// What the blocks and ids of an answer are numbered by.
-#[derive(Debug, Default)]
-pub(super) struct Ids {
-    pub(super) seed: Box<str>,
-    made: u64,
-    blocks: u32,
-}
-
-impl Ids {
-    pub(super) fn new(seed: &str) -> Self {
-        Ids { seed: seed.into(), ..Ids::default() }
-    }
-
-    pub(super) fn next_block(&mut self) -> u32 {
-        let index = self.blocks;
-        self.blocks += 1;
-        index
-    }
-
-    pub(super) fn next_made(&mut self) -> u64 {
-        self.made += 1;
-        self.made
-    }
-}
 
 /// A block that is open, beside calls.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::choice::{Choice, Ids};
+use super::choice::Choice;
+use super::ids::Ids;
 use super::said::{Said, Words};
 use super::usual::Usual;
 use crate::canonical::{Event, Start, Usage};

@@ -16,6 +16,7 @@ use crate::wire::error::{VendorError, from_vendor};
 use crate::wire::{Format, filler};
 
 use super::pending::{Call, Media};
+use super::written::{Choice, Member, Thought};
 
 /// What stands between the index of a choice and the members of its delta.
 const DELTA: &[u8] = b",\"delta\":{";
@@ -56,50 +57,6 @@ enum Slot {
     Media(Box<Media>),
     /// What has no place in this format, or has ended.
     Nothing,
-}
-
-/// A reasoning block.
-#[derive(Clone, Copy, Debug)]
-struct Thought {
-    choice: u32,
-    /// The first of its choice.
-    first: bool,
-    filled: bool,
-    /// Its place in the list of details, once it has one.
-    place: Option<u32>,
-}
-
-/// Which member of a delta a text is added to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Member {
-    Content,
-    Reasoning,
-    Refusal,
-    /// The input of the call in this block.
-    Input(u32),
-}
-
-/// What must be remembered of a choice.
-#[derive(Debug)]
-struct Choice {
-    index: u32,
-    /// Calls whose first chunk was written.
-    calls: u32,
-    thoughts: u32,
-    images: u32,
-    /// Elements of the list of details.
-    details: u32,
-    /// Characters of text.
-    characters: u64,
-    /// Sources, and the block that each belongs to. All go into one chunk, because SDKs cannot join them.
-    citations: Vec<(usize, Citation)>,
-}
-
-impl Choice {
-    fn next_detail(&mut self) -> u32 {
-        self.details += 1;
-        self.details - 1
-    }
 }
 
 impl Encoder {

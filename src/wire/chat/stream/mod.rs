@@ -9,9 +9,11 @@ mod calls;
 mod choice;
 mod decode;
 mod encode;
+mod ids;
 pub(in crate::wire::chat) mod pending;
 mod said;
 mod usual;
+mod written;
 
 pub use decode::Decoder;
 pub use encode::Encoder;
