@@ -114,14 +114,18 @@ fn settle_tools<'a>(request: &mut Request<'a>, notes: &mut Notes, restore: &mut 
             tool.namespace = JsonStr::default();
         }
     }
-    let none = JsonStr::default();
+    let tools = &request.tools;
+    let mut choose = |name: &mut JsonStr<'a>| {
+        // A choice names no namespace. Where no tool is called so, one in a namespace is meant.
+        let known = tools.iter().any(|tool| tool.name == *name);
+        *name = match restore.name_at_target(*name, JsonStr::default()).filter(|_| !known) {
+            Some(here) => JsonStr::from_escaped(bump.alloc_str(here)),
+            None => renamed(*name, JsonStr::default(), to, restore, bump),
+        };
+    };
     match &mut request.tool_choice {
-        Some(ToolChoice::Tool(name)) => *name = renamed(*name, none, to, restore, bump),
-        Some(ToolChoice::Allowed { names, .. }) => {
-            for name in names {
-                *name = renamed(*name, none, to, restore, bump);
-            }
-        }
+        Some(ToolChoice::Tool(name)) => choose(name),
+        Some(ToolChoice::Allowed { names, .. }) => names.iter_mut().for_each(choose),
         _ => {}
     }
     // One vendor's formats refuse a choice where there is nothing to choose from.

@@ -1,0 +1,12 @@
+//! Real clients against the gateway, with vendors behind it that speak other formats.
+
+#![cfg(feature = "proxy")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::print_stderr, dead_code, reason = "tests")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod agents;
+mod sdks;
+mod vendors;

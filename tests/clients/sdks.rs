@@ -1,0 +1,47 @@
+//! The vendors' official Python SDKs: what they ask and what their user must see is in `translation.py`.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use crate::support::setup::KEY;
+use crate::vendors::{MODELS, Vendors};
+
+/// The Python that has the SDKs, if there is one. Where everything is required, its absence is a failure.
+fn python() -> Option<String> {
+    let python = std::env::var("GATEWAY_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let there = Command::new(&python)
+        .args(["-c", "import openai, anthropic\nfrom google import genai"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
+    assert!(there || !required, "{python} lacks the SDKs, and GATEWAY_REQUIRE_ALL=1");
+    if !there {
+        // Not through eprintln, which is shown for failed tests alone.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: {python} lacks the packages openai, anthropic, google-genai"
+        );
+    }
+    there.then_some(python)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sdk_works_with_the_vendors_of_every_format() {
+    let Some(python) = python() else { return };
+    let vendors = Vendors::start().await;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/translation.py");
+    let run = tokio::process::Command::new(&python)
+        .args([script, &format!("http://{}", vendors.gateway.addr), KEY])
+        .args(MODELS)
+        .env("no_proxy", "*")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(std::time::Duration::from_secs(300), run).await.unwrap().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}\n{errors}");
+    assert!(told.contains("112 passed, 0 failed"), "{told}");
+}
