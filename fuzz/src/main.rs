@@ -123,7 +123,8 @@ fn run(folder: &Path, target: &Target, time: Duration) -> bool {
         sound &= holds(folder, target, input);
     }
     let began = Instant::now();
-    let mut random = Random(target.0.bytes().fold(1, |seed, byte| seed * 31 + u64::from(byte)));
+    let mut random =
+        Random(target.0.bytes().fold(1u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte))));
     let mut tried = 0u64;
     while sound && began.elapsed() < time {
         for _ in 0..16 {

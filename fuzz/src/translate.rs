@@ -20,18 +20,35 @@ use crate::{choose, pieces};
 /// Frames are not bounded here: whether a frame is too large depends on how it is cut.
 const LIMIT: usize = 1 << 24;
 
-/// One JSON value, however deep.
+/// Whether a text is one JSON value, however deep.
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<&RawValue>(text).is_ok()
+}
+
 fn assert_json(text: &str) {
     if let Err(error) = serde_json::from_str::<&RawValue>(text) {
         panic!("{error}: {text}");
     }
 }
 
-/// A stream in the framing of its format, with a JSON value in each event.
-fn assert_events(text: &str) {
+/// Whether all that a vendor sent is JSON. The readers step over what they do not need and paste what they do not
+/// change, so that a frame that is no JSON may leave as one.
+fn is_sound(data: &[u8], array: bool) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return false };
+    if array {
+        return is_json(text);
+    }
+    let lines = text.trim_start_matches('\u{feff}').split(['\n', '\r']);
+    let mut values =
+        lines.filter_map(|line| line.strip_prefix("data")).map(|rest| rest.trim_start_matches(':'));
+    values.all(|value| matches!(value.trim(), "" | "[DONE]") || is_json(value))
+}
+
+/// A stream in the framing of its format, with a JSON value in each event if `sound`.
+fn assert_events(text: &str, sound: bool) {
     for line in text.split(['\n', '\r']).filter(|line| !line.is_empty()) {
         match line.split_once(':') {
-            Some(("data", data)) if data.trim() == "[DONE]" => {}
+            Some(("data", data)) if !sound || data.trim() == "[DONE]" => {}
             Some(("data", data)) => assert_json(data),
             Some(("event" | "", _)) => {}
             _ => panic!("{line:?} in {text}"),
@@ -132,14 +149,16 @@ pub fn translated(mut data: &[u8]) {
         whole.result,
         text(&whole)
     );
+    let sound = is_sound(data, arrival == Arrival::Array);
     match client == Format::Generate && flags & 4 != 0 {
         // A client that wants an array gets one, closed in any case.
-        true => assert_json(&text(&whole)),
-        false => assert_events(&text(&whole)),
+        true if sound => assert_json(&text(&whole)),
+        true => {}
+        false => assert_events(&text(&whole), sound),
     }
     let collected = pass(&Route { stream: false, ..route }, arrival, flags, &[data]);
     assert_eq!(collected.result.is_ok(), whole.result.is_ok(), "{:?} {:?}", collected.result, whole.result);
-    if collected.result.is_ok() {
+    if collected.result.is_ok() && sound {
         assert_json(&text(&collected));
     }
 }
@@ -150,6 +169,7 @@ pub fn answer(mut data: &[u8]) {
     let client = Format::ALL[choose(&mut data, 4)];
     let flags = choose(&mut data, 8);
     let Ok(text) = std::str::from_utf8(data) else { return };
+    let sound = is_json(text);
     let mut grammar = Grammar::default();
     let mut sink = |event: Event<'_>| {
         if let Err(fault) = grammar.check(&event) {
@@ -164,14 +184,15 @@ pub fn answer(mut data: &[u8]) {
     };
     let route = Route { client, vendor, stream: false };
     let document = pass(&route, Arrival::Whole, flags, &[data]);
-    if document.result.is_ok() {
+    if document.result.is_ok() && sound {
         assert_json(std::str::from_utf8(&document.out).unwrap());
     }
     let stream = pass(&Route { stream: true, ..route }, Arrival::Whole, flags, &[data]);
     let text = std::str::from_utf8(&stream.out).unwrap();
     match client == Format::Generate && flags & 4 != 0 {
-        true => assert_json(text),
-        false => assert_events(text),
+        true if sound => assert_json(text),
+        true => {}
+        false => assert_events(text, sound),
     }
 }
 
@@ -228,6 +249,10 @@ pub fn translated_request(mut data: &[u8]) {
     let kind = choose(&mut data, 64);
     let Ok(body) = std::str::from_utf8(data) else { return };
     let Some(written) = ask(from, to, kind, body) else { return };
+    // The gateway has scanned a body to its end before it translates it.
+    if !is_json(body) {
+        return;
+    }
     assert_json(&written);
     assert_eq!(ask(from, to, kind, body).as_deref(), Some(&*written));
     if from != to {

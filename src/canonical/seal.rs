@@ -71,14 +71,24 @@ fn open(text: &str) -> Option<(&str, String)> {
     is_inside_of_string(&seal).then_some((issuer, seal))
 }
 
-/// Envelopes come back from clients, so what is in them is not to be trusted to be pasted.
+/// Envelopes come back from clients, so what is in them is not to be trusted to be pasted: no quote that would end the
+/// string, and no escape that a vendor would refuse.
 fn is_inside_of_string(text: &str) -> bool {
-    let mut json = String::with_capacity(text.len() + 2);
-    json.push('"');
-    json.push_str(text);
-    json.push('"');
-    let mut cursor = crate::json::Cursor::new(&json);
-    cursor.string().is_ok() && cursor.end().is_ok()
+    let mut rest = text.as_bytes();
+    loop {
+        rest = match rest {
+            [] => return true,
+            [b'"' | 0..0x20, ..] => return false,
+            [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', rest @ ..] => rest,
+            [b'\\', b'u', a, b, c, d, rest @ ..]
+                if [a, b, c, d].iter().all(|digit| digit.is_ascii_hexdigit()) =>
+            {
+                rest
+            }
+            [b'\\', ..] => return false,
+            [_, rest @ ..] => rest,
+        };
+    }
 }
 
 /// A call's id that carries a seal: `<id>__gw1__<issuer>__<base64url>`. Clients echo ids, whatever else they drop.
@@ -161,10 +171,12 @@ mod tests {
                 Carried { id: JsonStr::from_escaped(id), seal: None }
             );
         }
-        // A quote that would end the string it is pasted into.
-        let mut forged = b"gw1.x.".to_vec();
-        put_base64(&mut forged, b"a\",\"b\":\"");
-        let forged = String::from_utf8(forged).unwrap();
-        assert_eq!(Seal::read(JsonStr::from_escaped(&forged)).unwrap().issuer, None);
+        // A quote that would end the string it is pasted into, and escapes that there are not.
+        for inside in ["a\",\"b\":\"", "\\A", "\\u12x4", "a\\", "\n"] {
+            let mut forged = b"gw1.x.".to_vec();
+            put_base64(&mut forged, inside.as_bytes());
+            let forged = String::from_utf8(forged).unwrap();
+            assert_eq!(Seal::read(JsonStr::from_escaped(&forged)).unwrap().issuer, None, "{inside:?}");
+        }
     }
 }

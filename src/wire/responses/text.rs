@@ -22,7 +22,8 @@ pub(super) fn put_as_string(out: &mut impl BufMut, value: &str) {
 
 fn put_tokens(out: &mut impl BufMut, text: &str) {
     for run in text.split_ascii_whitespace() {
-        out.put_slice(run.as_bytes());
+        // There is nothing to escape in a value that is sound; one that is not must not end the string.
+        push_escaped(out, run);
     }
 }
 
@@ -61,6 +62,16 @@ mod tests {
         let mut out = Vec::new();
         put_as_string(&mut out, "{\n  \"a b\" : [1, true ],\n \"q\": \"x \\\" \\\\ y\"\n}");
         assert_eq!(String::from_utf8(out).unwrap(), r#"{\"a b\":[1,true],\"q\":\"x \\\" \\\\ y\"}"#);
+    }
+
+    #[test]
+    fn a_value_that_is_broken_stays_within_its_string() {
+        for broken in [r#"{"a"\"b":1}"#, r#"{"a":\}"#, "{\u{1}\"x", r#"{"a":"b\"#] {
+            let mut out = vec![b'"'];
+            put_as_string(&mut out, broken);
+            out.push(b'"');
+            assert!(serde_json::from_slice::<String>(&out).is_ok(), "{broken}");
+        }
     }
 
     #[test]
