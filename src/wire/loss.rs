@@ -90,6 +90,7 @@ pub const ROWS: &[Row] = &[
     row("tools.mcpServers",                  [E, E, E, E]),
     row("tools.retrieval",                   [E, E, E, E]),
     row("tools.enterpriseWebSearch",         [E, E, E, E]),
+    row("tools.*",                           [E, E, E, E]),
     row("toolConfig.retrievalConfig",        [S, S, S, S]),
     row("toolConfig.includeServerSideToolInvocations", [S, S, S, S]),
     row("functionCallingConfig.streamFunctionCallArguments", [S, S, S, S]),

@@ -1,6 +1,6 @@
 //! `generationConfig`: how tokens are chosen, what comes out, how much is thought.
 
-use super::read::{Fault, boolean, count, number, object, string, strings, wrong};
+use super::read::{Fault, boolean, count, last, number, object, string, strings, wrong};
 use crate::canonical::request::Extra;
 use crate::canonical::{Effort, OutputFormat, Request, Thinking};
 use crate::json::{Cursor, JsonStr, RawJson};
@@ -21,6 +21,34 @@ pub(super) const OWN: [&str; 12] = [
     "generationConfig.enableVerboseLogging",
 ];
 
+/// All of it, where it has members that are not known here: they are found in it when it is written again.
+pub(super) const ALL: &str = "generationConfig.*";
+
+/// Members that a request has a place for.
+const READ: [&str; 16] = [
+    "temperature",
+    "topP",
+    "topK",
+    "presencePenalty",
+    "frequencyPenalty",
+    "seed",
+    "maxOutputTokens",
+    "candidateCount",
+    "stopSequences",
+    "responseModalities",
+    "responseLogprobs",
+    "logprobs",
+    "responseMimeType",
+    "responseSchema",
+    "responseJsonSchema",
+    "thinkingConfig",
+];
+
+/// Whether a member of this name, in camelCase, is known here.
+pub(super) fn is_known(name: &str) -> bool {
+    READ.contains(&name) || OWN.iter().any(|own| last(own) == name)
+}
+
 /// What the answer must look like, in the pieces that it is given in.
 #[derive(Default)]
 struct Output<'a> {
@@ -32,12 +60,13 @@ struct Output<'a> {
 /// Reads `generationConfig` into the request.
 pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
     let mut output = Output::default();
-    let (mut logprobs, mut alternatives) = (false, 0);
+    let (mut logprobs, mut alternatives, mut unknown) = (false, 0, false);
+    let mut whole = json.clone();
     let path = |key: &str| format!("generationConfig.{key}");
     object(
         json,
         || "generationConfig".to_owned(),
-        |key, name, json| {
+        |key, _, json| {
             let sampling = &mut request.sampling;
             match key {
                 "temperature" => sampling.temperature = Some(number(json, &path(key))?),
@@ -56,15 +85,20 @@ pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Resu
                 "responseSchema" => output.schema = Some(json.raw()?),
                 "responseJsonSchema" => output.json_schema = Some(json.raw()?),
                 "thinkingConfig" => thinking(json, request)?,
-                _ => {
-                    let known = OWN.into_iter().find(|own| own.rsplit('.').next() == Some(key));
-                    let name = known.unwrap_or(name.escaped());
-                    request.extra.push(Extra { name, value: json.raw()? });
-                }
+                _ => match OWN.into_iter().find(|own| last(own) == key) {
+                    Some(name) => request.extra.push(Extra { name, value: json.raw()? }),
+                    None => {
+                        unknown = true;
+                        json.skip()?;
+                    }
+                },
             }
             Ok(())
         },
     )?;
+    if unknown {
+        request.extra.push(Extra { name: ALL, value: whole.raw()? });
+    }
     request.logprobs = logprobs.then_some(alternatives);
     request.output = output.format();
     Ok(())

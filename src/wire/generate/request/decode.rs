@@ -12,7 +12,7 @@ use crate::json::{Cursor, Kind, RawJson};
 pub(super) const OWN: [&str; 4] = ["safetySettings", "cachedContent", "labels", "modelArmorConfig"];
 
 /// What is said of videos besides where they are: one for each video, once there is one.
-pub(super) const VIDEO: &str = "videoMetadata";
+pub(super) const VIDEO: &str = "contents.videoMetadata";
 
 /// Reads a request. Whether it asks for a stream stands in its path, not in it.
 ///

@@ -51,16 +51,16 @@ fn instructions(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, 
 /// The members that stand for themselves, and an account of those that have no place.
 fn members(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
     for extra in &request.extra {
-        let own = decode::OWN.contains(&extra.name);
-        if own {
-            json.key(extra.name);
-            json.raw(extra.value);
+        let elsewhere = tools::is_own(extra.name)
+            || config::OWN.contains(&extra.name)
+            || [config::ALL, decode::VIDEO].contains(&extra.name);
+        if elsewhere {
+            continue;
         }
-        if !own
-            && !tools::is_own(extra.name)
-            && !config::OWN.contains(&extra.name)
-            && extra.name != decode::VIDEO
-        {
+        // What one of this format's own clients says, its vendor may understand.
+        if decode::OWN.contains(&extra.name) || notes.from() == Format::Generate {
+            json.paste_key(JsonStr::from_escaped(extra.name)).raw(extra.value);
+        } else {
             notes.lose(extra.name.to_owned());
         }
     }

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use bytes::BytesMut;
+
 use crate::error::{ApiError, Kind as ErrorKind};
-use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
+use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson, Writer};
 
 /// Why a request cannot be read.
 pub(super) enum Fault {
@@ -120,6 +122,27 @@ pub(super) fn strings<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Vec<JsonS
         },
     )?;
     Ok(all)
+}
+
+/// Writes the members of an object that are not known here.
+pub(super) fn copy_unknown(
+    value: RawJson<'_>,
+    is_known: impl Fn(&str) -> bool,
+    out: &mut Writer<'_, BytesMut>,
+) {
+    // It was read before, by the same function.
+    let _ = object(&mut Cursor::new(value.text()), String::new, |key, name, json| {
+        let value = json.raw()?;
+        if !is_known(key) {
+            out.paste_key(name).raw(value);
+        }
+        Ok(())
+    });
+}
+
+/// The last step of a path.
+pub(super) fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or_default()
 }
 
 /// `true` or `false`.

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::config;
+use super::{config, read};
 use crate::canonical::dialect::{Reasoning, Sampling, Told};
 use crate::canonical::{Dialect, Effort, OutputFormat, Request, Thinking};
 use crate::json::{RawJson, Writer};
@@ -31,8 +31,10 @@ pub(super) fn write(
     output(request, dialect, notes, &mut members);
     thinking(request, dialect, notes, &mut members);
     for extra in request.extra.iter().filter(|extra| config::OWN.contains(&extra.name)) {
-        members.key(extra.name.rsplit('.').next().unwrap_or_default());
-        members.raw(extra.value);
+        members.key(read::last(extra.name)).raw(extra.value);
+    }
+    for extra in request.extra.iter().filter(|extra| extra.name == config::ALL) {
+        read::copy_unknown(extra.value, config::is_known, &mut members);
     }
     members.end_object();
     if inside.len() > 2 {

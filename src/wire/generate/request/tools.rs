@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use super::model;
-use super::read::{Fault, list, object, string, strings, wrong};
+use super::read::{Fault, copy_unknown, last, list, object, string, strings, wrong};
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Dialect, Request, Tool, ToolChoice, ToolKind};
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
@@ -26,6 +26,13 @@ const HOSTED: [&str; 8] = [
 /// What else `toolConfig` holds.
 const SETTINGS: [&str; 2] = ["toolConfig.retrievalConfig", "toolConfig.includeServerSideToolInvocations"];
 
+/// An entry, or the configuration, where it has members that are not known here.
+const UNKNOWN_TOOL: &str = "tools.*";
+const UNKNOWN_SETTING: &str = "toolConfig.*";
+
+const DECLARATIONS: &str = "functionDeclarations";
+const SEARCHES: [&str; 3] = ["googleSearch", "groundingSearch", "googleSearchRetrieval"];
+
 const CALLING: &str = "functionCallingConfig";
 const STREAM_ARGUMENTS: &str = "functionCallingConfig.streamFunctionCallArguments";
 
@@ -35,11 +42,12 @@ pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Resu
         json,
         || "tools".to_owned(),
         |number, json| {
+            let (mut whole, mut unknown) = (json.clone(), false);
             object(
                 json,
                 || format!("tools[{number}]"),
                 |key, _, json| match key {
-                    "functionDeclarations" => {
+                    DECLARATIONS => {
                         let path = format!("tools[{number}].functionDeclarations");
                         list(
                             json,
@@ -50,19 +58,26 @@ pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Resu
                             },
                         )
                     }
-                    "googleSearch" | "groundingSearch" | "googleSearchRetrieval" => {
+                    _ if SEARCHES.contains(&key) => {
                         request.search = Some(search(json)?);
                         Ok(())
                     }
                     _ => {
-                        let known = HOSTED.into_iter().find(|own| own.rsplit('.').next() == Some(key));
-                        request
-                            .extra
-                            .push(Extra { name: known.unwrap_or("server_tool"), value: json.raw()? });
+                        match HOSTED.into_iter().find(|own| last(own) == key) {
+                            Some(name) => request.extra.push(Extra { name, value: json.raw()? }),
+                            None => {
+                                unknown = true;
+                                json.skip()?;
+                            }
+                        }
                         Ok(())
                     }
                 },
-            )
+            )?;
+            if unknown {
+                request.extra.push(Extra { name: UNKNOWN_TOOL, value: whole.raw()? });
+            }
+            Ok(())
         },
     )
 }
@@ -119,18 +134,34 @@ fn search<'a>(json: &mut Cursor<'a>) -> Result<Search<'a>, Fault> {
 
 /// Reads `toolConfig`.
 pub(super) fn read_config<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+    let (mut whole, mut unknown) = (json.clone(), false);
     object(
         json,
         || "toolConfig".to_owned(),
-        |key, name, json| {
-            if key == CALLING {
-                return read_calling(json, request);
+        |key, _, json| {
+            match SETTINGS.into_iter().find(|own| last(own) == key) {
+                _ if key == CALLING => read_calling(json, request)?,
+                Some(name) => request.extra.push(Extra { name, value: json.raw()? }),
+                None => {
+                    unknown = true;
+                    json.skip()?;
+                }
             }
-            let known = SETTINGS.into_iter().find(|own| own.rsplit('.').next() == Some(key));
-            request.extra.push(Extra { name: known.unwrap_or(name.escaped()), value: json.raw()? });
             Ok(())
         },
-    )
+    )?;
+    if unknown {
+        request.extra.push(Extra { name: UNKNOWN_SETTING, value: whole.raw()? });
+    }
+    Ok(())
+}
+
+fn is_known_tool(name: &str) -> bool {
+    name == DECLARATIONS || SEARCHES.contains(&name) || HOSTED.iter().any(|own| last(own) == name)
+}
+
+fn is_known_setting(name: &str) -> bool {
+    name == CALLING || SETTINGS.iter().any(|own| last(own) == name)
 }
 
 /// Reads `functionCallingConfig`.
@@ -190,7 +221,8 @@ pub(super) fn write(
         notes.warn("web_search");
         search = None;
     }
-    let hosted = request.extra.iter().filter(|extra| HOSTED.contains(&extra.name));
+    let is_hosted = |name| HOSTED.contains(&name) || name == UNKNOWN_TOOL;
+    let hosted = request.extra.iter().filter(|extra| is_hosted(extra.name));
     if !tools.is_empty() || search.is_some() || hosted.clone().next().is_some() {
         json.key("tools").begin_array();
         if !tools.is_empty() {
@@ -202,8 +234,12 @@ pub(super) fn write(
             write_search(search, notes, json);
         }
         for extra in hosted {
-            json.begin_object().key(extra.name.rsplit('.').next().unwrap_or_default());
-            json.raw(extra.value);
+            json.begin_object();
+            if extra.name == UNKNOWN_TOOL {
+                copy_unknown(extra.value, is_known_tool, json);
+            } else {
+                json.key(last(extra.name)).raw(extra.value);
+            }
             json.end_object();
         }
         json.end_array();
@@ -321,7 +357,8 @@ fn write_config(
         }),
     };
     let streamed = request.extra.iter().find(|extra| extra.name == STREAM_ARGUMENTS);
-    let settings = request.extra.iter().filter(|extra| SETTINGS.contains(&extra.name));
+    let is_setting = |name| SETTINGS.contains(&name) || name == UNKNOWN_SETTING;
+    let settings = request.extra.iter().filter(|extra| is_setting(extra.name));
     // Functions beside the vendor's own tools must be asked for; its cloud, which also knows no ids of calls, does
     // not know the word.
     let mixed = functions && search && !own && dialect.call_ids;
@@ -350,13 +387,18 @@ fn write_config(
         json.key("includeServerSideToolInvocations").boolean(true);
     }
     for extra in settings {
-        json.key(extra.name.rsplit('.').next().unwrap_or_default());
-        json.raw(extra.value);
+        if extra.name == UNKNOWN_SETTING {
+            copy_unknown(extra.value, is_known_setting, json);
+        } else {
+            json.key(last(extra.name)).raw(extra.value);
+        }
     }
     json.end_object();
 }
 
 /// Whether an extra is written here.
 pub(super) fn is_own(name: &str) -> bool {
-    HOSTED.contains(&name) || SETTINGS.contains(&name) || name == STREAM_ARGUMENTS
+    HOSTED.contains(&name)
+        || SETTINGS.contains(&name)
+        || [UNKNOWN_TOOL, UNKNOWN_SETTING, STREAM_ARGUMENTS].contains(&name)
 }

@@ -315,15 +315,17 @@ fn a_request_of_the_formats_own_is_written_as_it_was() {
         "tools":[
             {"functionDeclarations":[{"name":"f","description":"d","parameters":{"type":"OBJECT","properties":{"a":{"type":"STRING"}}}}]},
             {"googleSearch":{"excludeDomains":["x"]}},
-            {"codeExecution":{}}
+            {"codeExecution":{}},
+            {"newTool":{"a":1}}
         ],
-        "toolConfig":{"functionCallingConfig":{"mode":"AUTO","streamFunctionCallArguments":true},"includeServerSideToolInvocations":true,"retrievalConfig":{"languageCode":"no"}},
+        "toolConfig":{"functionCallingConfig":{"mode":"AUTO","streamFunctionCallArguments":true},"includeServerSideToolInvocations":true,"retrievalConfig":{"languageCode":"no"},"newSetting":1},
+        "newMember":[1],
         "safetySettings":[{"category":"HARM_CATEGORY_HARASSMENT","threshold":"OFF"}],
         "cachedContent":"cachedContents/x",
         "labels":{"a":"b"},
         "serviceTier":"flex",
         "store":true,
-        "generationConfig":{"maxOutputTokens":9,"responseModalities":["TEXT"],"thinkingConfig":{"thinkingBudget":-1,"includeThoughts":true},"imageConfig":{"aspectRatio":"16:9"},"mediaResolution":"MEDIA_RESOLUTION_LOW"},
+        "generationConfig":{"maxOutputTokens":9,"responseModalities":["TEXT"],"thinkingConfig":{"thinkingBudget":-1,"includeThoughts":true},"imageConfig":{"aspectRatio":"16:9"},"mediaResolution":"MEDIA_RESOLUTION_LOW","new_member":{"x_y":1}},
         "contents":[
             {"role":"user","parts":[{"fileData":{"mimeType":"video/mp4","fileUri":"gs://b/v"}},{"fileData":{"mimeType":"video/mp4","fileUri":"https://v"},"videoMetadata":{"fps":1}}]},
             {"role":"model","parts":[{"text":"t","thought":true},{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"S"},{"functionCall":{"id":"c","name":"f","args":{"a":"b"}},"thoughtSignature":"T"}]},
