@@ -5,13 +5,14 @@ use bytes::BufMut;
 use smallvec::SmallVec;
 
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer, push_escaped};
+use crate::wire::schema::from_openapi;
 use crate::wire::watch::{elements, members};
 
 /// Deeper schemas are pasted as they are.
 const MAX_DEPTH: u32 = 64;
 
 /// What must be done to a schema.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// It is in the dialect of OpenAPI 3.0, with types in capitals and `nullable`.
     pub(super) openapi: bool,
@@ -25,11 +26,21 @@ const FORMATS: [&str; 10] =
 
 /// Writes a schema. With `object` it becomes one of an object if it does not say what it is of.
 pub(super) fn write<B: BufMut>(schema: RawJson<'_>, rules: Rules, object: bool, json: &mut Writer<'_, B>) {
-    if rules == Rules::default() {
+    if !rules.openapi {
+        return write_plain(schema, rules.strict, object, json);
+    }
+    let mut text = Vec::with_capacity(schema.text().len() + 64);
+    from_openapi(schema, &mut text);
+    let text = String::from_utf8(text).unwrap_or_default();
+    write_plain(RawJson::from_text(&text), rules.strict, object, json);
+}
+
+fn write_plain<B: BufMut>(schema: RawJson<'_>, strict: bool, object: bool, json: &mut Writer<'_, B>) {
+    if !strict {
         return paste(schema, object, json);
     }
     let mut text = Vec::with_capacity(schema.text().len() + 64);
-    let done = node(schema, rules, None, 0, &mut Writer::new(&mut text));
+    let done = node(schema, 0, &mut Writer::new(&mut text));
     match (done, String::from_utf8(text)) {
         (Ok(()), Ok(text)) => paste(RawJson::from_text(&text), object, json),
         _ => paste(schema, object, json),
@@ -54,13 +65,7 @@ fn paste<B: BufMut>(schema: RawJson<'_>, object: bool, json: &mut Writer<'_, B>)
 /// The members of a schema.
 type Members<'a> = SmallVec<[(&'a str, RawJson<'a>); 8]>;
 
-fn node<B: BufMut>(
-    schema: RawJson<'_>,
-    rules: Rules,
-    only_type: Option<&str>,
-    depth: u32,
-    json: &mut Writer<'_, B>,
-) -> Result<(), JsonError> {
+fn node<B: BufMut>(schema: RawJson<'_>, depth: u32, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
     if depth > MAX_DEPTH || !schema.text().starts_with('{') {
         json.raw(schema);
         return Ok(());
@@ -70,12 +75,11 @@ fn node<B: BufMut>(
         list.push((key.escaped(), json.raw()?));
         Ok(())
     })?;
-    let node = Node { rules, depth, list };
-    if rules.strict { node.strict(only_type, json) } else { node.lenient(json) }
+    Node { depth, list }.write(None, json)
 }
 
+/// A schema that the model is held to.
 struct Node<'a> {
-    rules: Rules,
     depth: u32,
     list: Members<'a>,
 }
@@ -86,7 +90,7 @@ impl<'a> Node<'a> {
     }
 
     fn child<B: BufMut>(&self, schema: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
-        node(schema, self.rules, None, self.depth + 1, json)
+        node(schema, self.depth + 1, json)
     }
 
     /// Schemas by name.
@@ -108,75 +112,25 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// The types that it says, in small letters, and whether null is one of them.
-    fn types(&self) -> Result<SmallVec<[String; 2]>, JsonError> {
+    /// The types that it says.
+    fn types(&self) -> Result<SmallVec<[&'a str; 2]>, JsonError> {
         let mut types = SmallVec::new();
-        if let Some(value) = self.get("type") {
-            match value.as_str() {
-                Some(word) => types.push(word.escaped().to_ascii_lowercase()),
-                None => {
-                    elements(&mut Cursor::new(value.text()), |json| {
-                        types.push(json.string()?.escaped().to_ascii_lowercase());
-                        Ok(())
-                    })?;
-                }
+        match self.get("type") {
+            Some(value) if value.as_str().is_some() => types.extend(value.as_str().map(JsonStr::escaped)),
+            Some(value) => {
+                elements(&mut Cursor::new(value.text()), |json| {
+                    types.push(json.string()?.escaped());
+                    Ok(())
+                })?;
             }
+            None => {}
         }
-        let nullable = self.rules.openapi && self.get("nullable").and_then(RawJson::as_bool) == Some(true);
-        if nullable && !types.is_empty() && !types.iter().any(|word| word == "null") {
-            types.push("null".to_owned());
-        }
-        types.retain(|word| word != "type_unspecified");
         Ok(types)
     }
 
-    /// From OpenAPI 3.0 to JSON schema, with every word that means the same.
-    fn lenient<B: BufMut>(&self, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
-        json.begin_object();
-        for (key, value) in &self.list {
-            match *key {
-                "nullable" | "propertyOrdering" => {}
-                "type" => match self.types()?.as_slice() {
-                    [] => {}
-                    [word] => {
-                        json.key("type").string(word);
-                    }
-                    words => {
-                        json.key("type").begin_array();
-                        for word in words {
-                            json.string(word);
-                        }
-                        json.end_array();
-                    }
-                },
-                "properties" | "$defs" | "definitions" => {
-                    json.key(key);
-                    self.map(*value, json)?;
-                }
-                "items" | "additionalProperties" => {
-                    json.key(key);
-                    self.child(*value, json)?;
-                }
-                "anyOf" | "allOf" | "oneOf" => {
-                    json.key(key);
-                    self.list(*value, json)?;
-                }
-                // Whole numbers of 64 bits are strings in the JSON of protocol buffers.
-                "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties" | "maxProperties" => {
-                    let bare = value.as_str().map_or(value.text(), JsonStr::escaped);
-                    json.key(key).raw(RawJson::from_text(bare));
-                }
-                _ => {
-                    json.paste_key(JsonStr::from_escaped(key)).raw(*value);
-                }
-            }
-        }
-        json.end_object();
-        Ok(())
-    }
-
     /// With the words that the vendor enforces; what else was asked for is told in the description.
-    fn strict<B: BufMut>(&self, only_type: Option<&str>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+    /// Of several types `only_type` is the one that is written.
+    fn write<B: BufMut>(&self, only_type: Option<&str>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         json.begin_object();
         for key in ["$defs", "definitions"] {
             if let Some(definitions) = self.get(key).filter(|_| only_type.is_none()) {
@@ -192,10 +146,7 @@ impl<'a> Node<'a> {
         let union = ["anyOf", "oneOf"].into_iter().find_map(|key| self.get(key));
         let all = self.get("allOf").filter(|_| union.is_none());
         let types = self.types()?;
-        let words = match only_type {
-            Some(word) => &[word.to_owned()][..],
-            None => &types[..],
-        };
+        let words = only_type.as_ref().map_or(&types[..], std::slice::from_ref);
         if let Some((key, value)) = literal {
             json.key(key).raw(value);
         } else if let Some(union) = union {
@@ -208,7 +159,7 @@ impl<'a> Node<'a> {
             return self.branches(words, json);
         }
         let word = match words {
-            [word] if literal.is_none() && union.is_none() && all.is_none() => word.as_str(),
+            [word] if literal.is_none() && union.is_none() && all.is_none() => word,
             // A schema of nothing else with properties is one of an object.
             [] if self.get("properties").is_some() => "object",
             _ => "",
@@ -247,13 +198,13 @@ impl<'a> Node<'a> {
     }
 
     /// One branch for each of several types.
-    fn branches<B: BufMut>(&self, words: &[String], json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+    fn branches<B: BufMut>(&self, words: &[&str], json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         json.key("anyOf").begin_array();
         for word in words {
-            if word == "null" {
+            if *word == "null" {
                 json.begin_object().key("type").string("null").end_object();
             } else {
-                self.strict(Some(word), json)?;
+                self.write(Some(word), json)?;
             }
         }
         json.end_array().end_object();
@@ -287,7 +238,7 @@ impl<'a> Node<'a> {
 fn is_said(word: &str, key: &str, value: RawJson<'_>) -> bool {
     match key {
         "type" | "enum" | "const" | "anyOf" | "oneOf" | "allOf" | "$ref" | "$defs" | "definitions"
-        | "title" | "description" | "nullable" | "propertyOrdering" | "$schema" | "$id" => true,
+        | "title" | "description" | "$schema" | "$id" => true,
         // Closed or open, it is closed; what may stand beside the properties can be told.
         "additionalProperties" => value.as_bool().is_some(),
         "properties" | "required" => word == "object",

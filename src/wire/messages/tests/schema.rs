@@ -107,7 +107,7 @@ fn client_4_types_in_capitals_are_types() {
     assert_eq!(
         of_tool(&schema),
         json!({"type": "object", "properties": {
-                "a": {"type": ["string", "null"], "format": "enum", "enum": ["x"]},
+                "a": {"type": ["string", "null"], "format": "enum", "enum": ["x", null]},
                 "b": {"type": "array", "items": {"type": "integer"}, "minItems": 2},
                 "c": {"anyOf": [{"type": "number"}, {"type": "boolean"}]}},
             "required": ["a"]})
