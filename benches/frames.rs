@@ -1,5 +1,11 @@
 //! How fast streams pass and requests are read, against copying the same bytes and against doing it with trees.
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, reason = "a benchmark")]
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a benchmark"
+)]
 
 mod measure;
 mod workload;

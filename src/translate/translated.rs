@@ -23,6 +23,8 @@ use crate::wire::watch::End;
 
 /// Room for frames on their way out, at first. When what left before is written, the same place is used again.
 const OUT: usize = 4_096;
+/// Room that is made at once for what a piece becomes, at most. A place that grows while it is written is copied.
+const MAX_OUT: usize = 16_384;
 
 /// Reads, translates and writes one answer.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub struct Translated {
     body: BytesMut,
     limit: usize,
     scratch: Vec<u8>,
+    /// What a piece became at most so far, rounded up.
+    room: usize,
     reply: Arc<Reply>,
     /// The document that the client gets, where it is to be kept.
     document: Option<Bytes>,
@@ -119,6 +123,7 @@ impl Translated {
             body: BytesMut::new(),
             limit,
             scratch: Vec::new(),
+            room: 0,
             reply,
             document: None,
         }
@@ -147,12 +152,18 @@ impl Translated {
             self.body.extend_from_slice(&piece);
             return Ok(Bytes::new());
         }
-        let Translated { arrival, hold, from, through, scratch, .. } = self;
+        let Translated { arrival, hold, from, through, scratch, room, .. } = self;
+        if through.out.is_empty() {
+            // Now the place of what has left can be used from its beginning.
+            through.out.reserve(*room);
+        }
         hold.feed(&piece, |source, range| {
             let frame = source.get(range).unwrap_or_default();
             read_frame(*arrival, frame, from, through, scratch)
         })?;
-        Ok(self.take_ready())
+        let ready = self.take_ready();
+        self.room = self.room.max(ready.len().next_power_of_two().min(MAX_OUT));
+        Ok(ready)
     }
 
     /// The vendor's answer has ended; returns the rest of what leaves.
