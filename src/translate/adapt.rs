@@ -192,6 +192,8 @@ fn settle_history<'a>(
         }
         turn.blocks.retain(|block| match block {
             Block::Reasoning { text, seal: None, hidden } => !hidden && !text.is_empty(),
+            // Said anew in its own format, it is understood.
+            Block::Opaque { .. } if notes.from() == to => true,
             Block::Opaque { .. } => {
                 notes.lose("server_tool_block");
                 false

@@ -138,8 +138,10 @@ pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<
     // Formats differ in the words around the content: a growth would copy all of it once more.
     let length = longer.as_deref().unwrap_or(body).len();
     let mut out = BytesMut::with_capacity(length + length / 16 + 1_024);
-    // The same format said anew: what only this format has is no loss.
-    let own = if ask.client == ask.vendor { std::mem::take(&mut request.extra) } else { Vec::new() };
+    // The same format said anew: what only this format has is no loss. Encoders write it in its place; but chat's asks
+    // whether the vendor knows a member, and here the client has said so.
+    let anew = ask.client == Format::Chat && ask.vendor == Format::Chat;
+    let own = if anew { std::mem::take(&mut request.extra) } else { Vec::new() };
     encode_request(ask.vendor, &request, ask.dialect, &mut notes, &mut out);
     if let Some(refusal) = notes.take_refusal() {
         return Err(Refused { error: *refusal, losses: notes.losses().to_vec() });
