@@ -121,7 +121,7 @@ impl Decoder {
             return Ok(());
         }
         // Some never say `[DONE]`.
-        if !self.started || !self.choices.iter().all(Choice::has_finish) {
+        if self.choices.is_empty() || !self.choices.iter().all(Choice::has_finish) {
             return Err(Cut);
         }
         self.end(sink);
