@@ -27,7 +27,7 @@ pub use print::effective;
 pub use reload::{Outcome, Reloader};
 pub use report::{Problem, Report};
 pub use secret::{Environment, Sealed, Secret, Source, Vault};
-pub use settings::{AccessLog, Kept, Limits, Log, LogFormat, Settings, Store, TlsListener};
+pub use settings::{AccessLog, Kept, Ledger, Limits, Log, LogFormat, Settings, Store, TlsListener};
 
 use crate::account::Keys;
 use crate::route::Table;
@@ -91,6 +91,14 @@ pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<
 /// gateway.toml is not sound.
 pub fn keys_path(file: &Path) -> Result<PathBuf, Report> {
     load_settings(file, &Sealed).map(|settings| settings.keys)
+}
+
+/// Where what outlives a request is kept, according to gateway.toml; the other files need not be sound for this.
+///
+/// # Errors
+/// gateway.toml is not sound.
+pub fn store(file: &Path) -> Result<Store, Report> {
+    load_settings(file, &Sealed).map(|settings| settings.store)
 }
 
 fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {

@@ -86,6 +86,9 @@ impl Gateway {
             if let Some(pending) = self.keep(ctx) {
                 Box::pin(self.kept(ctx, pending)).await;
             }
+            if let Some(pending) = self.remember(ctx) {
+                Box::pin(self.remembered(ctx, pending)).await;
+            }
             let sent = if end && !streaming {
                 self.send_whole(client, ctx, &upstream, body).await
             } else if !body.is_empty() || end {

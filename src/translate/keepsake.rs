@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
 use crate::canonical::content::Turn;
-use crate::canonical::dialect::Told;
+use crate::canonical::dialect::{Reasoning, Told};
 use crate::canonical::{Block, BlockKind, Delta, Dialect, Event, Request, Role, Seal};
 use crate::json::{Cursor, JsonError, JsonStr, Writer};
 use crate::wire::Format;
@@ -34,16 +34,19 @@ pub struct Keepsake {
     pub record: Bytes,
 }
 
+/// Whether a model issues seals at all, as far as its vendor's row tells.
+pub fn issues_seals(dialect: &Dialect<'_>, vendor: Format) -> bool {
+    match vendor {
+        Format::Chat => dialect.extensions.contains(&"reasoning"),
+        _ => dialect.reasoning != Reasoning::Fixed,
+    }
+}
+
 /// Whether a vendor issues seals when it is asked so.
 pub(super) fn may_seal(request: &Request<'_>, dialect: &Dialect<'_>, vendor: Format) -> bool {
     let told = dialect.reasoning.tell(request.thinking);
-    match vendor {
-        Format::Messages => !matches!(told, Told::Nothing | Told::Off),
-        Format::Responses | Format::Generate => {
-            dialect.reasoning != crate::canonical::dialect::Reasoning::Fixed && told != Told::Off
-        }
-        Format::Chat => dialect.extensions.contains(&"reasoning") && told != Told::Off,
-    }
+    let unsaid = vendor == Format::Messages && told == Told::Nothing;
+    issues_seals(dialect, vendor) && told != Told::Off && !unsaid
 }
 
 fn key(issuer: &str, what: &str, text: impl FnOnce(&mut Sha256)) -> Key {

@@ -23,7 +23,7 @@ mod tests;
 
 use bytes::Bytes;
 
-pub use keepsake::{Keepsake, Key, Recalled};
+pub use keepsake::{Keepsake, Key, Recalled, issues_seals};
 pub use meter::Meter;
 pub use outgoing::{Ask, Outgoing, Refused, Stored, bare_turns, outgoing, outgoing_stored};
 pub use restore::Restore;

@@ -164,19 +164,18 @@ pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<
 
 /// The keys of the turns of a request that have lost the seals that their vendor may have issued. None for a vendor that
 /// issues none when it is asked so.
-pub fn bare_turns(body: &str, ask: &Ask<'_>) -> Vec<Key> {
-    if ask.client == ask.vendor {
-        return Vec::new();
-    }
-    let Ok(mut request) = decode_request(ask.client, body) else { return Vec::new() };
+pub fn bare_turns(
+    body: &str,
+    client: Format,
+    vendor: Format,
+    thinking: Thinking,
+    dialect: &Dialect<'_>,
+) -> Vec<Key> {
+    let Ok(mut request) = decode_request(client, body) else { return Vec::new() };
     if request.thinking == Thinking::Unsaid {
-        request.thinking = ask.thinking;
+        request.thinking = thinking;
     }
-    if may_seal(&request, ask.dialect, ask.vendor) {
-        missing(&request, ask.dialect.issuer)
-    } else {
-        Vec::new()
-    }
+    if may_seal(&request, dialect, vendor) { missing(&request, dialect.issuer) } else { Vec::new() }
 }
 
 /// Whether the client has sent back reasoning with a seal of this issuer, and so does not need to be helped.
