@@ -132,7 +132,11 @@ impl Gateway {
         text: Bytes,
     ) -> Result<Plan, ApiError> {
         let body = std::str::from_utf8(&text).unwrap_or_default();
-        let wish = if chosen.api == Api::Responses && self.keeps() { wish(body) } else { Wish { previous: None, keep: false } };
+        let wish = if chosen.api == Api::Responses && self.keeps() {
+            wish(body)
+        } else {
+            Wish { previous: None, keep: false }
+        };
         let before = match &wish.previous {
             Some(id) => self.conversation(ctx, id).await?,
             None => None,

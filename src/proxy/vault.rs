@@ -51,9 +51,7 @@ impl Gateway {
         let found = store.recall(&account(ctx), keys.clone()).within(WAIT).await;
         self.count_store("recall", &found);
         match found {
-            Ok(found) => {
-                keys.into_iter().zip(found).filter_map(|(key, value)| Some((key, value?))).collect()
-            }
+            Ok(found) => keys.into_iter().zip(found).filter_map(|(key, value)| Some((key, value?))).collect(),
             Err(error) => {
                 let request = ctx.id.as_str();
                 tracing::warn!(%error, request, "what a vendor wants back was not found in time");

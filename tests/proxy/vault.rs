@@ -55,7 +55,7 @@ impl World {
     }
 
     async fn operations(&self, operation: &str) -> f64 {
-        let metrics = Metrics::of(&self.gateway).await;
+        let metrics: Metrics = self.gateway.metrics().await;
         metrics.sum("gateway_store_operations_total", &[("operation", operation), ("result", "done")])
     }
 }
@@ -117,7 +117,8 @@ fn seals(model: &str, sent: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match model {
         GEMINI => {
-            let parts = sent["contents"].as_array().unwrap().iter().flat_map(|c| c["parts"].as_array().unwrap());
+            let parts =
+                sent["contents"].as_array().unwrap().iter().flat_map(|c| c["parts"].as_array().unwrap());
             parts.filter_map(|part| text(&part["thoughtSignature"])).collect()
         }
         GPT => {
@@ -136,14 +137,14 @@ async fn converse(world: &World, model: &str, stream: bool, keep_ids: bool) -> V
     let mut messages: Vec<Value> = Vec::new();
     let mut known: Vec<String> = Vec::new();
     for round in 0..3 {
-        messages.push(json!({"role": "user", "content": format!("Please lookup and measure number {round}.")}));
+        messages
+            .push(json!({"role": "user", "content": format!("Please lookup and measure number {round}.")}));
         for step in 0..3 {
             let answer = world.gateway.ask(asking(&chat(model, stream, &messages))).await;
             let message = plain(&answer);
             let found = seals(model, &world.sent(model));
             // What was there before is there again, unaltered and in its place.
-            let kept = found.iter().filter(|seal| known.contains(seal)).count();
-            assert_eq!(kept, known.len(), "{model} {stream} round {round} step {step}: {found:?} of {known:?}");
+            assert!(found.starts_with(&known), "{model} {stream} {round}.{step}: {found:?} after {known:?}");
             assert!(!found.iter().any(|seal| seal.contains("skip_thought")), "{found:?}");
             known = found;
             let called = message.get("tool_calls").is_some();
@@ -248,9 +249,7 @@ async fn vault_a_client_of_messages_that_drops_thinking_is_helped_too() {
     for model in [GPT, GEMINI] {
         let tool = json!({"name": "lookup", "input_schema": {"type": "object", "properties": {"q": {"type": "string"}}}});
         let mut messages = vec![json!({"role": "user", "content": "Please lookup the number."})];
-        let body = |messages: &[Value]| {
-            json!({"model": model, "max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 2000}, "tools": [tool], "messages": messages})
-        };
+        let body = |messages: &[Value]| json!({"model": model, "max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 2000}, "tools": [tool], "messages": messages});
         let answer = world.gateway.ask(post("/v1/messages", body(&messages).to_string())).await;
         assert_eq!(answer.status(), 200, "{}", answer.everything());
         let mut content = answer.json()["content"].as_array().unwrap().clone();
@@ -259,7 +258,9 @@ async fn vault_a_client_of_messages_that_drops_thinking_is_helped_too() {
         let id = call["id"].as_str().unwrap().split("__gw1__").next().unwrap().to_owned();
         call["id"] = json!(id);
         messages.push(json!({"role": "assistant", "content": content}));
-        messages.push(json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "5"}]}));
+        messages.push(
+            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "5"}]}),
+        );
         let answer = world.gateway.ask(post("/v1/messages", body(&messages).to_string())).await;
         assert_eq!(answer.status(), 200, "{}", answer.everything());
         assert!(!seals(model, &world.sent(model)).is_empty(), "{model}");
@@ -274,7 +275,8 @@ async fn vault_the_store_is_not_asked_where_there_can_be_nothing() {
     let body = json!({"model": CLAUDE, "messages": talk});
     assert_eq!(world.gateway.ask(asking(&body)).await.status(), 200);
     // A first turn has nothing to look for.
-    let body = json!({"model": GPT, "reasoning_effort": "high", "messages": [{"role": "user", "content": "a"}]});
+    let body =
+        json!({"model": GPT, "reasoning_effort": "high", "messages": [{"role": "user", "content": "a"}]});
     assert_eq!(world.gateway.ask(asking(&body)).await.status(), 200);
     assert_eq!(world.operations("recall").await, 0.0);
     assert_eq!(world.operations("remember").await, 1.0);
