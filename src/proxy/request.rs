@@ -177,7 +177,7 @@ impl Gateway {
         let model = named.model;
         ctx.record.model = Some(model.id.clone());
         if let Some(key) = &ctx.key
-            && !key.models.permits(&model.id)
+            && !key.rules.models.permits(&model.id)
         {
             let message = format!("This API key may not use the model `{}`.", model.id);
             return Err(ApiError::new(Kind::ModelNotPermitted, message).param("model"));
@@ -293,7 +293,7 @@ fn list_models(
     query: Option<&str>,
     ctx: &Context,
 ) -> Result<Bytes, ApiError> {
-    let permission = ctx.key.as_ref().map_or(&Permission::All, |key| &key.models);
+    let permission = ctx.key.as_ref().map_or(&Permission::All, |key| &key.rules.models);
     let table = &ctx.live.snapshot.routes;
     let mut out = bytes::BytesMut::with_capacity(128 + table.models().len() * 96);
     if let Endpoint::Model { id } = endpoint {
