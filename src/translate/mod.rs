@@ -58,6 +58,28 @@ impl Exchange {
         }
     }
 
+    /// Says how many input tokens are expected, in case that the vendor does not say how many there were.
+    pub fn expect_input(&mut self, tokens: u64) {
+        self.meter_mut().expect_input(tokens);
+    }
+
+    /// Nothing more will come, and the answer is not complete: its usage is what was delivered.
+    pub fn cut(&mut self) {
+        self.settle();
+        let generates = match self {
+            Exchange::Verbatim(verbatim) => verbatim.generates(),
+            Exchange::Translated(_) => true,
+        };
+        self.meter_mut().count_cut(generates);
+    }
+
+    fn meter_mut(&mut self) -> &mut Meter {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.meter_mut(),
+            Exchange::Translated(translated) => translated.meter_mut(),
+        }
+    }
+
     /// Takes a piece of a stream and returns what may leave.
     ///
     /// # Errors
