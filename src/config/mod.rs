@@ -28,7 +28,7 @@ pub use print::effective;
 pub use reload::{Outcome, Reloader};
 pub use report::{Problem, Report};
 pub use secret::{Environment, Sealed, Secret, Source, Vault};
-pub use settings::{AccessLog, Kept, Limits, Log, LogFormat, Settings, Store, TlsListener};
+pub use settings::{AccessLog, Kept, Ledger, Limits, Log, LogFormat, Settings, Store, TlsListener};
 
 use crate::account::Keys;
 use crate::route::Table;

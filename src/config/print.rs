@@ -86,7 +86,11 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     let kept = &settings.kept;
     writeln!(out, "response_lifetime = {}", span(kept.lifetime))?;
     writeln!(out, "response_limit = {}", bytes(kept.response))?;
-    writeln!(out, "total_limit = {}", bytes(kept.total))
+    writeln!(out, "total_limit = {}", bytes(kept.total))?;
+    writeln!(out, "seal_lifetime = {}", span(kept.seal_lifetime))?;
+    writeln!(out, "seal_limit = {}", bytes(kept.seal_total))?;
+    writeln!(out, "flush = {}", span(settings.ledger.flush))?;
+    writeln!(out, "record_lifetime = {}", span(settings.ledger.records))
 }
 
 /// A URL without its password.

@@ -41,7 +41,7 @@ pub(super) fn new_id() -> String {
 impl Gateway {
     /// Whether there is a place where responses are kept.
     pub(super) fn keeps(&self) -> bool {
-        self.store.is_some()
+        self.store.as_ref().is_some_and(|store| store.keeps_responses())
     }
 
     /// The conversation behind a response that a request goes on from.
