@@ -210,13 +210,13 @@ impl Gauge {
             ticket.taken.place = true;
         }
         if let Some(limit) = limits.requests_per_minute {
-            let left = self.requests.take(ask.now, 1, limit);
-            let left = left.map_err(|wait| Exceeded { which: Which::Requests, limit, wait })?;
-            ticket.taken.requests = Some(left);
+            let taken = self.requests.take(ask.now, 1, limit);
+            taken.map_err(|wait| Exceeded { which: Which::Requests, limit, wait })?;
+            ticket.taken.requests = true;
         }
         if let Some(limit) = limits.tokens_per_minute {
             match self.tokens.take(ask.now, ask.tokens, limit) {
-                Ok(left) => ticket.taken.tokens = Some(left),
+                Ok(_) => ticket.taken.tokens = true,
                 Err(wait) => {
                     ticket.undo();
                     return Err(Exceeded { which: Which::Tokens, limit, wait });
@@ -251,6 +251,12 @@ impl Gauge {
         Ok(())
     }
 
+    /// What is left of the limits on requests and on tokens.
+    pub fn left(&self, limits: &Limits, now: Nanos) -> (Option<Left>, Option<Left>) {
+        let left = |bucket: &Bucket, limit: Option<u64>| limit.map(|limit| bucket.left(now, limit));
+        (left(&self.requests, limits.requests_per_minute), left(&self.tokens, limits.tokens_per_minute))
+    }
+
     /// Whether it tells nothing that a new one would not: then it may be forgotten.
     pub fn is_idle(&self, now: Nanos, calendar: &Calendar) -> bool {
         let spend = self.spend.lock();
@@ -276,25 +282,15 @@ pub struct Ticket {
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     place: bool,
-    requests: Option<Left>,
-    tokens: Option<Left>,
+    requests: bool,
+    tokens: bool,
     cost: bool,
 }
 
 impl Ticket {
-    /// What was left of the requests when this one was let in.
-    pub fn requests(&self) -> Option<Left> {
-        self.taken.requests
-    }
-
-    /// What was left of the tokens.
-    pub fn tokens(&self) -> Option<Left> {
-        self.taken.tokens
-    }
-
     /// Ends the request with what it used.
     pub fn settle(mut self, now: Nanos, tokens: u64, cost: i64) {
-        if let (Some(_), Some(limit)) = (self.taken.tokens.take(), self.limits.tokens_per_minute) {
+        if let (true, Some(limit)) = (std::mem::take(&mut self.taken.tokens), self.limits.tokens_per_minute) {
             match tokens.checked_sub(self.ask.tokens) {
                 Some(more) => self.gauge.tokens.owe(now, more, limit),
                 None => self.gauge.tokens.give_back(self.ask.tokens - tokens, limit),
@@ -305,7 +301,9 @@ impl Ticket {
 
     /// Takes everything back: the request was never let in.
     pub fn undo(mut self) {
-        if let (Some(_), Some(limit)) = (self.taken.requests.take(), self.limits.requests_per_minute) {
+        if let (true, Some(limit)) =
+            (std::mem::take(&mut self.taken.requests), self.limits.requests_per_minute)
+        {
             self.gauge.requests.give_back(1, limit);
         }
     }
@@ -331,7 +329,7 @@ impl Drop for Ticket {
         if std::mem::take(&mut self.taken.place) {
             self.gauge.in_flight.fetch_sub(1, Ordering::Relaxed);
         }
-        if let (Some(_), Some(limit)) = (self.taken.tokens.take(), self.limits.tokens_per_minute) {
+        if let (true, Some(limit)) = (std::mem::take(&mut self.taken.tokens), self.limits.tokens_per_minute) {
             self.gauge.tokens.give_back(self.ask.tokens, limit);
         }
         self.correct_spend(0);
@@ -384,8 +382,8 @@ mod tests {
     fn what_was_expected_is_corrected_by_what_was_used() {
         let gauge = Arc::new(Gauge::new());
         let ticket = gauge.admit(&limits(), &ask(1_000, 400)).unwrap();
-        assert_eq!(ticket.tokens().unwrap().remaining, 0);
-        assert_eq!(ticket.requests().unwrap().remaining, 9);
+        let (requests, tokens) = gauge.left(&limits(), 0);
+        assert_eq!((requests.unwrap().remaining, tokens.unwrap().remaining), (9, 0));
         assert_eq!(gauge.admit(&limits(), &ask(1, 0)).unwrap_err().which, Which::Tokens);
         ticket.settle(0, 100, 50);
         let ticket = gauge.admit(&limits(), &ask(900, 450)).unwrap();

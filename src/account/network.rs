@@ -79,7 +79,8 @@ mod tests {
             let network = Network::parse(network).unwrap();
             assert_eq!(network.contains(address.parse().unwrap()), inside, "{network} {address}");
         }
-        for text in ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "::/129", "x/8", "10.0.0/8", "::ffff:1.2.3.4/95"]
+        for text in
+            ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "::/129", "x/8", "10.0.0/8", "::ffff:1.2.3.4/95"]
         {
             assert_eq!(Network::parse(text), None, "{text}");
         }

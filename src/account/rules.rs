@@ -63,7 +63,8 @@ mod tests {
     fn an_address_must_be_in_one_of_the_networks() {
         let inside = "10.1.2.3".parse().ok();
         assert!(Rules::default().permits_address(None));
-        let networks = ["192.0.2.0/24", "10.0.0.0/8"].iter().filter_map(|text| Network::parse(text)).collect();
+        let networks =
+            ["192.0.2.0/24", "10.0.0.0/8"].iter().filter_map(|text| Network::parse(text)).collect();
         let rules = Rules { networks: Some(networks), ..Rules::default() };
         assert!(rules.permits_address(inside));
         assert!(!rules.permits_address("203.0.113.1".parse().ok()));

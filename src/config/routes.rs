@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::node::{Document, Table, Value};
+use super::prices::{self, PriceList};
 use super::report::{Report, closest};
 use super::secret::{Source, Vault};
 use super::{Secret, folder};
 use crate::json::EscapedString;
-use super::prices::{self, PriceList};
 use crate::route::{Model, Table as Routes, Target};
 use crate::vendor::{BaseUrl, HttpVersion, Kind, Provider, Setup, Timeouts};
 use crate::wire::Api;

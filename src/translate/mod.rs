@@ -63,14 +63,25 @@ impl Exchange {
         self.meter_mut().expect_input(tokens);
     }
 
+    /// The answer is complete: its usage is what its vendor said, and for the rest what was counted.
+    pub fn complete(&mut self) {
+        self.settle();
+        let generates = self.generates();
+        self.meter_mut().count_missing(generates);
+    }
+
     /// Nothing more will come, and the answer is not complete: its usage is what was delivered.
     pub fn cut(&mut self) {
         self.settle();
-        let generates = match self {
+        let generates = self.generates();
+        self.meter_mut().count_cut(generates);
+    }
+
+    fn generates(&self) -> bool {
+        match self {
             Exchange::Verbatim(verbatim) => verbatim.generates(),
             Exchange::Translated(_) => true,
-        };
-        self.meter_mut().count_cut(generates);
+        }
     }
 
     fn meter_mut(&mut self) -> &mut Meter {

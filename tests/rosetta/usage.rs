@@ -136,7 +136,10 @@ fn assert_same(shown: &Usage, charged: &Usage, place: &str) {
     assert_eq!((shown.input, shown.output), (charged.input, charged.output), "{place}");
     for (shown, charged) in parts(shown).into_iter().zip(parts(charged)) {
         // A format that cannot say for how long something is kept in the cache says that it is.
-        assert!(shown.unwrap_or(0) == charged.unwrap_or(0) || shown.is_none(), "{place}: {shown:?} {charged:?}");
+        assert!(
+            shown.unwrap_or(0) == charged.unwrap_or(0) || shown.is_none(),
+            "{place}: {shown:?} {charged:?}"
+        );
     }
 }
 
@@ -221,10 +224,9 @@ fn bug_40_bug_44_a_cut_stream_is_charged_for_what_was_delivered() {
     }
     let delivered = 40 * words.len() as u64 / 4;
     for client in Format::ALL {
-        for (vendor, text, input, cached) in [
-            (Format::Messages, &messages, 100, Some(90)),
-            (Format::Generate, &generate, INPUT, None),
-        ] {
+        for (vendor, text, input, cached) in
+            [(Format::Messages, &messages, 100, Some(90)), (Format::Generate, &generate, INPUT, None)]
+        {
             let mut exchange = exchange(vendor, client, Arrival::Events, true);
             exchange.feed(Bytes::copy_from_slice(text.as_bytes())).unwrap();
             assert!(exchange.finish().is_err());

@@ -77,10 +77,7 @@ fn long_requests_have_the_price_of_their_tier() {
     use TokenKind::*;
     let given = Given {
         rates: rates(&[(Input, "1.25"), (CachedInput, "0.125"), (Output, "10")]),
-        tiers: vec![
-            (500_000, rates(&[(Output, "20")])),
-            (200_000, rates(&[(Input, "2.5"), (Output, "15")])),
-        ],
+        tiers: vec![(500_000, rates(&[(Output, "20")])), (200_000, rates(&[(Input, "2.5"), (Output, "15")]))],
         ..Given::default()
     };
     let price = Price::new(given);
@@ -129,8 +126,7 @@ fn things_that_are_made_have_prices_by_size_and_quality() {
 
 #[test]
 fn an_estimate_is_at_least_what_plain_tokens_cost() {
-    let price =
-        price(&[(TokenKind::Input, "1"), (TokenKind::Output, "2"), (TokenKind::Reasoning, "3")]);
+    let price = price(&[(TokenKind::Input, "1"), (TokenKind::Output, "2"), (TokenKind::Reasoning, "3")]);
     assert_eq!(price.estimate(100, 10), 100 * 1_000 + 10 * 3_000);
 }
 
@@ -141,12 +137,8 @@ fn absurd_figures_saturate() {
         search: Some(i64::MAX),
         ..Given::default()
     });
-    let usage = Usage {
-        input: Some(u64::MAX),
-        output: Some(u64::MAX),
-        searches: Some(u64::MAX),
-        ..Usage::default()
-    };
+    let usage =
+        Usage { input: Some(u64::MAX), output: Some(u64::MAX), searches: Some(u64::MAX), ..Usage::default() };
     assert_eq!(price.cost(&usage, &[]), i64::MAX);
 }
 
