@@ -34,7 +34,8 @@
 //! * [`account`] is who asks: keys, as hashes only, and what they permit.
 //! * [`snapshot`] is routes and keys frozen together; each request holds the one with which it began.
 //! * [`config`] reads three files, reports every fault at once, and reads two of them again on SIGHUP.
-//! * [`store`] is what outlives a request: responses that are kept for clients to go on from. Only it names a database.
+//! * [`store`] is what outlives a request: balances and usage, and what is kept of conversations. Only it names a
+//!   database.
 //! * [`metrics`] is every series in one table, the access log and the admin port.
 //! * [`proxy`] is the gateway on Pingora, the only room that names its types: listeners, the phases of a request, the
 //!   exchange with a provider, signals and upgrade.

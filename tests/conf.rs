@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use model_gateway::config::{self, Kept, Limits, Loaded, Log, Sealed};
+use model_gateway::config::{self, Kept, Ledger, Limits, Loaded, Log, Sealed};
 use model_gateway::vendor::{Kind, Timeouts};
 use toml::Value;
 
@@ -105,6 +105,7 @@ fn the_full_example_has_every_key_and_every_default() {
     assert_eq!(full.settings.limits, Limits::default());
     assert_eq!(full.settings.log, Log::default());
     assert_eq!(full.settings.kept, Kept::default());
+    assert_eq!(full.settings.ledger, Ledger::default());
     let minimal = example("minimal").settings;
     assert_eq!(full.settings.admin, minimal.admin);
     assert_eq!((full.settings.threads, full.settings.drain), (minimal.threads, minimal.drain));

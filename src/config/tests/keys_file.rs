@@ -63,7 +63,7 @@ fn a_new_key_is_added_behind_the_others_and_read_back() {
     let text = std::fs::read_to_string(&path).unwrap();
     let keys = crate::config::keys::read(&path, &text).unwrap();
     assert_eq!((keys.len(), &*keys.find("k2").unwrap().name), (2, "second"));
-    let losses = |text| keys.find(text).unwrap().losses;
+    let losses = |text| keys.find(text).unwrap().rules.losses;
     assert_eq!((losses("k1"), losses("k2")), (Losses::Refuse, Losses::Warn));
 }
 
