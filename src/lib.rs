@@ -26,10 +26,10 @@
 //! * [`translate`] is where two formats meet, or the same format meets itself: it decides once per exchange, and
 //!   passes the answer.
 //! * [`error`] is one table of everything that can go wrong with a request: status, words, metric label.
+//! * [`vendor`] is who answers, not in which words: addresses, credentials, habits.
 //!
 //! Rooms of the running gateway, behind the feature `proxy` (on by default):
 //!
-//! * [`vendor`] is who answers, not in which words: addresses, credentials, habits.
 //! * [`route`] is the table of models and their targets, and the choice among them.
 //! * [`account`] is who asks: keys, as hashes only, and what they permit.
 //! * [`snapshot`] is routes and keys frozen together; each request holds the one with which it began.
@@ -49,6 +49,7 @@ pub mod error;
 pub mod framing;
 pub mod json;
 pub mod translate;
+pub mod vendor;
 pub mod wire;
 
 #[cfg(feature = "proxy")]
@@ -69,5 +70,3 @@ pub mod simulator;
 pub mod snapshot;
 #[cfg(feature = "proxy")]
 pub mod store;
-#[cfg(feature = "proxy")]
-pub mod vendor;

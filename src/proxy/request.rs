@@ -208,7 +208,7 @@ impl Gateway {
         let chosen = Chosen { model: model.clone(), index, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
         let thinking = named.thinking;
-        let plan = if upstream == api && thinking == Thinking::Unsaid {
+        let plan = if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
             chosen.pass_on(name, body)?
         } else if api == Api::Responses && upstream != api && self.keeps() {
             // Boxed: hardly any request has to wait for the store.

@@ -9,6 +9,7 @@
 
 mod adapt;
 mod codecs;
+mod fit;
 mod meter;
 mod outgoing;
 mod restore;
