@@ -15,6 +15,7 @@ mod answer;
 mod connection;
 mod context;
 mod cork;
+mod count;
 mod dns;
 mod encoding;
 mod exchange;
