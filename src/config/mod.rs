@@ -95,6 +95,14 @@ pub fn keys_path(file: &Path) -> Result<PathBuf, Report> {
     load_settings(file, &Sealed).map(|settings| settings.keys)
 }
 
+/// Where what outlives a request is kept, according to gateway.toml; the other files need not be sound for this.
+///
+/// # Errors
+/// gateway.toml is not sound.
+pub fn store(file: &Path) -> Result<Store, Report> {
+    load_settings(file, &Sealed).map(|settings| settings.store)
+}
+
 fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
     let text = read(file)?;
     settings::read(file, &text, vault)

@@ -8,6 +8,7 @@
 pub mod book;
 pub mod journal;
 pub mod ledger;
+pub mod money;
 pub mod record;
 pub mod schema;
 pub mod sqlite;
@@ -17,6 +18,7 @@ mod vault;
 mod tests;
 
 pub use ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
+pub use money::Money;
 pub use record::UsageRecord;
 pub use schema::OpenError;
 

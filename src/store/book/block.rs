@@ -68,12 +68,20 @@ pub(super) fn unpack(packed: i64, data: &[u8]) -> io::Result<Cow<'_, [u8]>> {
     }
 }
 
-/// Reads the records of an unpacked block.
-pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = UsageRecord<'_>> {
+/// Reads the records of an unpacked block; what is none is an error, and the last.
+pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = io::Result<UsageRecord<'_>>> {
     std::iter::from_fn(move || {
-        let (length, rest) = bytes.split_first_chunk::<4>()?;
-        let (record, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        bytes = rest;
-        UsageRecord::decode(record)
+        if bytes.is_empty() {
+            return None;
+        }
+        let record = bytes.split_first_chunk::<4>().and_then(|(length, rest)| {
+            let (record, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            bytes = rest;
+            UsageRecord::decode(record)
+        });
+        if record.is_none() {
+            bytes = &[];
+        }
+        Some(record.ok_or_else(|| io::Error::other("a block of records is damaged, or of a later version")))
     })
 }

@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 
 use super::entries::{self, ApplyError};
+use super::intake;
 use super::{Ask, Shared, Spent, Terms};
 use crate::store::StoreError;
-use crate::store::journal::{Frame, Frames, Segment, exists, leftovers};
+use crate::store::journal::{Segment, exists};
 use crate::store::schema::OpenError;
 
-/// Frames that are brought in in one transaction at most, so that others get their turn.
-const BATCH: usize = 4096;
 /// How often it is looked for journals of ended processes, and for records whose time is over.
 const SWEEP: Duration = Duration::from_secs(10);
 /// Blocks of records that are removed in one step.
@@ -112,35 +111,12 @@ impl Keeper {
 
     /// Brings the frames of a segment into the database, on the disk, and into the balances.
     fn bring_in(&mut self, segment: &[u8]) -> Result<(), ApplyError> {
-        let Some(frames) = Frames::new(segment) else { return Ok(()) };
-        let journal = frames.journal();
-        let frames: Vec<Frame<'_>> = frames.collect();
-        for batch in frames.chunks(BATCH) {
-            // The commit is on the disk when it returns. The other connections, and their commits, need not be.
-            self.connection.execute_batch("PRAGMA synchronous = FULL; BEGIN IMMEDIATE")?;
-            let applied = entries::changed_since(&self.connection, self.seen)
-                .and_then(|changed| Ok((changed, entries::next_stamp(&self.connection)?)))
-                .map_err(ApplyError::from)
-                .and_then(|((changed, seen), stamp)| {
-                    let charged = entries::apply(&self.connection, journal, batch, stamp)?;
-                    self.connection.execute_batch("COMMIT")?;
-                    Ok((changed, seen, charged, stamp))
-                });
-            if applied.is_err() && !self.connection.is_autocommit() {
-                let _ = self.connection.execute_batch("ROLLBACK");
-            }
-            let (changed, seen, charged, stamp) = applied?;
-            let own = journal == self.shared.journal.id();
-            for row in changed {
-                self.shared.balances.refresh(row, 0);
-            }
-            self.seen = if charged.is_empty() { seen } else { stamp };
-            for charged in charged {
-                // What an ended process charged is news here.
-                self.shared.balances.refresh(charged.row, if own { charged.charge } else { 0 });
-            }
-        }
-        Ok(())
+        let own = self.shared.journal.id();
+        let balances = &self.shared.balances;
+        intake::bring_in(&self.connection, segment, &mut self.seen, &mut |journal, row, charge| {
+            // What an ended process charged is news here.
+            balances.refresh(row, if journal == own { charge } else { 0 });
+        })
     }
 
     /// Takes over what other connections changed.
@@ -158,21 +134,10 @@ impl Keeper {
 
     /// Brings in the journals of ended processes.
     pub(super) fn recover(&mut self) -> Result<(), OpenError> {
-        let folder = self.folder.clone();
-        let io = |source| OpenError::Io { path: folder.clone(), source };
-        for leftover in leftovers(&folder).map_err(io)? {
-            for segment in &leftover.segments {
-                self.bring_in(segment).map_err(|error| match error {
-                    ApplyError::Database(source) => OpenError::Database { path: folder.clone(), source },
-                    ApplyError::Io(source) => io(source),
-                    ApplyError::Record(_) => {
-                        OpenError::Journal { path: folder.clone(), journal: leftover.id }
-                    }
-                })?;
-            }
-            leftover.remove().map_err(io)?;
-        }
-        Ok(())
+        let balances = &self.shared.balances;
+        intake::recover(&self.connection, &self.folder, &mut self.seen, &mut |_, row, _| {
+            balances.refresh(row, 0)
+        })
     }
 
     fn sweep(&mut self) {

@@ -5,8 +5,11 @@
 
 mod balances;
 mod block;
+mod desk;
 mod entries;
+mod intake;
 mod keeper;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +29,9 @@ use super::record::UsageRecord;
 use super::schema::{self, OpenError};
 use super::{Pending, StoreError};
 use balances::Balances;
+pub use desk::{AccountState, Credit, Credited, Desk, DeskError};
 use keeper::Keeper;
+pub use report::{By, Filter, Line, Sums};
 
 /// Settlements that no file took are kept in memory up to this size, until one does.
 const UNWRITTEN: usize = 16 << 20;
