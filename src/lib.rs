@@ -32,7 +32,7 @@
 //! Rooms of the running gateway, behind the feature `proxy` (on by default):
 //!
 //! * [`route`] is the table of models and their targets, and the choice among them.
-//! * [`account`] is who asks: keys, as hashes only, and what they permit.
+//! * [`account`] is who asks: keys, as hashes only, what they permit, how much of it, and what it costs.
 //! * [`snapshot`] is routes and keys frozen together; each request holds the one with which it began.
 //! * [`config`] reads three files, reports every fault at once, and reads two of them again on SIGHUP.
 //! * [`store`] is what outlives a request: balances and usage, and what is kept of conversations. Only it names a
