@@ -187,7 +187,7 @@ impl Gateway {
             self.count_losses(client, vendor, &refused.losses);
             refused.error
         })?;
-        let policy = ctx.key.as_ref().map(|key| key.losses).unwrap_or_default();
+        let policy = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
         let (losses, refused) = weigh(losses, policy, vendor);
         self.count_losses(client, vendor, &losses);
         if let Some(refused) = refused {

@@ -23,6 +23,7 @@ mod tests;
 
 use bytes::Bytes;
 
+pub use codecs::decode_request;
 pub use keepsake::{Keepsake, Key, Recalled, issues_seals};
 pub use meter::Meter;
 pub use outgoing::{Ask, Outgoing, Refused, Stored, bare_turns, outgoing, outgoing_stored};
@@ -58,6 +59,39 @@ impl Exchange {
         match self {
             Exchange::Verbatim(verbatim) => verbatim.settle(),
             Exchange::Translated(translated) => translated.settle(),
+        }
+    }
+
+    /// Says how many input tokens are expected, in case that the vendor does not say how many there were.
+    pub fn expect_input(&mut self, tokens: u64) {
+        self.meter_mut().expect_input(tokens);
+    }
+
+    /// The answer is complete: its usage is what its vendor said, and for the rest what was counted.
+    pub fn complete(&mut self) {
+        self.settle();
+        let generates = self.generates();
+        self.meter_mut().count_missing(generates);
+    }
+
+    /// Nothing more will come, and the answer is not complete: its usage is what was delivered.
+    pub fn cut(&mut self) {
+        self.settle();
+        let generates = self.generates();
+        self.meter_mut().count_cut(generates);
+    }
+
+    fn generates(&self) -> bool {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.generates(),
+            Exchange::Translated(_) => true,
+        }
+    }
+
+    fn meter_mut(&mut self) -> &mut Meter {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.meter_mut(),
+            Exchange::Translated(translated) => translated.meter_mut(),
         }
     }
 
