@@ -1,5 +1,6 @@
 //! The request: whose it is, what it asks for, and who will answer it.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use super::{Client, Gateway};
 use crate::account::{Permission, State, is_mistyped};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
-use crate::route::{Model, Target, select};
+use crate::route::{Model, Named, Table, Target, select};
 use crate::translate::Stored;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
@@ -29,6 +30,9 @@ const KEY_HEADERS: [HeaderName; 4] =
 
 /// Bytes a second below which a body is cut off, once it has taken longer than two of its time-outs.
 const MIN_BODY_RATE: u64 = 8 * 1024;
+
+/// The label of endpoints that only count tokens, which cost nothing (specification, 4.3).
+const COUNTING: &str = "count_tokens";
 
 /// Most entries of a page of the model listing (Anthropic and Gemini: 1000).
 const MAX_PAGE: usize = 1000;
@@ -88,6 +92,8 @@ impl Gateway {
             return self.reply_root(client, ctx).await;
         }
         authenticate(head, ctx)?;
+        let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+        permit(ctx, address, &endpoint)?;
         match &endpoint {
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => {
                 return Box::pin(self.reply_stored(client, ctx, &endpoint)).await;
@@ -100,8 +106,18 @@ impl Gateway {
         }
         check_media(head)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
+        if endpoint.label() != COUNTING {
+            ctx.tab.open();
+        }
         let body = self.read_body(client, ctx, api, &endpoint).await?;
         ctx.record.complete = Some(Instant::now());
+        if let Some(format) = endpoint.counts() {
+            let live = ctx.live.clone();
+            let name = endpoint.model().or(body.model.as_deref()).unwrap_or_default();
+            let named = named(&live.snapshot.routes, ctx, name)?;
+            let text = body.text.into_contiguous();
+            return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
+        }
         self.plan(ctx, api, &endpoint, body).await?;
         Ok(false)
     }
@@ -168,26 +184,16 @@ impl Gateway {
         mut body: Body,
     ) -> Result<(), ApiError> {
         let body_model = body.model.take();
-        let (name, action) = match endpoint {
-            Endpoint::Native { model, action } => (model.as_str(), Some(*action)),
-            _ => (body_model.as_deref().unwrap_or_default(), None),
-        };
+        let name = endpoint.model().or(body_model.as_deref()).unwrap_or_default();
         let live = ctx.live.clone();
-        let named = live.snapshot.routes.resolve(name).ok_or_else(|| unknown_model(name))?;
+        let named = named(&live.snapshot.routes, ctx, name)?;
         let model = named.model;
-        ctx.record.model = Some(model.id.clone());
-        if let Some(key) = &ctx.key
-            && !key.models.permits(&model.id)
-        {
-            let message = format!("This API key may not use the model `{}`.", model.id);
-            return Err(ApiError::new(Kind::ModelNotPermitted, message).param("model"));
-        }
+        let action = endpoint.action();
+        self.admit(ctx, &model.price, &mut body).await?;
         let point = rand::Rng::next_u64(&mut rand::rng());
-        // Counting is done by the vendor's own count, not by another's.
-        let counts = action == Some(Action::CountTokens);
         let fits = |target: &Target| {
             named.provider.is_none_or(|name| *name == *target.provider.name)
-                && select::upstream_api(target, api).is_some_and(|upstream| upstream == api || !counts)
+                && select::upstream_api(target, api).is_some()
         };
         let target = select::by_weight(model, point, fits).ok_or_else(|| not_offered(&model.id, api))?;
         let upstream = select::upstream_api(target, api).unwrap_or(api);
@@ -198,7 +204,7 @@ impl Gateway {
         let chosen = Chosen { model: model.clone(), index, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
         let thinking = named.thinking;
-        let plan = if upstream == api && thinking == Thinking::Unsaid {
+        let plan = if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
             chosen.pass_on(name, body)?
         } else if api == Api::Responses && upstream != api && self.keeps() {
             // Boxed: hardly any request has to wait for the store.
@@ -270,6 +276,28 @@ fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError>
     }
 }
 
+/// Whether the key may be used from here, and for this.
+fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result<(), ApiError> {
+    let Some(key) = &ctx.key else { return Ok(()) };
+    if !key.rules.permits_address(address) {
+        let message = "This API key may not be used from this network.";
+        return Err(ApiError::new(Kind::NetworkNotPermitted, message));
+    }
+    let api = match endpoint {
+        Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => Some(Api::Responses),
+        _ if endpoint.label() == COUNTING => Some(Api::CountTokens),
+        endpoint => endpoint.api(),
+    };
+    match api {
+        Some(api) if !key.rules.endpoints.permits(api.name()) => {
+            let message = format!("This API key may not use the {api} API.");
+            Err(ApiError::new(Kind::EndpointNotPermitted, message))
+        }
+        // The list shows no more than the key may use.
+        _ => Ok(()),
+    }
+}
+
 /// Bodies are JSON as it is; a compressed or multipart body would be read as nonsense.
 fn check_media(head: &RequestHeader) -> Result<(), ApiError> {
     let header = |name| head.headers.get(name).map(|value: &http::HeaderValue| value.as_bytes());
@@ -287,13 +315,27 @@ fn check_media(head: &RequestHeader) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// The model of this name, if the key may use it.
+pub(super) fn named<'t>(routes: &'t Table, ctx: &mut Context, name: &str) -> Result<Named<'t>, ApiError> {
+    let named = routes.resolve(name).ok_or_else(|| unknown_model(name))?;
+    let id = &named.model.id;
+    ctx.record.model = Some(id.clone());
+    if let Some(key) = &ctx.key
+        && !key.rules.models.permits(id)
+    {
+        let message = format!("This API key may not use the model `{id}`.");
+        return Err(ApiError::new(Kind::ModelNotPermitted, message).param("model"));
+    }
+    Ok(named)
+}
+
 fn list_models(
     endpoint: &Endpoint,
     shape: models::Shape,
     query: Option<&str>,
     ctx: &Context,
 ) -> Result<Bytes, ApiError> {
-    let permission = ctx.key.as_ref().map_or(&Permission::All, |key| &key.models);
+    let permission = ctx.key.as_ref().map_or(&Permission::All, |key| &key.rules.models);
     let table = &ctx.live.snapshot.routes;
     let mut out = bytes::BytesMut::with_capacity(128 + table.models().len() * 96);
     if let Endpoint::Model { id } = endpoint {

@@ -21,8 +21,9 @@ use super::{Gateway, Parts, Shutdown, dns, roots};
 use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Store as StoreIn, Vault};
 use crate::metrics::access_log::{AccessLog, Destination};
 use crate::metrics::{Metrics, MetricsError};
+use crate::store::book::{Book, Terms};
 use crate::store::sqlite::Sqlite;
-use crate::store::{Limits as StoreLimits, OpenError, Store};
+use crate::store::{Ledger, Limits as StoreLimits, OpenError, Store};
 
 /// Buffer for what is written to a client: a head and a usual JSON answer leave in one write.
 const WRITE_BUFFER: usize = 3 * 1024;
@@ -113,6 +114,20 @@ fn open_store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, OpenError> 
     }
 }
 
+/// The place where balances and usage are kept.
+fn open_ledger(settings: &Settings) -> Result<Option<Arc<dyn Ledger>>, OpenError> {
+    let terms = Terms { flush: settings.ledger.flush, records: settings.ledger.records };
+    match &settings.store {
+        StoreIn::Sqlite(path) => Ok(Some(Arc::new(Book::open(path, terms)?))),
+        StoreIn::Valkey(_) => {
+            tracing::warn!(
+                "store.valkey: balances and usage are kept in store.sqlite only; none will be kept"
+            );
+            Ok(None)
+        }
+    }
+}
+
 impl Server {
     /// Prepares everything that can fail before a port is opened.
     ///
@@ -142,6 +157,7 @@ impl Server {
             access_log: access_log.clone(),
             shutdown: shutdown.clone(),
             store: open_store(&settings)?,
+            ledger: open_ledger(&settings)?,
             ca_file: roots::file()?,
         })?;
         let retired = Retired::default();

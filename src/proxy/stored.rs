@@ -135,9 +135,9 @@ impl Gateway {
     }
 }
 
-/// Whose responses these are: those of the key's name, so that a key may be replaced by another.
+/// Whose responses these are: those of the key's account, or of the key's name, so that a key may be replaced by another.
 fn account(ctx: &Context) -> String {
-    ctx.key.as_ref().map_or_else(String::new, |key| key.name.to_string())
+    ctx.key.as_ref().map_or_else(String::new, |key| key.owner().to_owned())
 }
 
 fn text(bytes: &Bytes) -> Result<&str, ApiError> {

@@ -19,8 +19,16 @@ impl AccountId {
 
     /// A name has 1 to [`LONGEST`](Self::LONGEST) bytes, and no control characters.
     pub fn new(name: &str) -> Option<Self> {
-        let fits = (1..=Self::LONGEST).contains(&name.len()) && !name.chars().any(char::is_control);
-        fits.then(|| AccountId(name.into()))
+        Self::fits(name).then(|| AccountId(name.into()))
+    }
+
+    /// The same for a name that is held already: nothing is copied.
+    pub fn shared(name: &Arc<str>) -> Option<Self> {
+        Self::fits(name).then(|| AccountId(name.clone()))
+    }
+
+    fn fits(name: &str) -> bool {
+        (1..=Self::LONGEST).contains(&name.len()) && !name.chars().any(char::is_control)
     }
 
     /// The name.

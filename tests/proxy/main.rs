@@ -18,6 +18,7 @@ mod support;
 
 mod bodies;
 mod connections;
+mod counting;
 mod limits;
 mod losses;
 mod parity;
