@@ -32,4 +32,5 @@ mod stored;
 mod streams;
 mod upgrade;
 mod upstreams;
+mod vault;
 mod verbatim;
