@@ -16,11 +16,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod accounts;
 mod bodies;
 mod connections;
 mod limits;
 mod losses;
 mod parity;
+mod quotas;
 mod refusals;
 mod reload;
 mod routing;
