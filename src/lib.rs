@@ -25,11 +25,12 @@
 //!   listings. Formats never import each other.
 //! * [`translate`] is where two formats meet, or the same format meets itself: it decides once per exchange, and
 //!   passes the answer.
+//! * [`tokens`] estimates how many tokens a request or a text is, without asking anybody.
 //! * [`error`] is one table of everything that can go wrong with a request: status, words, metric label.
+//! * [`vendor`] is who answers, not in which words: addresses, credentials, habits.
 //!
 //! Rooms of the running gateway, behind the feature `proxy` (on by default):
 //!
-//! * [`vendor`] is who answers, not in which words: addresses, credentials, habits.
 //! * [`route`] is the table of models and their targets, and the choice among them.
 //! * [`account`] is who asks: keys, as hashes only, what they permit, how much of it, and what it costs.
 //! * [`snapshot`] is routes and keys frozen together; each request holds the one with which it began.
@@ -48,7 +49,9 @@ pub mod canonical;
 pub mod error;
 pub mod framing;
 pub mod json;
+pub mod tokens;
 pub mod translate;
+pub mod vendor;
 pub mod wire;
 
 #[cfg(feature = "proxy")]
@@ -69,5 +72,3 @@ pub mod simulator;
 pub mod snapshot;
 #[cfg(feature = "proxy")]
 pub mod store;
-#[cfg(feature = "proxy")]
-pub mod vendor;

@@ -10,7 +10,7 @@ use super::secret::{Source, Vault};
 use super::{Secret, folder};
 use crate::json::EscapedString;
 use crate::route::{Model, Table as Routes, Target};
-use crate::vendor::{BaseUrl, HttpVersion, Kind, Provider, Setup, Timeouts};
+use crate::vendor::{BaseUrl, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
 use crate::wire::Api;
 
 /// Largest weight: the sum of a thousand targets stays far below 2^64.
@@ -92,6 +92,10 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
         }
     };
     let apis = table.get("apis").map(|value| read_apis(&value));
+    let row = table.get("dialect").and_then(|value| {
+        value.parsed(|text| Row::from_name(text).ok_or_else(|| one_of(text, &Row::ALL.map(Row::name))))
+    });
+    let api_version = table.string("api_version");
     let credential = read_credential(table, kind, folder, vault);
     let http = table.get("http").and_then(|value| {
         value.parsed(|text| match text {
@@ -123,11 +127,13 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     if let Some(secret) = credential {
         provider.set_credential(secret.expose()).ok()?;
     }
+    provider.row = row.unwrap_or(provider.row);
+    provider.api_version = api_version.map(String::into_boxed_str);
     provider.http = http.unwrap_or_default();
     provider.timeouts = timeouts.unwrap_or_default();
     provider.roots = roots;
     provider.headers = headers;
-    provider.ask_usage = ask_usage.unwrap_or(true);
+    provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
     provider.forward_client = forward_client.unwrap_or(false);
     Some(provider)
 }

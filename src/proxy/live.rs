@@ -13,7 +13,7 @@ use crate::wire::Api;
 
 /// Endpoints that have series of their own, by label.
 const ENDPOINTS: [&str; 7] =
-    ["chat", "messages", "responses", "generate", "embeddings", "embed_content", "count_tokens"];
+    ["chat", "messages", "responses", "generate", "embeddings", "embed_content", "rerank"];
 
 /// A snapshot in use.
 #[derive(Debug)]

@@ -17,6 +17,7 @@ mod charge;
 mod connection;
 mod context;
 mod cork;
+mod count;
 mod dns;
 mod encoding;
 mod exchange;

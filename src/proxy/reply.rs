@@ -11,7 +11,8 @@ use pingora::{Error, ErrorSource, ErrorType};
 use super::context::Context;
 use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
-use crate::wire::{Format, error as wire_error};
+use crate::wire::path::Endpoint;
+use crate::wire::{Format, count_tokens, error as wire_error};
 
 /// How long the rest of a body that nobody wants is read, so that the client sees the answer and not a reset.
 const LINGER: Duration = Duration::from_millis(500);
@@ -47,7 +48,10 @@ impl Gateway {
             client.set_keepalive(None);
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
-        let body = wire_error::body(ctx.format, error, ctx.id.as_str()).freeze();
+        let id = ctx.id.as_str();
+        let counts = ctx.endpoint == Some(Endpoint::CountTokens);
+        let body = counts.then(|| count_tokens::error(error, id)).flatten();
+        let body = body.unwrap_or_else(|| wire_error::body(ctx.format, error, id)).freeze();
         self.reply_refusal(client, ctx, error, body).await
     }
 

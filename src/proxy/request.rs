@@ -16,7 +16,7 @@ use super::{Client, Gateway};
 use crate::account::{Permission, State, is_mistyped};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
-use crate::route::{Model, Target, select};
+use crate::route::{Model, Named, Table, Target, select};
 use crate::translate::Stored;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
@@ -111,6 +111,13 @@ impl Gateway {
         }
         let body = self.read_body(client, ctx, api, &endpoint).await?;
         ctx.record.complete = Some(Instant::now());
+        if let Some(format) = endpoint.counts() {
+            let live = ctx.live.clone();
+            let name = endpoint.model().or(body.model.as_deref()).unwrap_or_default();
+            let named = named(&live.snapshot.routes, ctx, name)?;
+            let text = body.text.into_contiguous();
+            return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
+        }
         self.plan(ctx, api, &endpoint, body).await?;
         Ok(false)
     }
@@ -177,27 +184,16 @@ impl Gateway {
         mut body: Body,
     ) -> Result<(), ApiError> {
         let body_model = body.model.take();
-        let (name, action) = match endpoint {
-            Endpoint::Native { model, action } => (model.as_str(), Some(*action)),
-            _ => (body_model.as_deref().unwrap_or_default(), None),
-        };
+        let name = endpoint.model().or(body_model.as_deref()).unwrap_or_default();
         let live = ctx.live.clone();
-        let named = live.snapshot.routes.resolve(name).ok_or_else(|| unknown_model(name))?;
+        let named = named(&live.snapshot.routes, ctx, name)?;
         let model = named.model;
-        ctx.record.model = Some(model.id.clone());
-        if let Some(key) = &ctx.key
-            && !key.rules.models.permits(&model.id)
-        {
-            let message = format!("This API key may not use the model `{}`.", model.id);
-            return Err(ApiError::new(Kind::ModelNotPermitted, message).param("model"));
-        }
+        let action = endpoint.action();
         self.admit(ctx, &model.price, &mut body).await?;
         let point = rand::Rng::next_u64(&mut rand::rng());
-        // Counting is done by the vendor's own count, not by another's.
-        let counts = action == Some(Action::CountTokens);
         let fits = |target: &Target| {
             named.provider.is_none_or(|name| *name == *target.provider.name)
-                && select::upstream_api(target, api).is_some_and(|upstream| upstream == api || !counts)
+                && select::upstream_api(target, api).is_some()
         };
         let target = select::by_weight(model, point, fits).ok_or_else(|| not_offered(&model.id, api))?;
         let upstream = select::upstream_api(target, api).unwrap_or(api);
@@ -208,7 +204,7 @@ impl Gateway {
         let chosen = Chosen { model: model.clone(), index, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
         let thinking = named.thinking;
-        let plan = if upstream == api && thinking == Thinking::Unsaid {
+        let plan = if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
             chosen.pass_on(name, body)?
         } else if api == Api::Responses && upstream != api && self.keeps() {
             // Boxed: hardly any request has to wait for the store.
@@ -317,6 +313,20 @@ fn check_media(head: &RequestHeader) -> Result<(), ApiError> {
         return Err(ApiError::new(Kind::UnsupportedMediaType, "Send the body as application/json."));
     }
     Ok(())
+}
+
+/// The model of this name, if the key may use it.
+pub(super) fn named<'t>(routes: &'t Table, ctx: &mut Context, name: &str) -> Result<Named<'t>, ApiError> {
+    let named = routes.resolve(name).ok_or_else(|| unknown_model(name))?;
+    let id = &named.model.id;
+    ctx.record.model = Some(id.clone());
+    if let Some(key) = &ctx.key
+        && !key.rules.models.permits(id)
+    {
+        let message = format!("This API key may not use the model `{id}`.");
+        return Err(ApiError::new(Kind::ModelNotPermitted, message).param("model"));
+    }
+    Ok(named)
 }
 
 fn list_models(

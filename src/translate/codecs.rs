@@ -145,8 +145,11 @@ pub(super) fn encode_answer(format: Format, answer: &Answer, reply: &Reply, out:
     }
 }
 
-/// Reads a request.
-pub(super) fn decode_request(format: Format, body: &str) -> Result<Request<'_>, ApiError> {
+/// Reads a request of any format.
+///
+/// # Errors
+/// It is malformed; the error names the member.
+pub fn decode_request(format: Format, body: &str) -> Result<Request<'_>, ApiError> {
     match format {
         Format::Chat => chat::request::decode(body),
         Format::Messages => messages::request::decode(body),

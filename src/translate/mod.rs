@@ -9,6 +9,7 @@
 
 mod adapt;
 mod codecs;
+mod fit;
 mod meter;
 mod outgoing;
 mod restore;
@@ -21,6 +22,7 @@ mod tests;
 
 use bytes::Bytes;
 
+pub use codecs::decode_request;
 pub use meter::Meter;
 pub use outgoing::{Ask, Outgoing, Refused, Stored, outgoing, outgoing_stored};
 pub use restore::Restore;

@@ -10,6 +10,7 @@
 
 pub mod chat;
 pub mod codec;
+pub mod count_tokens;
 pub mod embeddings;
 pub mod error;
 mod filler;

@@ -37,6 +37,8 @@ pub enum Endpoint {
     CountTokens,
     /// `POST /v1/responses`
     Responses,
+    /// `POST /v1/responses/input_tokens`
+    InputTokens,
     /// `GET` and `DELETE /v1/responses/{id}`: a response that was kept.
     Response {
         /// The response's id, decoded.
@@ -49,6 +51,8 @@ pub enum Endpoint {
     },
     /// `POST /v1/embeddings`
     Embeddings,
+    /// `POST /v1/rerank`; under `/v2` too, where Cohere's SDK looks for it.
+    Rerank,
     /// `POST /v1beta/models/{model}:{action}`, under `/v1` too.
     Native {
         /// The model, decoded and without `models/`.
@@ -90,12 +94,39 @@ impl Endpoint {
             Endpoint::Chat => Some(Api::Chat),
             Endpoint::Messages => Some(Api::Messages),
             Endpoint::CountTokens => Some(Api::CountTokens),
-            Endpoint::Responses => Some(Api::Responses),
+            Endpoint::Responses | Endpoint::InputTokens => Some(Api::Responses),
             Endpoint::Embeddings => Some(Api::Embeddings),
+            Endpoint::Rerank => Some(Api::Rerank),
             Endpoint::Native { action: Action::Embed | Action::BatchEmbed, .. } => Some(Api::EmbedContent),
             Endpoint::Native { .. } => Some(Api::Generate),
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => None,
             Endpoint::Models | Endpoint::Model { .. } | Endpoint::Root => None,
+        }
+    }
+
+    /// The model that the path names.
+    pub fn model(&self) -> Option<&str> {
+        match self {
+            Endpoint::Native { model, .. } => Some(model),
+            _ => None,
+        }
+    }
+
+    /// What is done with that model.
+    pub fn action(&self) -> Option<Action> {
+        match self {
+            Endpoint::Native { action, .. } => Some(*action),
+            _ => None,
+        }
+    }
+
+    /// The format of the request whose tokens are to be counted, for endpoints that do nothing else.
+    pub fn counts(&self) -> Option<Format> {
+        match self {
+            Endpoint::CountTokens => Some(Format::Messages),
+            Endpoint::InputTokens => Some(Format::Responses),
+            Endpoint::Native { action: Action::CountTokens, .. } => Some(Format::Generate),
+            _ => None,
         }
     }
 
@@ -104,10 +135,11 @@ impl Endpoint {
         match self {
             Endpoint::Chat => "chat",
             Endpoint::Messages => "messages",
-            Endpoint::CountTokens => "count_tokens",
+            Endpoint::CountTokens | Endpoint::InputTokens => "count_tokens",
             Endpoint::Responses => "responses",
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => "stored_responses",
             Endpoint::Embeddings => "embeddings",
+            Endpoint::Rerank => "rerank",
             Endpoint::Native { action: Action::Embed | Action::BatchEmbed, .. } => "embed_content",
             Endpoint::Native { action: Action::CountTokens, .. } => "count_tokens",
             Endpoint::Native { .. } => "generate",
@@ -154,13 +186,15 @@ pub fn parse(path: &str, query: Option<&str>) -> Target {
         ["messages"] => Some(Endpoint::Messages),
         ["messages", "count_tokens"] => Some(Endpoint::CountTokens),
         ["responses"] => Some(Endpoint::Responses),
-        // Two words in the place of an id are endpoints of the vendor's that the gateway does not have.
+        ["responses", "input_tokens"] => Some(Endpoint::InputTokens),
+        // Words in the place of an id.
         ["responses", "compact" | "input_tokens", ..] => None,
         ["responses", id] => Some(Endpoint::Response { id: percent_decode(id).into_owned() }),
         ["responses", id, "input_items"] => {
             Some(Endpoint::ResponseItems { id: percent_decode(id).into_owned() })
         }
         ["embeddings"] => Some(Endpoint::Embeddings),
+        ["rerank"] | ["v2", "rerank"] => Some(Endpoint::Rerank),
         ["models"] => Some(Endpoint::Models),
         ["models", model @ ..] => parse_model(model, query),
         ["tunedModels", ..] => parse_model(&rest, query),

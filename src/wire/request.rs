@@ -265,6 +265,34 @@ impl Body {
         }
     }
 
+    /// The edit that puts another member in the place of the model, for vendors that have the model in the address.
+    /// Nothing where the member's name is written in a way that is not worth reading.
+    pub fn replace_model(&self, name: &str, value: &str) -> Option<Edit> {
+        const KEY: &[u8] = b"\"model\"";
+        let at = self.model_at.as_ref()?;
+        let from = at.start.saturating_sub(64);
+        let before = self.text.clone().slice(from..at.start);
+        let key = before.trim_ascii_end().strip_suffix(b":")?.trim_ascii_end();
+        key.strip_suffix(KEY)?;
+        let mut text = Vec::with_capacity(name.len() + value.len() + 8);
+        crate::json::Writer::new(&mut text).string(name);
+        text.push(b':');
+        crate::json::Writer::new(&mut text).string(value);
+        Some(Edit { range: from + key.len() - KEY.len()..at.end, text: Bytes::from(text) })
+    }
+
+    /// The edit that puts another model in the place of the client's, with another member behind it.
+    pub fn set_model_beside(&self, model: &str, name: &str, value: &str) -> Option<Edit> {
+        let range = self.model_at.clone()?;
+        let mut text = Vec::with_capacity(model.len() + name.len() + value.len() + 16);
+        crate::json::Writer::new(&mut text).string(model);
+        text.push(b',');
+        crate::json::Writer::new(&mut text).string(name);
+        text.push(b':');
+        crate::json::Writer::new(&mut text).string(value);
+        Some(Edit { range, text: Bytes::from(text) })
+    }
+
     /// Whether the client of a chat stream asked for the usage chunk.
     pub fn asks_usage(&self) -> bool {
         self.stream_options == StreamOptions::Asked

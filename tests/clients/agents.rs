@@ -325,13 +325,13 @@ async fn client_2_claude_code_works_with_every_vendor() {
         assert!(said.contains("The tool Read answered: a line."), "{format}: {said}");
         goes_on(&first, &asked(vendors.of(format)));
 
-        // It counts tokens where that can be done, and goes on where it cannot.
+        // It counts tokens, whoever serves the model.
         let count = json!({"model": at(format), "messages": [{"role": "user", "content": "x"}]}).to_string();
         let answer = vendors
             .gateway
             .ask(post_with("/v1/messages/count_tokens?beta=true", &[("x-api-key", KEY)], count))
             .await;
-        assert_eq!((answer.status(), &answer.json()["type"]), (400, &json!("error")), "{}", answer.text());
+        assert!(answer.status() == 200 && answer.json()["input_tokens"].is_u64(), "{}", answer.text());
     }
 }
 

@@ -19,6 +19,7 @@ mod support;
 mod accounts;
 mod bodies;
 mod connections;
+mod counting;
 mod limits;
 mod losses;
 mod parity;

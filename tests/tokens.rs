@@ -1,0 +1,218 @@
+//! Counts of tokens against what vendors counted: recorded requests, and the usage that came back.
+//!
+//! The recordings are no part of this repository. They are looked for in the folder that GATEWAY_CAPTURES names, or in
+//! ../shared/captures; where there are none, the test says SKIPPED. `TOKENS_FEATURES=1` prints what the figures of the
+//! families are fitted to, one line for each recording.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use model_gateway::tokens::{Family, Tally};
+use model_gateway::translate::decode_request;
+use model_gateway::wire::Format;
+use serde_json::Value;
+
+/// What makes a vendor count more than what stands in the request: what it fetches, keeps or runs itself.
+const UNSEEN: [&str; 27] = [
+    "web_search",
+    "web_fetch",
+    "code_execution",
+    "file_id",
+    "previous_response_id",
+    "cachedContent",
+    "\"mcp",
+    "googleSearch",
+    "google_search",
+    "urlContext",
+    "url_context",
+    "codeExecution",
+    "file_search",
+    "image_generation",
+    "tool_search",
+    "\"conversation\"",
+    "computer",
+    "\"memory_",
+    "text_editor",
+    "\"bash_",
+    "compact",
+    "task_budget",
+    "\"citations\"",
+    "advisor",
+    "code_interpreter",
+    "\"pro\"",
+    "fallback",
+];
+
+/// Where each family's own counts come from; nothing for families that many serve, each with a template of its own.
+const OWN: [(Family, &[&str]); 8] = [
+    (Family::OpenAi, &["openai", "azure-openai", "azure-ai"]),
+    (Family::OpenAiOld, &["openai", "azure-openai", "azure-ai"]),
+    (Family::Claude, &["anthropic", "google-vertex"]),
+    (Family::ClaudeNew, &["anthropic", "google-vertex"]),
+    (Family::Gemini, &["google", "google-vertex"]),
+    (Family::Mistral, &["mistral"]),
+    (Family::DeepSeek, &["deepseek"]),
+    (Family::Grok, &["xai"]),
+];
+/// Who adds prompts, searches or other models' answers of its own.
+const MIDDLEMEN: [&str; 5] = ["openrouter", "venice", "perplexity", "vercel-gateway", "snowflake"];
+
+/// A request with the vendor's own count of it.
+struct Sample {
+    name: String,
+    family: Family,
+    format: Format,
+    body: String,
+    counted: u64,
+    native: bool,
+}
+
+fn samples() -> Option<Vec<Sample>> {
+    let folder = std::env::var_os("GATEWAY_CAPTURES")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/captures"), PathBuf::from);
+    if !folder.is_dir() {
+        let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
+        assert!(!required, "no recordings, and GATEWAY_REQUIRE_ALL=1");
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: no recorded traffic here (GATEWAY_CAPTURES names its folder)"
+        );
+        return None;
+    }
+    let mut files = Vec::new();
+    find(&folder, &mut files);
+    files.sort();
+    Some(files.iter().filter_map(|file| sample(file)).collect())
+}
+
+fn find(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            find(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "json") {
+            files.push(path);
+        }
+    }
+}
+
+fn sample(file: &Path) -> Option<Sample> {
+    let value: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let format = match value["api"].as_str()? {
+        "anthropic-messages" | "others/anthropic-count-tokens" => Format::Messages,
+        "openai-chat" => Format::Chat,
+        "openai-responses" => Format::Responses,
+        "gemini-generate" | "others/gemini-count-tokens" => Format::Generate,
+        _ => return None,
+    };
+    if value["response"]["status"].as_u64() != Some(200) {
+        return None;
+    }
+    let mut body = &value["request"]["body"];
+    let native = value["api"].as_str()?.ends_with("count-tokens");
+    if native && body["generateContentRequest"].is_object() {
+        body = &body["generateContentRequest"];
+    }
+    let path = value["request"]["path"].as_str().unwrap_or_default();
+    let in_path = || Some(path.split_once("models/")?.1.split(':').next()?.to_owned());
+    let model = body["model"].as_str().map(str::to_owned).or_else(in_path)?;
+    let counted = counted(&value["response"])?;
+    let family = Family::of(&model);
+    let provider = value["provider"].as_str()?;
+    let own = OWN.iter().find(|(known, _)| *known == family).map(|(_, own)| *own);
+    if own.is_some_and(|own| !own.contains(&provider)) || MIDDLEMEN.contains(&provider) {
+        return None;
+    }
+    let name = format!("{} {model}", file.file_name()?.to_str()?);
+    body.is_object().then(|| Sample { name, family, format, body: body.to_string(), counted, native })
+}
+
+/// The input tokens that an answer reports: of several reports the largest.
+fn counted(response: &Value) -> Option<u64> {
+    let mut most = None;
+    let mut look = |document: &Value| most = most.max(usage(document));
+    if let Some(text) = response["sse"].as_str() {
+        for line in text.lines().filter_map(|line| line.strip_prefix("data:")) {
+            serde_json::from_str::<Value>(line.trim()).iter().for_each(&mut look);
+        }
+    } else if let Some(chunks) = response["chunks"].as_array() {
+        chunks.iter().for_each(&mut look);
+    } else {
+        match &response["body"] {
+            Value::Array(all) => all.iter().for_each(&mut look),
+            body => look(body),
+        }
+    }
+    most.filter(|tokens| *tokens > 0)
+}
+
+fn usage(document: &Value) -> Option<u64> {
+    let number = |value: &Value| value.as_u64();
+    for holder in [document, &document["message"], &document["response"]] {
+        let usage = &holder["usage"];
+        if let Some(tokens) = number(&usage["prompt_tokens"]) {
+            return Some(tokens);
+        }
+        if let Some(tokens) = number(&usage["input_tokens"]) {
+            let kept = |name: &str| usage[name].as_u64().unwrap_or(0);
+            return Some(tokens + kept("cache_creation_input_tokens") + kept("cache_read_input_tokens"));
+        }
+    }
+    number(&document["usageMetadata"]["promptTokenCount"])
+        .or_else(|| number(&document["input_tokens"]))
+        .or_else(|| number(&document["totalTokens"]))
+}
+
+#[test]
+fn recorded_counts_are_met() {
+    let Some(samples) = samples() else { return };
+    let print = std::env::var("TOKENS_FEATURES").is_ok();
+    let mut errors: BTreeMap<&str, Vec<(f64, String)>> = BTreeMap::new();
+    for sample in &samples {
+        if UNSEEN.iter().any(|word| sample.body.contains(word)) {
+            continue;
+        }
+        let Ok(request) = decode_request(sample.format, &sample.body) else { continue };
+        let tally = Tally::of(&request);
+        let tokens = tally.tokens(sample.family);
+        if print {
+            let Tally { turns, instructions, tools, calls, results, images, media, .. } = tally;
+            let texts = [Family::OpenAi, Family::OpenAiOld].map(|family| tally.texts(family));
+            let texts = texts.concat().iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+            println!(
+                "F,{:?},{},{},{turns},{instructions},{tools},{calls},{results},{images},{media},{},{texts},{}",
+                sample.family,
+                sample.format,
+                sample.counted,
+                u8::from(sample.native),
+                sample.name
+            );
+        }
+        if tally.images == 0 && tally.media == 0 {
+            let error = tokens as f64 / sample.counted as f64 - 1.0;
+            let told = format!("{error:+.3} {tokens} for {} {}", sample.counted, sample.name);
+            errors.entry(sample.family.name()).or_default().push((error, told));
+        }
+    }
+    // Prompts of a few words are most of the recordings: a template that differs by ten tokens is a large part of those.
+    let mut faults = Vec::new();
+    for (family, mut all) in errors {
+        all.sort_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
+        let at = |part: f64| all[((all.len() - 1) as f64 * part) as usize].0.abs() * 100.0;
+        let (middle, most) = (at(0.5), at(0.9));
+        println!(
+            "{family}: {} requests, half of them within {middle:.1} %, nine of ten within {most:.1} %",
+            all.len()
+        );
+        if std::env::var("TOKENS_WORST").is_ok() {
+            all.iter().rev().take(12).for_each(|(_, told)| println!("    {told}"));
+        }
+        if middle > 12.0 {
+            faults.push(format!("{family}: {middle:.1} %"));
+        }
+    }
+    assert!(faults.is_empty(), "{faults:?}");
+}
