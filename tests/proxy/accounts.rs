@@ -325,3 +325,38 @@ async fn what_is_kept_belongs_to_the_account() {
     assert_eq!(gateway.ask(get("client-key-of-paul-0009")).await.status(), 200, "the same account");
     assert_eq!(gateway.ask(get(KEY)).await.status(), 404, "another one");
 }
+
+#[tokio::test]
+async fn vectors_are_charged_by_their_input() {
+    let body = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5]}],"model":"e","usage":{"prompt_tokens":9,"total_tokens":9}}"#;
+    let upstream = Upstream::answering(reply::json(200, body)).await;
+    let mut setup = Setup::new()
+        .provider("local", "openai-compatible", &format!("http://{}/v1", upstream.addr), "")
+        .model("e", "local", "e")
+        .priced(PRICE)
+        .account("acme", "1");
+    setup.keys += &key("pia", PAYING, "account = \"acme\"");
+    let gateway = Gateway::start(&setup).await;
+    let bearer = format!("Bearer {PAYING}");
+    let asked = json!({"model": "e", "input": "x", "encoding_format": "float"}).to_string();
+    let answer = gateway.ask(post_with("/v1/embeddings", &[("authorization", &bearer)], asked)).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let record = gateway.records(1).await.remove(0);
+    assert_eq!((&record["input"], &record["cost"]), (&json!(9), &json!("0.000009")), "{record}");
+    assert_eq!((&record["status"], &record["counted"]), (&json!(200), &json!(false)), "{record}");
+}
+
+/// Counting and listing cost nothing and need no balance.
+#[tokio::test]
+async fn what_costs_nothing_needs_no_balance() {
+    let (upstream, gateway) = paid("0.0001").await;
+    let bearer = format!("Bearer {PAYING}");
+    let model = vendor_of(Form::Messages);
+    let body = json!({"model": model, "messages": [{"role": "user", "content": "Hi"}]}).to_string();
+    let count = post_with("/v1/messages/count_tokens", &[("authorization", &bearer)], body);
+    assert_eq!(gateway.ask(count).await.status(), 200);
+    let list = request("GET", "/v1/models", &[("authorization", &bearer)]);
+    assert_eq!(gateway.ask(list).await.status(), 200);
+    assert_eq!(upstream.count(), 0);
+    assert_eq!(gateway.account("acme")["balance"], "0.0001");
+}
