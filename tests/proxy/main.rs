@@ -34,4 +34,5 @@ mod stored;
 mod streams;
 mod upgrade;
 mod upstreams;
+mod vault;
 mod verbatim;
