@@ -7,7 +7,6 @@ use pingora::Error;
 use super::context::Context;
 use super::guarded::Guarded;
 use super::{Client, Gateway};
-use crate::canonical::Usage;
 use crate::error::{ApiError, Kind, Source};
 use crate::metrics::Finished;
 use crate::metrics::access_log::Line;
@@ -84,8 +83,7 @@ impl Gateway {
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
         };
-        let usage = ctx.passing().map_or(Usage::default(), |passing| *passing.exchange.meter().usage());
-        series.finish(&self.metrics, &done, &usage);
+        series.finish(&self.metrics, &done, &ctx.usage());
     }
 
     fn log(&self, client: &Client, ctx: &Context, now: Instant) {
@@ -121,7 +119,7 @@ impl Gateway {
             upstream_id: record.upstream_id.as_deref().or(answer_id),
             stream: record.stream,
             finish: meter.map(|meter| meter.finish()),
-            usage: meter.map_or(Usage::default(), |meter| *meter.usage()),
+            usage: ctx.usage(),
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
             frames: meter.map_or(0, |meter| if record.stream { meter.frames() } else { 0 }),

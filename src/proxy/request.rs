@@ -194,7 +194,11 @@ impl Gateway {
         let chosen = Chosen { model: model.clone(), index, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
         let thinking = named.thinking;
-        let plan = if upstream == api && thinking == Thinking::Unsaid {
+        let plan = if matches!(api, Api::Embeddings | Api::EmbedContent) {
+            chosen.embed(name, action, body)?
+        } else if api == Api::Rerank {
+            chosen.rank(body)?
+        } else if upstream == api && thinking == Thinking::Unsaid {
             chosen.pass_on(name, body)?
         } else if api == Api::Responses && upstream != api && self.keeps() {
             // Boxed: hardly any request has to wait for the store.

@@ -23,11 +23,13 @@ pub enum Kind {
     DashScope,
     /// Volcengine's Ark.
     Ark,
+    /// Text embeddings inference: a server of one model for vectors or orders.
+    Tei,
 }
 
 impl Kind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::OpenAi,
         Kind::OpenAiCompatible,
         Kind::Anthropic,
@@ -37,6 +39,7 @@ impl Kind {
         Kind::Voyage,
         Kind::DashScope,
         Kind::Ark,
+        Kind::Tei,
     ];
 
     /// The name in the configuration.
@@ -51,6 +54,7 @@ impl Kind {
             Kind::Voyage => "voyage",
             Kind::DashScope => "dashscope",
             Kind::Ark => "ark",
+            Kind::Tei => "tei",
         }
     }
 
@@ -71,6 +75,7 @@ impl Kind {
             Kind::Voyage => "voyage",
             Kind::DashScope => "dashscope",
             Kind::Ark => "ark",
+            Kind::Tei => "tei",
         }
     }
 
@@ -87,6 +92,7 @@ impl Kind {
                 &[Api::Chat, Api::Embeddings, Api::Rerank, Api::Images, Api::Videos, Api::Tasks]
             }
             Kind::Ark => &[Api::Chat, Api::Responses, Api::Images, Api::Videos, Api::Tasks],
+            Kind::Tei => &[Api::Embeddings, Api::Rerank],
         }
     }
 
@@ -94,7 +100,7 @@ impl Kind {
     pub const fn default_base_url(self) -> Option<&'static str> {
         match self {
             Kind::OpenAi => Some("https://api.openai.com/v1"),
-            Kind::OpenAiCompatible => None,
+            Kind::OpenAiCompatible | Kind::Tei => None,
             Kind::Anthropic => Some("https://api.anthropic.com/v1"),
             Kind::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
             Kind::Cohere => Some("https://api.cohere.com/v2"),
@@ -107,6 +113,6 @@ impl Kind {
 
     /// Whether the vendor answers without a credential: only servers of one's own may.
     pub const fn needs_credential(self) -> bool {
-        !matches!(self, Kind::OpenAiCompatible)
+        !matches!(self, Kind::OpenAiCompatible | Kind::Tei)
     }
 }
