@@ -40,6 +40,24 @@ pub enum Kind {
     ExpiredKey,
     /// The key may not use this model.
     ModelNotPermitted,
+    /// The key may not use this API.
+    EndpointNotPermitted,
+    /// The key may not be used from the client's network.
+    NetworkNotPermitted,
+    /// The key's account is switched off.
+    DisabledAccount,
+    /// The key's account does not exist.
+    UnknownAccount,
+    /// A rate or number is reached; later it is not.
+    RateLimited,
+    /// The request is larger than a rate ever permits.
+    OverLimit,
+    /// What may be spent in a day or month is spent.
+    SpendLimit,
+    /// The account's balance does not suffice.
+    EmptyBalance,
+    /// Balances cannot be asked for.
+    LedgerUnavailable,
     /// No such model.
     UnknownModel,
     /// No such response is kept, or another account's.
@@ -99,7 +117,7 @@ pub struct Row {
 
 impl Kind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [Kind; 28] = [
+    pub const ALL: [Kind; 37] = [
         Kind::InvalidHead,
         Kind::HeaderTimeout,
         Kind::InvalidJson,
@@ -111,6 +129,15 @@ impl Kind {
         Kind::DisabledKey,
         Kind::ExpiredKey,
         Kind::ModelNotPermitted,
+        Kind::EndpointNotPermitted,
+        Kind::NetworkNotPermitted,
+        Kind::DisabledAccount,
+        Kind::UnknownAccount,
+        Kind::RateLimited,
+        Kind::OverLimit,
+        Kind::SpendLimit,
+        Kind::EmptyBalance,
+        Kind::LedgerUnavailable,
         Kind::UnknownModel,
         Kind::UnknownResponse,
         Kind::UnknownPath,
@@ -153,6 +180,16 @@ impl Kind {
             Kind::DisabledKey          => row("disabled_key",          D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
             Kind::ExpiredKey           => row("expired_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
             Kind::ModelNotPermitted    => row("model_not_permitted",   D, 403, ("permission_denied", Some("model_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
+            Kind::EndpointNotPermitted => row("endpoint_not_permitted", D, 403, ("permission_denied", Some("endpoint_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
+            Kind::NetworkNotPermitted  => row("network_not_permitted", D, 403, ("permission_denied", Some("network_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
+            Kind::DisabledAccount      => row("disabled_account",      D, 401, (INVALID, Some("account_disabled")),        "authentication_error", "UNAUTHENTICATED",    true),
+            Kind::UnknownAccount       => row("unknown_account",       D, 401, (INVALID, Some("account_unknown")),         "authentication_error", "UNAUTHENTICATED",    true),
+            Kind::RateLimited          => row("rate_limited",          D, 429, ("rate_limit_exceeded", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", false),
+            Kind::OverLimit            => row("over_limit",            D, 429, ("rate_limit_exceeded", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", true),
+            // The messages format has a status of its own for both: 402, which only it gets.
+            Kind::SpendLimit           => row("spend_limit",           D, 429, ("insufficient_quota", Some("insufficient_quota")), "billing_error",  "RESOURCE_EXHAUSTED", true),
+            Kind::EmptyBalance         => row("empty_balance",         D, 429, ("insufficient_quota", Some("insufficient_quota")), "billing_error",  "RESOURCE_EXHAUSTED", true),
+            Kind::LedgerUnavailable    => row("ledger_unavailable",    I, 503, ("service_unavailable", Some("service_unavailable")), "svc_api_error",  "UNAVAILABLE",        false),
             Kind::UnknownModel         => row("unknown_model",         D, 404, (INVALID, Some("model_not_found")),         "not_found_error",      "NOT_FOUND",          false),
             Kind::UnknownResponse      => row("unknown_response",      D, 404, (INVALID, None),                            "not_found_error",      "NOT_FOUND",          false),
             Kind::UnknownPath          => row("unknown_path",          D, 404, (INVALID, Some("unknown_url")),             "not_found_error",      "NOT_FOUND",          false),

@@ -28,15 +28,16 @@
 //! * [`job`] makes answers out of what one or several calls of a provider gave: vectors, orders of documents.
 //! * [`tokens`] estimates how many tokens a request or a text is, without asking anybody.
 //! * [`error`] is one table of everything that can go wrong with a request: status, words, metric label.
+//! * [`vendor`] is who answers, not in which words: addresses, credentials, habits.
 //!
 //! Rooms of the running gateway, behind the feature `proxy` (on by default):
 //!
-//! * [`vendor`] is who answers, not in which words: addresses, credentials, habits.
 //! * [`route`] is the table of models and their targets, and the choice among them.
-//! * [`account`] is who asks: keys, as hashes only, and what they permit.
+//! * [`account`] is who asks: keys, as hashes only, what they permit, how much of it, and what it costs.
 //! * [`snapshot`] is routes and keys frozen together; each request holds the one with which it began.
 //! * [`config`] reads three files, reports every fault at once, and reads two of them again on SIGHUP.
-//! * [`store`] is what outlives a request: responses that are kept for clients to go on from. Only it names a database.
+//! * [`store`] is what outlives a request: balances and usage, and what is kept of conversations. Only it names a
+//!   database.
 //! * [`metrics`] is every series in one table, the access log and the admin port.
 //! * [`proxy`] is the gateway on Pingora, the only room that names its types: listeners, the phases of a request, the
 //!   exchange with a provider, signals and upgrade.
@@ -52,6 +53,7 @@ pub mod job;
 pub mod json;
 pub mod tokens;
 pub mod translate;
+pub mod vendor;
 pub mod wire;
 
 #[cfg(feature = "proxy")]
@@ -72,5 +74,3 @@ pub mod simulator;
 pub mod snapshot;
 #[cfg(feature = "proxy")]
 pub mod store;
-#[cfg(feature = "proxy")]
-pub mod vendor;

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use model_gateway::config::{self, Kept, Limits, Loaded, Log, Sealed};
+use model_gateway::account::price::TokenKind;
+use model_gateway::config::{self, Kept, Ledger, Limits, Loaded, Log, Sealed};
 use model_gateway::vendor::{Kind, Timeouts};
 use toml::Value;
 
@@ -77,8 +78,9 @@ fn given_and_known() -> (Keys, Keys) {
 
 #[test]
 fn every_example_loads() {
-    for folder in std::fs::read_dir(root().join("conf")).unwrap() {
-        let name = folder.unwrap().file_name().into_string().unwrap();
+    let entries = std::fs::read_dir(root().join("conf")).unwrap().map(|entry| entry.unwrap());
+    for folder in entries.filter(|entry| entry.file_type().unwrap().is_dir()) {
+        let name = folder.file_name().into_string().unwrap();
         let loaded = example(&name);
         assert!(!loaded.snapshot.routes.models().is_empty(), "{name}");
     }
@@ -105,6 +107,7 @@ fn the_full_example_has_every_key_and_every_default() {
     assert_eq!(full.settings.limits, Limits::default());
     assert_eq!(full.settings.log, Log::default());
     assert_eq!(full.settings.kept, Kept::default());
+    assert_eq!(full.settings.ledger, Ledger::default());
     let minimal = example("minimal").settings;
     assert_eq!(full.settings.admin, minimal.admin);
     assert_eq!((full.settings.threads, full.settings.drain), (minimal.threads, minimal.drain));
@@ -114,6 +117,49 @@ fn the_full_example_has_every_key_and_every_default() {
     assert_eq!(providers[0].timeouts, Timeouts::default());
     assert_eq!(providers[0].apis, Kind::OpenAi.default_apis());
     assert_eq!(providers[0].base.to_string(), Kind::OpenAi.default_base_url().unwrap());
+}
+
+/// The list is read whole, each name leads to its own entry, and no price is a slip of the point.
+#[test]
+fn the_list_of_prices_is_sound() {
+    let list: toml::Table = text("conf/prices.toml").parse().unwrap();
+    let prices = list["price"].as_array().unwrap();
+    assert!(prices.len() > 40);
+    let mut names = Vec::new();
+    let mut routes = "prices = \"prices.toml\"\n[[provider]]\nname = \"p\"\nkind = \"openai-compatible\"\n\
+                      base_url = \"http://127.0.0.1:1/v1\"\n"
+        .to_owned();
+    for price in prices {
+        for model in price["models"].as_array().unwrap() {
+            let name = model.as_str().unwrap().replace('*', "-20250101");
+            routes += &format!(
+                "[[model]]\nid = \"{name}\"\ntargets = [{{ provider = \"p\", model = \"{name}\" }}]\n"
+            );
+            names.push((name, price.clone()));
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    put("gateway.toml", "[server]\nlisten = [\"127.0.0.1:0\"]\n");
+    put("routes.toml", &routes);
+    put("keys.toml", "");
+    put("prices.toml", &text("conf/prices.toml"));
+    let loaded = config::load(&folder.path().join("gateway.toml"), &Sealed).unwrap();
+    for (name, listed) in names {
+        let given = loaded.snapshot.routes.model(&name).unwrap().price.given();
+        let number = |key: &str| {
+            listed.get(key).map(|value| value.as_float().or(value.as_integer().map(|n| n as f64)).unwrap())
+        };
+        for kind in TokenKind::ALL {
+            let read = given.rates.given(kind).map(|nanos| nanos as f64 / 1e9);
+            assert_eq!(read, number(kind.name()), "{name}: another entry comes first");
+        }
+        let (input, output) = (given.rates.rate(TokenKind::Input), given.rates.rate(TokenKind::Output));
+        assert!(given.rates.rate(TokenKind::CachedInput) <= input, "{name}");
+        assert!(given.rates.rate(TokenKind::CacheWrite) >= input, "{name}");
+        assert!(output == 0 || (input..=10 * input).contains(&output), "{name}: {input} {output}");
+        assert!(input <= 30_000_000_000, "{name}");
+    }
 }
 
 #[test]

@@ -50,13 +50,21 @@ fn counted() -> Metrics {
         reasoning: some,
         ..Usage::default()
     };
-    let done =
-        Finished { status: 200, seconds: 1.0, first_token: Some(0.5), request_bytes: 1, response_bytes: 1 };
+    let done = Finished {
+        status: 200,
+        seconds: 1.0,
+        first_token: Some(0.5),
+        request_bytes: 1,
+        response_bytes: 1,
+        cost: 1,
+    };
     let series = Series::new(&metrics, "chat", "m", "p", "openai");
     series.exchange(true);
     series.exchange(false);
     series.finish(&metrics, &done, &usage);
     metrics.errors.with_label_values(&["rate_limited", "upstream"]).inc();
+    metrics.limit_refusals.with_label_values(&["key", "concurrent"]).inc();
+    metrics.ledger_failures.with_label_values(&["settle", "failed"]).inc();
     metrics.upstream_retries.with_label_values(&["p", "stale_connection"]).inc();
     metrics.upstream_errors.with_label_values(&["p", "rate_limited"]).inc();
     metrics.losses.with_label_values(&["chat", "messages", "temperature", "warn"]).inc();

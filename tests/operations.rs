@@ -58,6 +58,7 @@ fn every_field_of_the_access_log_is_explained() {
         error: text,
         detail: text,
         key: text,
+        account: text,
         model: text,
         provider: text,
         upstream_model: text,
@@ -78,6 +79,7 @@ fn every_field_of_the_access_log_is_explained() {
             searches: Some(1),
             ..Usage::default()
         },
+        cost: Some(1_500_000_000),
         request_bytes: 1,
         response_bytes: 1,
         frames: 1,

@@ -22,3 +22,5 @@ mod route;
 mod seals;
 #[path = "rosetta/splits.rs"]
 mod splits;
+#[path = "rosetta/usage.rs"]
+mod usage;

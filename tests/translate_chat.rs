@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
-use model_gateway::canonical::{Answer, Block, Dialect, Effort, Event, Grammar, Request, Role, Thinking};
+use model_gateway::canonical::{
+    Answer, Block, Dialect, Effort, Event, Grammar, Habits, Request, Role, Thinking,
+};
 use model_gateway::json::EscapedString;
 use model_gateway::wire::chat::{answer, request, stream};
 use model_gateway::wire::codec::{Notes, Reply};
@@ -230,6 +232,7 @@ fn permissive(request: &Request<'_>) -> Dialect<'static> {
         reasoning_replay: true,
         media_urls: true,
         extensions: ALL,
+        habits: &Habits::PLAIN,
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::{
-    Answer, Block, Dialect, Effort, Event, Grammar, Request, Thinking, ToolKind, Turn,
+    Answer, Block, Dialect, Effort, Event, Grammar, Habits, Request, Thinking, ToolKind, Turn,
 };
 use model_gateway::error::{ApiError, Kind};
 use model_gateway::wire::codec::{Notes, Reply};
@@ -239,6 +239,7 @@ fn permissive() -> Dialect<'static> {
         reasoning_replay: true,
         media_urls: true,
         extensions: &["*"],
+        habits: &Habits::PLAIN,
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
-use model_gateway::canonical::{Dialect, Thinking};
+use model_gateway::canonical::{Dialect, Habits, Thinking};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::Route;
 use model_gateway::translate::verbatim::Arrival;
@@ -103,6 +103,7 @@ pub(crate) fn translate(client: Format, vendor: Format, body: &str) -> Outgoing 
         reasoning_replay: false,
         media_urls: true,
         extensions: &[],
+        habits: &Habits::PLAIN,
     };
     let model = EscapedString::from("the-model");
     let ask = Ask {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::seal::{Carried, Sealed};
-use model_gateway::canonical::{Dialect, Effort, Event, Grammar, Seal, Thinking};
+use model_gateway::canonical::{Dialect, Effort, Event, Grammar, Habits, Seal, Thinking};
 use model_gateway::error::{ApiError, Kind};
 use model_gateway::json::{EscapedString, JsonStr, RawJson};
 use model_gateway::translate::translated::{Route, Translated};
@@ -221,6 +221,7 @@ fn dialect(kind: usize) -> Dialect<'static> {
         reasoning_replay: kind & 8 != 0,
         media_urls: kind & 32 != 0,
         extensions: if odd { &["*"] } else { &[] },
+        habits: &Habits::PLAIN,
     }
 }
 

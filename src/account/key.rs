@@ -6,12 +6,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rand::TryRng as _;
 use sha2::{Digest as _, Sha256};
 
-use super::{Losses, Permission};
+use super::gauges::{Gauges, Scope};
+use super::limit::Gauge;
+use super::{Account, Rules};
 
 /// What every key begins with.
 const PREFIX: &str = "mgw_";
@@ -160,7 +162,7 @@ pub fn is_mistyped(text: &str) -> bool {
     }
 }
 
-/// A key as it is known.
+/// A key as it is known. There may be a million of them: what many have in common is shared.
 #[derive(Clone, Debug)]
 pub struct Key {
     /// Its name in keys.toml, in logs and metrics.
@@ -169,10 +171,11 @@ pub struct Key {
     pub enabled: bool,
     /// When its time is over, in Unix seconds.
     pub expires: Option<i64>,
-    /// The models that it may use.
-    pub models: Permission,
-    /// What is done where something would be lost in translation.
-    pub losses: Losses,
+    /// What it may do.
+    pub rules: Arc<Rules>,
+    /// Whose it is, and who pays.
+    pub account: Option<Arc<Account>>,
+    gauge: OnceLock<Arc<Gauge>>,
 }
 
 /// Whether a key may be used now.
@@ -187,6 +190,21 @@ pub enum State {
 }
 
 impl Key {
+    /// A key that is switched on for ever, and nobody's.
+    pub fn new(name: impl Into<Arc<str>>, rules: Arc<Rules>) -> Self {
+        Key { name: name.into(), enabled: true, expires: None, rules, account: None, gauge: OnceLock::new() }
+    }
+
+    /// Who owns what is kept for this key: its account, or itself where it has none.
+    pub fn owner(&self) -> &str {
+        self.account.as_ref().map_or(&self.name, |account| &account.name)
+    }
+
+    /// How much of its limits is taken: by all keys of this name before and after a reload.
+    pub fn gauge(&self, gauges: &Gauges) -> &Arc<Gauge> {
+        self.gauge.get_or_init(|| gauges.of(Scope::Key, &self.name))
+    }
+
     /// Whether the key may be used at `now`, in Unix seconds.
     pub fn state(&self, now: i64) -> State {
         if !self.enabled {
@@ -261,13 +279,7 @@ mod tests {
 
     #[test]
     fn keys_are_found_by_text_and_have_a_state() {
-        let key = |enabled, expires| Key {
-            name: "k".into(),
-            enabled,
-            expires,
-            models: Permission::All,
-            losses: Losses::Warn,
-        };
+        let key = |enabled, expires| Key { enabled, expires, ..Key::new("k", Arc::default()) };
         let keys = Keys::new([
             (KeyHash::of("a"), key(true, None)),
             (KeyHash::of("b"), key(false, None)),

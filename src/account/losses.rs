@@ -1,7 +1,7 @@
 //! What a key's owner thinks of losses in translation.
 
 /// What is done where an element of a request would be dropped with a warning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Losses {
     /// It is dropped, and nothing is said.
     Allow,

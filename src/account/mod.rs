@@ -1,13 +1,29 @@
-//! Who asks, and what they may do.
+//! Who asks, what they may do, how much of it, and what it costs.
 //!
-//! Here live keys, as hashes only ([`Keys`]), and permissions ([`Permission`]), and how a key takes losses
-//! ([`Losses`]). Here must not live: HTTP, or where a
-//! key stands in a request.
+//! Here live keys, as hashes only ([`Keys`]), with what they may do ([`Rules`]: models, APIs, networks, limits, losses)
+//! and the accounts that they belong to ([`Account`]); how much of a limit is taken ([`limit`], [`bucket`], [`Gauges`]);
+//! prices and what a request costs by them ([`price`], in integers: [`amount`]); and what is expected of a request
+//! before anything is known of it ([`estimate`]). Here must not live: HTTP, where a key stands in a request, or
+//! balances, which the store keeps.
 
+pub mod amount;
+pub mod bucket;
+pub mod estimate;
+mod gauges;
 mod key;
+pub mod limit;
 mod losses;
+mod network;
 mod permission;
+pub mod price;
+mod rules;
 
+pub use amount::Amount;
+pub use gauges::{Gauges, Scope};
 pub use key::{Key, KeyHash, Keys, NewKey, State, is_mistyped};
+pub use limit::{Calendar, Exceeded, Gauge, Limits, Ticket};
 pub use losses::Losses;
+pub use network::Network;
 pub use permission::{Pattern, Permission};
+pub use price::Price;
+pub use rules::{Account, Rules};

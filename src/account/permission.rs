@@ -1,7 +1,7 @@
 //! Which models a key may use.
 
 /// A model id, or the beginning of one (`claude-*`), or a pattern with stars anywhere.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern(Box<str>);
 
 impl Pattern {
@@ -37,7 +37,7 @@ impl Pattern {
 }
 
 /// Which models are permitted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Permission {
     /// All.
     #[default]

@@ -1,5 +1,6 @@
 //! What a model can be asked for, beyond the format that its vendor speaks.
 
+use super::habits::Habits;
 use super::request::{Effort, Thinking};
 
 /// How one model at one vendor deviates from what its format can say. Made by the `vendor` room from its tables; read
@@ -36,6 +37,8 @@ pub struct Dialect<'d> {
     pub media_urls: bool,
     /// Extension members of other vendors (`top_k`, `enable_thinking` ...) that this one understands; `*` for all.
     pub extensions: &'d [&'d str],
+    /// How the vendor deviates from the format.
+    pub habits: &'d Habits,
 }
 
 /// How a model is told to reason.
@@ -88,6 +91,8 @@ pub enum Structured {
     Native,
     /// The format's own way, unless tools are offered as well.
     NativeWithoutTools,
+    /// Any JSON in the format's own way; a schema is a word in the instructions beside it.
+    Json,
     /// By a tool that the model must call, whose arguments are the answer.
     Tool,
     /// Not at all; a word in the instructions is all that can be done.

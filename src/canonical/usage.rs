@@ -22,6 +22,8 @@ pub struct Usage {
     pub reasoning: Option<u64>,
     /// Input that was audio.
     pub audio_input: Option<u64>,
+    /// Input that was images.
+    pub image_input: Option<u64>,
     /// Output that was audio.
     pub audio_output: Option<u64>,
     /// Output that was images.
@@ -53,6 +55,7 @@ impl Usage {
         take(&mut self.output, later.output);
         take(&mut self.reasoning, later.reasoning);
         take(&mut self.audio_input, later.audio_input);
+        take(&mut self.image_input, later.image_input);
         take(&mut self.audio_output, later.audio_output);
         take(&mut self.image_output, later.image_output);
         take(&mut self.searches, later.searches);

@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this folder is what talks to people")]
 
+mod accounts;
 mod check;
 mod demo;
 mod explain;
@@ -12,6 +13,8 @@ mod keys;
 mod replay;
 mod serve;
 mod style;
+mod table;
+mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,6 +58,12 @@ enum Command {
     ///
     /// A running gateway takes changes over on SIGHUP (systemctl reload model-gateway).
     Keys(keys::Options),
+    /// Make, credit, show and switch accounts, check them, and write backups.
+    ///
+    /// A running gateway takes changes over by itself, within a second.
+    Accounts(accounts::Options),
+    /// Show what was used and what it cost, by day, account, key or model.
+    Usage(usage::Options),
     /// Show what a request becomes in another format, and what would be lost.
     ///
     /// The request that would be sent goes to standard output, the losses to standard error. Nothing is sent.
@@ -78,6 +87,8 @@ pub fn run() -> ExitCode {
         Command::Check(options) => check::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Keys(options) => keys::run(&options),
+        Command::Accounts(options) => accounts::run(&options),
+        Command::Usage(options) => usage::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Replay(options) => replay::run(&options),
     }

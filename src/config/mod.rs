@@ -9,6 +9,7 @@
 mod keys;
 mod keys_file;
 mod node;
+mod prices;
 mod print;
 mod reload;
 mod report;
@@ -27,7 +28,7 @@ pub use print::effective;
 pub use reload::{Outcome, Reloader};
 pub use report::{Problem, Report};
 pub use secret::{Environment, Sealed, Secret, Source, Vault};
-pub use settings::{AccessLog, Kept, Limits, Log, LogFormat, Settings, Store, TlsListener};
+pub use settings::{AccessLog, Kept, Ledger, Limits, Log, LogFormat, Settings, Store, TlsListener};
 
 use crate::account::Keys;
 use crate::route::Table;
@@ -66,14 +67,15 @@ pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
 }
 
 /// Reads the texts of gateway.toml, routes.toml and keys.toml as if they lay in `folder`; what gateway.toml says of the
-/// other two paths is not followed.
+/// other two paths is not followed, and a file of prices is not there.
 ///
 /// # Errors
 /// Every fault in any of them.
 pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<Loaded, Report> {
     let [gateway, routes, keys] = texts;
     let settings = settings::read(&folder.join("gateway.toml"), gateway, vault);
-    let table = routes::read(&folder.join("routes.toml"), routes, vault);
+    let beside = |_: &Path| Err(std::io::Error::other("there are no files beside these texts"));
+    let table = routes::read(&folder.join("routes.toml"), routes, vault, &beside);
     let keys = keys::read(&folder.join("keys.toml"), keys);
     match (settings, both(table, keys)) {
         (Ok(settings), Ok(snapshot)) => Ok(Loaded { settings, snapshot }),
@@ -93,6 +95,14 @@ pub fn keys_path(file: &Path) -> Result<PathBuf, Report> {
     load_settings(file, &Sealed).map(|settings| settings.keys)
 }
 
+/// Where what outlives a request is kept, according to gateway.toml; the other files need not be sound for this.
+///
+/// # Errors
+/// gateway.toml is not sound.
+pub fn store(file: &Path) -> Result<Store, Report> {
+    load_settings(file, &Sealed).map(|settings| settings.store)
+}
+
 fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
     let text = read(file)?;
     settings::read(file, &text, vault)
@@ -103,7 +113,8 @@ fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
 /// # Errors
 /// Every fault in either.
 pub fn load_snapshot(routes: &Path, keys: &Path, vault: &dyn Vault) -> Result<Snapshot, Report> {
-    let table = read(routes).and_then(|text| routes::read(routes, &text, vault));
+    let table = read(routes)
+        .and_then(|text| routes::read(routes, &text, vault, &|path| std::fs::read_to_string(path)));
     both(table, read(keys).and_then(|text| keys::read(keys, &text)))
 }
 

@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::report::{Problem, Report, closest, excerpt, place};
 use super::values;
+use crate::account::amount;
 
 /// A file under reading and what was found wrong with it.
 pub(super) struct Document<'t> {
@@ -169,8 +170,8 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// A number that is not negative, written with or without a fraction.
-    pub(super) fn as_amount(&self) -> Option<&'d str> {
+    /// An amount of money, written with or without a fraction, in nano-units.
+    pub(super) fn as_amount(&self) -> Option<i64> {
         let text = match self.value {
             DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
             DeValue::Float(float) => float.as_str(),
@@ -179,11 +180,18 @@ impl<'d> Value<'d> {
                 return None;
             }
         };
-        if text.parse::<f64>().is_ok_and(|n| n >= 0.0 && n.is_finite()) {
-            return Some(text);
+        match amount::parse(text) {
+            Ok(nanos) => Some(nanos),
+            Err(error) => {
+                self.wrong(format!("{text} is not an amount"), error.to_string());
+                None
+            }
         }
-        self.wrong(format!("{text} is not an amount"), "0 or more is possible".to_owned());
-        None
+    }
+
+    /// Whether it is a list.
+    pub(super) fn is_list(&self) -> bool {
+        self.value.is_array()
     }
 
     /// Text in a form of its own; the parser says what would be right.
@@ -293,6 +301,10 @@ impl<'d> Table<'d> {
 
     pub(super) fn string(&self, key: &'static str) -> Option<String> {
         self.get(key)?.as_str().map(str::to_owned)
+    }
+
+    pub(super) fn amount(&self, key: &'static str) -> Option<i64> {
+        self.get(key)?.as_amount()
     }
 
     pub(super) fn boolean(&self, key: &'static str) -> Option<bool> {

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{AccessLog, Loaded, LogFormat, Store};
-use crate::account::Keys;
+use crate::account::price::{Rates, TokenKind, Unit};
+use crate::account::{Amount, Keys, Price};
 use crate::route::Table;
 use crate::vendor::{HttpVersion, Timeouts};
 
@@ -85,7 +86,11 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     let kept = &settings.kept;
     writeln!(out, "response_lifetime = {}", span(kept.lifetime))?;
     writeln!(out, "response_limit = {}", bytes(kept.response))?;
-    writeln!(out, "total_limit = {}", bytes(kept.total))
+    writeln!(out, "total_limit = {}", bytes(kept.total))?;
+    writeln!(out, "seal_lifetime = {}", span(kept.seal_lifetime))?;
+    writeln!(out, "seal_limit = {}", bytes(kept.seal_total))?;
+    writeln!(out, "flush = {}", span(settings.ledger.flush))?;
+    writeln!(out, "record_lifetime = {}", span(settings.ledger.records))
 }
 
 /// A URL without its password.
@@ -144,13 +149,47 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
             })
             .collect();
         writeln!(out, "targets  = [{}]", targets.join(", "))?;
-        if !model.price.amounts.is_empty() {
-            let price: Vec<String> =
-                model.price.amounts.iter().map(|(name, amount)| format!("{name} = {amount}")).collect();
-            writeln!(out, "price    = {{ {} }}", price.join(", "))?;
+        if !model.price.is_empty() {
+            writeln!(out, "price    = {{ {} }}", price(&model.price))?;
         }
     }
     Ok(())
+}
+
+/// The members of a price.
+fn price(price: &Price) -> String {
+    let given = price.given();
+    let mut members = rates(&given.rates);
+    for (name, amount) in [("search", given.search), ("request", given.request)] {
+        members.extend(amount.map(|amount| format!("{name} = {}", Amount(amount))));
+    }
+    for (name, units) in [("image", &given.images), ("video_second", &given.video_seconds)] {
+        if !units.is_empty() {
+            members.push(format!("{name} = [{}]", units.iter().map(unit).collect::<Vec<_>>().join(", ")));
+        }
+    }
+    if !given.tiers.is_empty() {
+        let tiers = given.tiers.iter().map(|(above, more)| {
+            let mut members = rates(more);
+            members.insert(0, format!("above = {above}"));
+            format!("{{ {} }}", members.join(", "))
+        });
+        members.push(format!("tiers = [{}]", tiers.collect::<Vec<_>>().join(", ")));
+    }
+    members.join(", ")
+}
+
+fn rates(rates: &Rates) -> Vec<String> {
+    let given = TokenKind::ALL.into_iter().filter_map(|kind| Some((kind.name(), rates.given(kind)?)));
+    given.map(|(name, amount)| format!("{name} = {}", Amount(amount))).collect()
+}
+
+fn unit(unit: &Unit) -> String {
+    let member = |name: &str, value: &Option<Box<str>>| {
+        value.as_ref().map(|value| format!("{name} = {}, ", text(value))).unwrap_or_default()
+    };
+    let (size, quality) = (member("size", &unit.size), member("quality", &unit.quality));
+    format!("{{ {size}{quality}each = {} }}", Amount(unit.each))
 }
 
 fn write_keys(out: &mut String, keys: &Keys) -> std::fmt::Result {

@@ -4,36 +4,37 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::node::{Document, Table, Value};
+use super::prices::{self, PriceList};
 use super::report::{Report, closest};
 use super::secret::{Source, Vault};
 use super::{Secret, folder};
 use crate::json::EscapedString;
-use crate::route::{Model, Price, Table as Routes, Target};
-use crate::vendor::{BaseUrl, HttpVersion, Kind, Provider, Setup, Timeouts};
+use crate::route::{Model, Table as Routes, Target};
+use crate::vendor::{BaseUrl, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
 use crate::wire::Api;
-
-/// The amounts that a price may hold, per million tokens unless the name says otherwise.
-pub(super) const PRICE_KEYS: [&str; 11] = [
-    "input",
-    "cached_input",
-    "cache_write",
-    "cache_write_1h",
-    "output",
-    "reasoning",
-    "audio_input",
-    "audio_output",
-    "image_output",
-    "search",
-    "request",
-];
 
 /// Largest weight: the sum of a thousand targets stays far below 2^64.
 const MAX_WEIGHT: i64 = 1_000_000;
 
-pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Routes, Report> {
+/// Reads a file beside this one.
+pub(super) type Beside<'b> = &'b dyn Fn(&Path) -> std::io::Result<String>;
+
+pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault, beside: Beside<'_>) -> Result<Routes, Report> {
     let document = Document::new(file, text);
     let folder = folder(file);
+    let mut price_faults = None;
     let routes = document.read(|root| {
+        let prices = root.get("prices").and_then(|value| {
+            let path = folder.join(value.as_str()?);
+            match beside(&path) {
+                Ok(text) => prices::read(&path, &text).map_err(|report| price_faults = Some(report)).ok(),
+                Err(error) => {
+                    value.wrong(format!("{}: {error}", path.display()), None);
+                    None
+                }
+            }
+        });
+        let prices = prices.unwrap_or_default();
         let mut providers: Vec<Arc<Provider>> = Vec::new();
         let mut names: Vec<String> = Vec::new();
         root.tables("provider", |table| {
@@ -55,13 +56,15 @@ pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Routes,
         });
         let mut models: Vec<Model> = Vec::new();
         root.tables("model", |table| {
-            if let Some(model) = read_model(table, &providers, &names, &models) {
+            if let Some(model) = read_model(table, &providers, &names, &models, &prices) {
                 models.push(model);
             }
         });
         Routes::new(models, providers)
     });
-    document.into_report().into_result()?;
+    let mut report = document.into_report();
+    report.merge(price_faults.unwrap_or_default());
+    report.into_result()?;
     routes.ok_or_else(|| Report::of_file(file, "cannot be understood"))
 }
 
@@ -89,6 +92,10 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
         }
     };
     let apis = table.get("apis").map(|value| read_apis(&value));
+    let row = table.get("dialect").and_then(|value| {
+        value.parsed(|text| Row::from_name(text).ok_or_else(|| one_of(text, &Row::ALL.map(Row::name))))
+    });
+    let api_version = table.string("api_version");
     let credential = read_credential(table, kind, folder, vault);
     let http = table.get("http").and_then(|value| {
         value.parsed(|text| match text {
@@ -120,11 +127,13 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     if let Some(secret) = credential {
         provider.set_credential(secret.expose()).ok()?;
     }
+    provider.row = row.unwrap_or(provider.row);
+    provider.api_version = api_version.map(String::into_boxed_str);
     provider.http = http.unwrap_or_default();
     provider.timeouts = timeouts.unwrap_or_default();
     provider.roots = roots;
     provider.headers = headers;
-    provider.ask_usage = ask_usage.unwrap_or(true);
+    provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
     provider.forward_client = forward_client.unwrap_or(false);
     Some(provider)
 }
@@ -257,6 +266,7 @@ fn read_model(
     providers: &[Arc<Provider>],
     names: &[String],
     earlier: &[Model],
+    prices: &PriceList,
 ) -> Option<Model> {
     let id = table.require("id", "id = \"gpt-4o\"").and_then(|value| {
         let id = value.as_str()?.to_owned();
@@ -269,7 +279,7 @@ fn read_model(
     });
     let owned_by = table.string("owned_by");
     let created = table.integer("created", &(0..=253_402_300_799));
-    let price = table.table("price", read_price).unwrap_or_default();
+    let price = table.table("price", prices::read_price);
     let mut targets = Vec::new();
     if let Some(list) = table.require("targets", "targets = [{ provider = \"openai\", model = \"gpt-4o\" }]")
     {
@@ -287,6 +297,9 @@ fn read_model(
         }
     }
     let id = id?;
+    // The model's own price; else the list's for the name that clients use; else for a name that a vendor uses.
+    let names = std::iter::once(id.as_str()).chain(targets.iter().map(|target: &Target| &*target.model));
+    let price = price.or_else(|| prices.find(names)).unwrap_or_default();
     Some(Model {
         index: 0,
         escaped_id: EscapedString::from(id.as_str()),
@@ -324,14 +337,4 @@ fn read_target(table: &Table<'_>, providers: &[Arc<Provider>], names: &[String])
         model: model?.into_boxed_str(),
         weight: u32::try_from(weight).unwrap_or(1),
     })
-}
-
-fn read_price(table: &Table<'_>) -> Price {
-    let mut amounts = Vec::new();
-    for key in PRICE_KEYS {
-        if let Some(amount) = table.get(key).and_then(|value| value.as_amount().map(Box::from)) {
-            amounts.push((key, amount));
-        }
-    }
-    Price { amounts }
 }

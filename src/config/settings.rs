@@ -1,6 +1,7 @@
 //! gateway.toml: addresses, limits, logs and the store. Read once, at start.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,8 +36,10 @@ pub struct Settings {
     pub log: Log,
     /// Where what outlives a request is kept.
     pub store: Store,
-    /// How long and how much of responses is kept there.
+    /// How long and how much of responses and seals is kept there.
     pub kept: Kept,
+    /// How the ledger does its work there.
+    pub ledger: Ledger,
 }
 
 /// A TLS listener.
@@ -147,15 +150,19 @@ pub enum Store {
     Valkey(Secret),
 }
 
-/// How long and how much of responses is kept.
+/// How long and how much of responses and seals is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// How long a response is kept; zero keeps none.
     pub lifetime: Duration,
     /// Largest response with the conversation before it, bytes.
     pub response: usize,
-    /// All of them together, bytes.
+    /// All responses together, bytes.
     pub total: usize,
+    /// How long a seal is kept; zero keeps none.
+    pub seal_lifetime: Duration,
+    /// All seals together, bytes.
+    pub seal_total: usize,
 }
 
 impl Default for Kept {
@@ -167,10 +174,36 @@ impl Default for Kept {
             response: 16 << 20,
             // Fits on any disk; a conversation of 20 turns takes about 100 kB.
             total: 1 << 30,
+            // As long as responses: a conversation goes on for as long.
+            seal_lifetime: Duration::from_secs(30 * 86_400),
+            // A hundred thousand turns whose reasoning is sealed.
+            seal_total: 256 << 20,
         }
     }
 }
 
+/// How the ledger does its work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    /// How often charges are brought into the database and written to the disk.
+    pub flush: Duration,
+    /// How long the record of a request is kept.
+    pub records: Duration,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Ledger {
+            // Below what anybody would notice in a balance, above what a disk needs for a write.
+            flush: Duration::from_millis(100),
+            // A year, and the month after it in which somebody asks about that year.
+            records: Duration::from_secs(400 * 86_400),
+        }
+    }
+}
+
+/// Below it a disk does nothing else; above it a loss of power costs more than anybody expects.
+const FLUSH: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(10);
 /// Most threads that can be asked for.
 const MAX_THREADS: i64 = 1024;
 
@@ -186,7 +219,7 @@ fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Setti
     let limits = root.table("limits", read_limits).unwrap_or_default();
     let log = root.table("log", |table| read_log(table, folder)).unwrap_or_default();
     let store = root.table("store", |table| read_store(table, folder)).unwrap_or_default();
-    let (store, kept) = store;
+    let (store, kept, ledger) = store;
     let store = store.unwrap_or_else(|| Store::Sqlite(folder.join("state.db")));
     root.require("server", "[server]")?;
     root.table("server", |server| {
@@ -223,6 +256,7 @@ fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Setti
             log,
             store,
             kept,
+            ledger,
         }
     })
 }
@@ -319,7 +353,7 @@ fn is_level(word: &str) -> bool {
     levels.iter().any(|level| word.eq_ignore_ascii_case(level))
 }
 
-fn read_store(table: &Table<'_>, folder: &Path) -> (Option<Store>, Kept) {
+fn read_store(table: &Table<'_>, folder: &Path) -> (Option<Store>, Kept, Ledger) {
     let sqlite = table.string("sqlite").map(|path| Store::Sqlite(folder.join(path)));
     let valkey = table.get("valkey").map(Value::hidden).and_then(|value| {
         value.parsed(|url| {
@@ -339,9 +373,19 @@ fn read_store(table: &Table<'_>, folder: &Path) -> (Option<Store>, Kept) {
         lifetime: table.duration("response_lifetime").unwrap_or(default.lifetime),
         response: table.size("response_limit").unwrap_or(default.response),
         total: table.size("total_limit").unwrap_or(default.total),
+        seal_lifetime: table.duration("seal_lifetime").unwrap_or(default.seal_lifetime),
+        seal_total: table.size("seal_limit").unwrap_or(default.seal_total),
     };
     if kept.response > kept.total {
         table.wrong("response_limit is larger than total_limit", "one response must fit".to_owned());
     }
-    (valkey.or(sqlite), kept)
+    let default = Ledger::default();
+    let ledger = Ledger {
+        flush: table.duration("flush").unwrap_or(default.flush),
+        records: table.duration("record_lifetime").unwrap_or(default.records),
+    };
+    if !FLUSH.contains(&ledger.flush) {
+        table.wrong("flush is out of range", "from \"5ms\" to \"10s\"".to_owned());
+    }
+    (valkey.or(sqlite), kept, ledger)
 }

@@ -71,6 +71,11 @@ impl Rope {
         }
     }
 
+    /// The pieces in order, to be looked at.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.pieces.iter().map(|piece| &piece[..]).chain(std::iter::once(&self.gathered[..]))
+    }
+
     /// The pieces in order.
     pub fn into_pieces(mut self) -> SmallVec<[Bytes; 2]> {
         self.seal();

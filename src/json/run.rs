@@ -113,19 +113,38 @@ pub(super) fn single_run(bytes: &[u8]) -> usize {
     at + rest.iter().position(|&byte| byte == b'\\' || !byte.is_ascii()).unwrap_or(rest.len())
 }
 
-/// How many characters of UTF-8 begin in these bytes.
+/// How many characters of UTF-8 begin in these bytes, and whether a backslash is among them.
 #[inline]
-pub(super) fn characters(bytes: &[u8]) -> usize {
+pub(super) fn characters(bytes: &[u8]) -> (usize, bool) {
     // A byte that continues a character is -128 to -65 as a number with a sign.
-    let begins = |byte: &u8| u8::from(byte.cast_signed() >= -64);
-    let (blocks, rest) = bytes.as_chunks::<BLOCK>();
+    let begins = |byte: u8| u8::from(byte.cast_signed() >= -64);
     // Branch-free over the block, so that it becomes vector code; a block has less than 256 characters.
-    let in_block = |block: &[u8; BLOCK]| usize::from(block.iter().map(begins).sum::<u8>());
-    let (some, last) = rest.as_chunks::<16>();
-    let in_some = |block: &[u8; 16]| usize::from(block.iter().map(begins).sum::<u8>());
-    blocks.iter().map(in_block).sum::<usize>()
-        + some.iter().map(in_some).sum::<usize>()
-        + last.iter().map(|byte| usize::from(begins(byte))).sum::<usize>()
+    let some = |block: &[u8; 32]| {
+        let (mut count, mut escapes) = (0u8, 0u8);
+        for &byte in block {
+            count += begins(byte);
+            escapes |= u8::from(byte == b'\\');
+        }
+        (usize::from(count), escapes != 0)
+    };
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let (mut count, mut escapes) = (0, false);
+    for block in blocks {
+        let (more, backslash) = some(block);
+        count += more;
+        escapes |= backslash;
+    }
+    if !rest.is_empty() {
+        // The last ones in a block of their own: what fills it continues a character and so counts for nothing.
+        let mut block = [0x80; 32];
+        if let Some(front) = block.get_mut(..rest.len()) {
+            front.copy_from_slice(rest);
+        }
+        let (more, backslash) = some(&block);
+        count += more;
+        escapes |= backslash;
+    }
+    (count, escapes)
 }
 
 #[inline]
@@ -194,7 +213,7 @@ mod tests {
         #[test]
         fn characters_and_backslashes_are_found(text in r"[a-zäß€🌍\\]{0,40}[a-z]{0,100}[ä€\\]{0,40}") {
             let bytes = text.as_bytes();
-            prop_assert_eq!(characters(bytes), text.chars().count());
+            prop_assert_eq!(characters(bytes), (text.chars().count(), text.contains('\\')));
             prop_assert_eq!(backslash(bytes), text.find('\\'));
             let special = text.find(|c: char| c == '\\' || !c.is_ascii());
             prop_assert_eq!(single_run(bytes), special.unwrap_or(bytes.len()));

@@ -45,7 +45,10 @@ impl<'a> JsonStr<'a> {
     #[inline]
     pub fn char_count(self) -> u64 {
         let bytes = self.0.as_bytes();
-        let mut count = characters(bytes);
+        let (mut count, escapes) = characters(bytes);
+        if !escapes {
+            return count as u64;
+        }
         let mut at = 0;
         while let Some(escape) = bytes.get(at..).and_then(|rest| rest.get(backslash(rest)?..)) {
             let length = escape_length(escape);

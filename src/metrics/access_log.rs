@@ -60,6 +60,8 @@ pub struct Line<'a> {
     pub detail: Option<&'a str>,
     /// The key's name.
     pub key: Option<&'a str>,
+    /// The account that pays.
+    pub account: Option<&'a str>,
     /// The model that was asked for.
     pub model: Option<&'a str>,
     /// The provider that answered.
@@ -76,6 +78,8 @@ pub struct Line<'a> {
     pub finish: Option<&'a str>,
     /// Tokens.
     pub usage: Usage,
+    /// What was charged, in nano-units; nothing where nothing can be.
+    pub cost: Option<i64>,
     /// Request body bytes.
     pub request_bytes: u64,
     /// Answer body bytes.
@@ -116,6 +120,7 @@ impl Line<'_> {
         text(&mut json, "error", self.error);
         text(&mut json, "detail", self.detail);
         text(&mut json, "key", self.key);
+        text(&mut json, "account", self.account);
         text(&mut json, "model", self.model);
         text(&mut json, "provider", self.provider);
         text(&mut json, "upstream_model", self.upstream_model);
@@ -127,6 +132,7 @@ impl Line<'_> {
         number(&mut json, "cached_input_tokens", self.usage.cached);
         number(&mut json, "output_tokens", self.usage.output);
         number(&mut json, "reasoning_tokens", self.usage.reasoning);
+        decimal(&mut json, "cost", self.cost.map(i64::unsigned_abs), 9);
         json.key("request_bytes").number(self.request_bytes);
         json.key("response_bytes").number(self.response_bytes);
         number(&mut json, "frames", Some(self.frames).filter(|frames| *frames > 0));
@@ -153,11 +159,17 @@ fn number(json: &mut Writer<'_, Vec<u8>>, name: &str, value: Option<u64>) {
 
 /// Microseconds as milliseconds with three decimals, without floating point.
 fn millis(json: &mut Writer<'_, Vec<u8>>, name: &str, micros: Option<u64>) {
-    let Some(micros) = micros else { return };
+    decimal(json, name, micros, 3);
+}
+
+/// A number whose last digits stand behind the point.
+fn decimal(json: &mut Writer<'_, Vec<u8>>, name: &str, number: Option<u64>, behind: u32) {
+    let Some(number) = number else { return };
+    let unit = 10u64.pow(behind);
     let mut text = SmallVec::<[u8; 24]>::new();
-    text.extend_from_slice(itoa::Buffer::new().format(micros / 1000).as_bytes());
+    text.extend_from_slice(itoa::Buffer::new().format(number / unit).as_bytes());
     text.push(b'.');
-    push_digits(micros % 1000, 3, &mut |digit| text.push(digit));
+    push_digits(number % unit, behind, &mut |digit| text.push(digit));
     json.key(name).raw(RawJson::from_text(std::str::from_utf8(&text).unwrap_or("0")));
 }
 

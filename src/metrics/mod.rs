@@ -36,6 +36,12 @@ pub struct Metrics {
     pub token_usage: HistogramVec,
     /// Tokens by kind.
     pub tokens: IntCounterVec,
+    /// Money.
+    pub cost: IntCounterVec,
+    /// Requests that a limit refused.
+    pub limit_refusals: IntCounterVec,
+    /// What the ledger could not do.
+    pub ledger_failures: IntCounterVec,
     /// The gateway's own share of a request's time.
     pub overhead: Histogram,
     /// Request body bytes.
@@ -98,6 +104,9 @@ impl Metrics {
             per_token: make.histograms(&table::PER_TOKEN)?,
             token_usage: make.histograms(&table::TOKEN_USAGE)?,
             tokens: make.counters(&table::TOKENS)?,
+            cost: make.counters(&table::COST)?,
+            limit_refusals: make.counters(&table::LIMIT_REFUSALS)?,
+            ledger_failures: make.counters(&table::LEDGER_FAILURES)?,
             overhead: make.histogram(&table::OVERHEAD)?,
             request_bytes: make.counters(&table::REQUEST_BYTES)?,
             response_bytes: make.counters(&table::RESPONSE_BYTES)?,

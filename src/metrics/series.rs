@@ -18,6 +18,7 @@ pub struct Series {
     first_token: OnceLock<Histogram>,
     per_token: OnceLock<Histogram>,
     tokens: OnceLock<Tokens>,
+    cost: OnceLock<IntCounter>,
     request_bytes: IntCounter,
     response_bytes: IntCounter,
     reused: IntCounter,
@@ -54,6 +55,8 @@ pub struct Finished {
     pub request_bytes: u64,
     /// Answer body bytes.
     pub response_bytes: u64,
+    /// Nano-units that were charged.
+    pub cost: u64,
 }
 
 impl Series {
@@ -71,6 +74,7 @@ impl Series {
             first_token: OnceLock::new(),
             per_token: OnceLock::new(),
             tokens: OnceLock::new(),
+            cost: OnceLock::new(),
             request_bytes: metrics.request_bytes.with_label_values(&[endpoint]),
             response_bytes: metrics.response_bytes.with_label_values(&[endpoint]),
             reused: metrics.upstream_connections.with_label_values(&[provider, "true"]),
@@ -100,6 +104,11 @@ impl Series {
                 // Seconds of hours and tokens of millions: both far below what a float counts exactly.
                 self.per_token(metrics).observe((done.seconds - seconds).max(0.0) / (output - 1) as f64);
             }
+        }
+        if done.cost > 0 {
+            let Labels { model, provider, .. } = &self.labels;
+            let cost = || metrics.cost.with_label_values(&[&**model, &**provider]);
+            self.cost.get_or_init(cost).inc_by(done.cost);
         }
         if usage.is_known() {
             self.count_tokens(metrics, usage);

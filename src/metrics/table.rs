@@ -76,10 +76,19 @@ table! {
     /// Token usage.
     TOKEN_USAGE = "gen_ai_client_token_usage" Shape::Histogram(TOKEN_BUCKETS),
         &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_type"],
-        "Tokens per request, by type (input, output), as the provider reported them.";
+        "Tokens per request, by type (input, output), as the provider reported them; counted where it did not.";
     /// Tokens.
     TOKENS = "gateway_tokens_total" Shape::Counter, &["model", "provider", "kind"],
         "Tokens by kind (input, cached_input, cache_write, output, reasoning); input and output include their parts.";
+    /// Money.
+    COST = "gateway_cost_nano_units_total" Shape::Counter, &["model", "provider"],
+        "What was charged, in billionths of the currency that prices are written in.";
+    /// Refusals by limits.
+    LIMIT_REFUSALS = "gateway_limit_refusals_total" Shape::Counter, &["scope", "limit"],
+        "Requests that a limit of a key or an account refused, by the limit's name in keys.toml, or the balance.";
+    /// Failures of the ledger.
+    LEDGER_FAILURES = "gateway_ledger_failures_total" Shape::Counter, &["operation", "result"],
+        "What the ledger could not do at once, by operation (reserve, settle, spent) and reason.";
     /// Overhead.
     OVERHEAD = "gateway_overhead_seconds" Shape::Histogram(OVERHEAD_BUCKETS), &[],
         "Time that the gateway itself adds before the first byte of an answer: deciding and rewriting, without waiting for client or provider, in seconds.";

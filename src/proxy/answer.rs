@@ -17,6 +17,7 @@ use super::response::Unsent;
 use super::silence::{Due, Silence};
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
+use crate::store::Settled;
 
 /// How long the head of a stream waits for the first frame, which may be an error. After that the client gets the
 /// head, and an error becomes part of the stream.
@@ -85,6 +86,13 @@ impl Gateway {
             // Whoever has the end of an answer may go on from it at once.
             if let Some(pending) = self.keep(ctx) {
                 Box::pin(self.kept(ctx, pending)).await;
+            }
+            // Nor has anybody the end of an answer that is not charged.
+            if let Some(settled) = self.settle_at_end(ctx, end) {
+                match settled {
+                    Settled::Known(outcome) => self.settled(ctx, outcome),
+                    pending => Box::pin(self.settling(ctx, pending)).await,
+                }
             }
             let sent = if end && !streaming {
                 self.send_whole(client, ctx, &upstream, body).await

@@ -8,6 +8,7 @@ use http::HeaderValue;
 use rand::Rng as _;
 use smallvec::SmallVec;
 
+use super::charge::Tab;
 use super::encoding::Decoder;
 use super::lane::Lane;
 use super::live::Live;
@@ -38,6 +39,8 @@ pub struct Context {
     /// What ended the request, when a filter could only say that something did.
     pub(super) failure: Option<Box<ApiError>>,
     pub(super) record: Record,
+    /// What the request has taken and will be charged.
+    pub(super) tab: Tab,
     _in_flight: InFlight,
 }
 
@@ -103,7 +106,6 @@ pub(super) enum Answer {
 pub(super) struct Made {
     pub(super) usage: Usage,
     /// Some of the usage is the gateway's own count.
-    #[allow(dead_code, reason = "who charges for it wants to know")]
     pub(super) counted: bool,
 }
 
@@ -130,6 +132,8 @@ pub(super) struct Record {
     pub(super) upstream_id: Option<Box<str>>,
     /// When the body was complete and deciding began.
     pub(super) complete: Option<Instant>,
+    /// All of the request has gone to the provider.
+    pub(super) said: bool,
     /// When the provider was turned to.
     pub(super) asked: Option<Instant>,
     /// When its head came.
@@ -164,11 +168,13 @@ impl Context {
                 upstream_status: None,
                 upstream_id: None,
                 complete: None,
+                said: false,
                 asked: None,
                 answered: None,
                 first_content: None,
                 stream: false,
             },
+            tab: Tab::default(),
             _in_flight: in_flight,
         }
     }

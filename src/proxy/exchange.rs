@@ -274,6 +274,7 @@ async fn say(upstream: &mut HttpSession, head: Box<RequestHeader>, ctx: &mut Con
         let last = ctx.plan.as_ref().is_none_or(|plan| plan.sent >= plan.body.len());
         send_piece(upstream, piece, last).await?;
         if last {
+            ctx.record.said = true;
             return Ok(());
         }
     }

@@ -7,9 +7,11 @@ use pingora::Error;
 use super::context::Context;
 use super::guarded::Guarded;
 use super::{Client, Gateway};
+use crate::canonical::Usage;
 use crate::error::{ApiError, Kind, Source};
 use crate::metrics::Finished;
 use crate::metrics::access_log::Line;
+use crate::store::Settled;
 
 impl Gateway {
     /// Counts the request and writes its line.
@@ -26,6 +28,9 @@ impl Gateway {
             && ctx.record.detail.is_none()
         {
             ctx.record.detail = Some(error.to_string().into_boxed_str());
+        }
+        if let Some(Settled::Known(outcome)) = ctx.settle(false) {
+            self.settled(ctx, outcome);
         }
         self.count(ctx, now);
         if self.access_log.is_on() {
@@ -82,8 +87,10 @@ impl Gateway {
             first_token: record.first_content.filter(|_| record.stream).map(|at| seconds(record.started, at)),
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
+            cost: ctx.tab.charged().map_or(0, |charged| charged.cost.unsigned_abs()),
         };
-        series.finish(&self.metrics, &done, &ctx.usage());
+        let usage = usage(ctx);
+        series.finish(&self.metrics, &done, &usage);
     }
 
     fn log(&self, client: &Client, ctx: &Context, now: Instant) {
@@ -112,6 +119,7 @@ impl Gateway {
             error: record.error.map(|kind| kind.label()),
             detail: record.detail.as_deref().filter(|_| record.error.is_some()),
             key: ctx.key.as_ref().map(|key| &*key.name),
+            account: ctx.key.as_ref().and_then(|key| Some(&*key.account.as_ref()?.name)),
             model: record.model.as_deref(),
             provider: target.map(|target| &*target.provider.name),
             upstream_model: target.map(|target| &*target.model),
@@ -119,7 +127,8 @@ impl Gateway {
             upstream_id: record.upstream_id.as_deref().or(answer_id),
             stream: record.stream,
             finish: meter.map(|meter| meter.finish()),
-            usage: ctx.usage(),
+            usage: usage(ctx),
+            cost: ctx.tab.charged().map(|charged| charged.cost),
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
             frames: meter.map_or(0, |meter| if record.stream { meter.frames() } else { 0 }),
@@ -129,4 +138,9 @@ impl Gateway {
             upstream_micros: record.asked.zip(record.answered).map(|(from, to)| micros(from, to)),
         });
     }
+}
+
+/// What was used: what is charged, where that is known.
+fn usage(ctx: &Context) -> Usage {
+    ctx.tab.charged().map_or_else(|| ctx.usage(), |charged| charged.usage)
 }

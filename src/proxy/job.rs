@@ -30,6 +30,7 @@ use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::{Call, Fault, Job, Reply};
 use crate::route::{Model, Target};
+use crate::store::Settled;
 use crate::wire::error::{VendorError, from_vendor};
 
 /// Calls of one job that are under way at a time: enough to be quick, too few to use a provider's limits up for others.
@@ -55,6 +56,8 @@ impl Way {
 #[derive(Debug, Default)]
 struct Notes {
     attempts: u32,
+    /// A whole request has gone out.
+    said: bool,
     answered: Option<Instant>,
     status: Option<u16>,
     id: Option<Box<str>>,
@@ -94,6 +97,7 @@ impl Gateway {
         };
         let record = &mut ctx.record;
         record.attempts += notes.attempts;
+        record.said = notes.said;
         record.answered = notes.answered;
         record.upstream_status = notes.status;
         record.upstream_id = notes.id;
@@ -101,7 +105,13 @@ impl Gateway {
         match end {
             Ok(Reply { body, usage, counted }) => {
                 ctx.answer = Answer::Made(Made { usage, counted });
-                record_content(ctx);
+                ctx.record.first_content = Some(Instant::now());
+                // Nobody has an answer that is not charged.
+                match ctx.settle(true) {
+                    None => {}
+                    Some(Settled::Known(outcome)) => self.settled(ctx, outcome),
+                    Some(pending) => Box::pin(self.settling(ctx, pending)).await,
+                }
                 match self.reply_json(client, ctx, body).await {
                     Ok(_) => Ok(()),
                     Err(error) => self.reply_error(client, ctx, &error).await,
@@ -174,6 +184,7 @@ impl Gateway {
             let Some(done) = tasks.join_next().await else { return Ok(()) };
             let (number, heard, noted) = done.map_err(|_| broken())?;
             notes.attempts += noted.attempts;
+            notes.said |= noted.said;
             notes.answered = notes.answered.or(noted.answered);
             notes.status = noted.status.or(notes.status);
             notes.id = notes.id.take().or(noted.id);
@@ -220,6 +231,7 @@ impl Gateway {
             let head = head(way, target, call, &upstream).ok_or_else(broken)?;
             let talk = async {
                 say(&mut upstream, head, call.body.clone()).await?;
+                notes.said = true;
                 listen(&mut upstream).await
             };
             let until = (tokio::time::Instant::now() + timeouts.first_byte).min(way.deadline);
@@ -307,10 +319,6 @@ impl Gateway {
             }
         }
     }
-}
-
-fn record_content(ctx: &mut Context) {
-    ctx.record.first_content = Some(Instant::now());
 }
 
 /// The head of a call: that of the lane, with what differs.

@@ -37,7 +37,7 @@ impl Lane {
         let provider = &target.provider;
         let series = Series::new(metrics, endpoint, &model.id, &provider.name, provider.kind.otel_name());
         // An action stands in the path; it is a part of the request.
-        let fixed = !matches!(api, Api::Generate | Api::EmbedContent);
+        let fixed = !target.provider.path_needs_action(api);
         let uri = if fixed { address(target, api, None) } else { None };
         Lane { api, link, series, head: template(target, api), uri }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::charge::Till;
 use super::lane::Lane;
 use super::peer::Link;
 use crate::config::Limits;
@@ -18,13 +19,14 @@ const ENDPOINTS: [&str; 7] =
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) snapshot: Snapshot,
+    pub(super) till: Arc<Till>,
     links: Vec<Link>,
     /// By model, target and endpoint, in this order.
     lanes: Vec<Box<[OnceLock<Arc<Lane>>]>>,
 }
 
 impl Live {
-    pub(super) fn new(snapshot: Snapshot, metrics: &Metrics, limits: &Limits) -> Self {
+    pub(super) fn new(snapshot: Snapshot, till: Arc<Till>, metrics: &Metrics, limits: &Limits) -> Self {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let loaded = |kind, n| metrics.loaded.with_label_values(&[kind]).set(count(n));
         loaded("models", snapshot.routes.models().len());
@@ -39,7 +41,7 @@ impl Live {
             .iter()
             .map(|model| (0..model.targets.len() * ENDPOINTS.len()).map(|_| OnceLock::new()).collect())
             .collect();
-        Live { snapshot, links, lanes }
+        Live { snapshot, till, links, lanes }
     }
 
     /// The way to a provider.

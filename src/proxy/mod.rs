@@ -1,8 +1,8 @@
 //! The gateway on Pingora: the only folder that names its types.
 //!
 //! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `request` reads and decides,
-//! `upstream` addresses the provider, `response` passes or translates the answer, `stored` keeps it where no provider
-//! does, `finish` counts and logs. The
+//! `admit` lets in what limits and balance permit, `upstream` addresses the provider, `response` passes or translates
+//! the answer, `stored` keeps it where no provider does, `charge` settles what it cost, `finish` counts and logs. The
 //! exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms in Pingora's
 //! order (docs/decisions/002). Before it stand `front` (connections and their limits) and `http1` (one connection's
 //! requests), behind it `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and
@@ -11,7 +11,9 @@
 //! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `vendor`), who may ask
 //! (`account`).
 
+mod admit;
 mod answer;
+mod charge;
 mod connection;
 mod context;
 mod cork;
@@ -65,7 +67,8 @@ use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::snapshot::Snapshot;
-use crate::store::Store;
+use crate::store::{Ledger, Store};
+use charge::Till;
 use connection::Connections;
 use dns::Resolver;
 use live::Live;
@@ -84,6 +87,7 @@ pub struct Inner {
     access_log: Arc<AccessLog>,
     shutdown: Arc<Shutdown>,
     store: Option<Arc<dyn Store>>,
+    till: Arc<Till>,
 }
 
 /// What a gateway is made of.
@@ -100,6 +104,8 @@ pub struct Parts {
     pub shutdown: Arc<Shutdown>,
     /// Where responses are kept; nothing if they are not.
     pub store: Option<Arc<dyn Store>>,
+    /// Where balances and usage are kept; nothing if they are not.
+    pub ledger: Option<Arc<dyn Ledger>>,
     /// A file of root certificates, where the system has none.
     pub ca_file: Option<String>,
 }
@@ -120,7 +126,8 @@ impl Gateway {
     pub fn new(parts: Parts) -> Result<Self, dns::DnsError> {
         let mut options = ConnectorOptions::new(parts.limits.pool);
         options.ca_file = parts.ca_file;
-        let live = Live::new(parts.snapshot, &parts.metrics, &parts.limits);
+        let till = Arc::new(Till::new(parts.ledger));
+        let live = Live::new(parts.snapshot, till.clone(), &parts.metrics, &parts.limits);
         let kept = parts.store.as_ref().map_or(0, |store| store.size());
         parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
         Ok(Gateway(Arc::new(Inner {
@@ -132,6 +139,7 @@ impl Gateway {
             access_log: parts.access_log,
             shutdown: parts.shutdown,
             store: parts.store,
+            till,
         })))
     }
 
@@ -142,7 +150,8 @@ impl Gateway {
 
     /// Puts new routes and keys in place; returns the old ones, which requests under way may still hold.
     pub fn install(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
-        let live = Live::new(snapshot, &self.metrics, &self.limits);
+        self.till.sweep();
+        let live = Live::new(snapshot, self.till.clone(), &self.metrics, &self.limits);
         self.live.swap(Arc::new(live))
     }
 }

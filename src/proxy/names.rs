@@ -3,6 +3,18 @@
 use http::HeaderName;
 
 pub(super) const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+pub(super) const ANTHROPIC_RATELIMIT_REQUESTS_LIMIT: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-requests-limit");
+pub(super) const ANTHROPIC_RATELIMIT_REQUESTS_REMAINING: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-requests-remaining");
+pub(super) const ANTHROPIC_RATELIMIT_REQUESTS_RESET: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-requests-reset");
+pub(super) const ANTHROPIC_RATELIMIT_TOKENS_LIMIT: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-tokens-limit");
+pub(super) const ANTHROPIC_RATELIMIT_TOKENS_REMAINING: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-tokens-remaining");
+pub(super) const ANTHROPIC_RATELIMIT_TOKENS_RESET: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-tokens-reset");
 pub(super) const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 pub(super) const API_KEY: HeaderName = HeaderName::from_static("api-key");
 pub(super) const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
@@ -21,6 +33,16 @@ pub(super) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forw
 pub(super) const X_GATEWAY_WARNING: HeaderName = HeaderName::from_static("x-gateway-warning");
 pub(super) const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 pub(super) const X_MS_REGION: HeaderName = HeaderName::from_static("x-ms-region");
+pub(super) const X_RATELIMIT_LIMIT_REQUESTS: HeaderName =
+    HeaderName::from_static("x-ratelimit-limit-requests");
+pub(super) const X_RATELIMIT_LIMIT_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-limit-tokens");
+pub(super) const X_RATELIMIT_REMAINING_REQUESTS: HeaderName =
+    HeaderName::from_static("x-ratelimit-remaining-requests");
+pub(super) const X_RATELIMIT_REMAINING_TOKENS: HeaderName =
+    HeaderName::from_static("x-ratelimit-remaining-tokens");
+pub(super) const X_RATELIMIT_RESET_REQUESTS: HeaderName =
+    HeaderName::from_static("x-ratelimit-reset-requests");
+pub(super) const X_RATELIMIT_RESET_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-reset-tokens");
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(super) const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 pub(super) const X_VENDOR_API_KEY: HeaderName = HeaderName::from_static("x-vendor-api-key");

@@ -51,8 +51,22 @@ impl Chosen {
     pub(super) fn pass_on(self, name: &str, body: Body) -> Result<Plan, ApiError> {
         let target = self.target()?;
         let mut edits = Vec::new();
-        if *target.model != *name {
-            edits.extend(body.set_model(&target.model));
+        let instead = target.provider.instead_of_model();
+        match instead {
+            // What is counted is counted for a model, which stands in the body there.
+            Some((member, value)) if self.upstream == Api::CountTokens => {
+                edits.extend(body.set_model_beside(&target.model, member, value));
+            }
+            Some((member, value)) => {
+                let unreadable = || {
+                    let message =
+                        "The member 'model' is written in an unusual way; write its name without escapes.";
+                    ApiError::new(Kind::InvalidField, message).param("model")
+                };
+                edits.push(body.replace_model(member, value).ok_or_else(unreadable)?);
+            }
+            None if *target.model != *name => edits.extend(body.set_model(&target.model)),
+            None => {}
         }
         let mut changes = Changes::default();
         if *target.model != *self.model.id {
@@ -67,14 +81,37 @@ impl Chosen {
         Ok(Plan { body_len: text.len(), body: text.into_pieces(), changes, ..self.plan() })
     }
 
+    /// Whether the body can go to a provider of the client's own format as it is.
+    pub(super) fn passes(&self, body: &Body) -> bool {
+        let Ok(target) = self.target() else { return true };
+        if self.api != Api::Chat || !target.provider.is_particular() {
+            return true;
+        }
+        let dialect = target.provider.dialect(self.upstream, &target.model);
+        let text = body.text.clone().into_contiguous();
+        std::str::from_utf8(&text).is_ok_and(|text| crate::wire::chat::request::fits(text, &dialect))
+    }
+
+    /// What stands in the path, for providers whose path depends on it.
+    fn action(&self) -> Option<Action> {
+        let needed = self.target().is_ok_and(|target| target.provider.path_needs_action(self.upstream));
+        let own = if self.stream { Action::Stream { sse: true } } else { Action::Generate };
+        match self.action {
+            action if !needed => action,
+            Some(action) if self.api == self.upstream => Some(action),
+            _ => Some(own),
+        }
+    }
+
     /// Everything but the body.
     fn plan(self) -> Plan {
+        let action = self.action();
         Plan {
             lane: self.lane,
             model: self.model,
             target: self.index,
             api: self.upstream,
-            action: self.action,
+            action,
             stream: self.stream,
             body: smallvec![],
             body_len: 0,
@@ -147,7 +184,7 @@ impl Gateway {
     pub(super) fn translate(
         &self,
         ctx: &Context,
-        mut chosen: Chosen,
+        chosen: Chosen,
         thinking: Thinking,
         text: &[u8],
         stored: Stored<'_>,
@@ -181,7 +218,7 @@ impl Gateway {
             self.count_losses(client, vendor, &refused.losses);
             refused.error
         })?;
-        let policy = ctx.key.as_ref().map(|key| key.losses).unwrap_or_default();
+        let policy = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
         let (losses, refused) = weigh(losses, policy, vendor);
         self.count_losses(client, vendor, &losses);
         if let Some(refused) = refused {
@@ -192,12 +229,12 @@ impl Gateway {
             drop_usage: client == Format::Chat && vendor == Format::Chat && !reply.usage_wanted,
             base64: None,
         };
-        if client != vendor && vendor == Format::Generate {
-            chosen.action = Some(if chosen.stream { Action::Stream { sse: true } } else { Action::Generate });
-        }
         let keep = (!stored.keep_as.is_empty())
             .then(|| Box::new(Keep { id: stored.keep_as.to_owned(), items: items.into() }));
-        let translation = (client != vendor)
+        // Said anew in the same format, an answer passes as it is, unless something in it must be undone or it comes
+        // as a stream for a client that wants none.
+        let whole = dialect.habits.streams_only && !chosen.stream;
+        let translation = (client != vendor || whole || !restore.is_empty())
             .then(|| Box::new(Translation { client, vendor, reply: Arc::new(reply), restore, array, keep }));
         Ok(Plan {
             body_len: body.len(),

@@ -215,6 +215,9 @@ pub(super) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context) {
         }
         let _ = head.insert_header(names::X_REQUEST_ID, id);
     }
+    for (name, value) in ctx.tab.shown(ctx.format, ctx.now()) {
+        let _ = head.insert_header(name, value);
+    }
 }
 
 /// Headers that tell an SDK whether and when to try again.

@@ -1,5 +1,6 @@
 //! The request: whose it is, what it asks for, and who will answer it.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -29,6 +30,9 @@ const KEY_HEADERS: [HeaderName; 4] =
 
 /// Bytes a second below which a body is cut off, once it has taken longer than two of its time-outs.
 const MIN_BODY_RATE: u64 = 8 * 1024;
+
+/// The label of endpoints that only count tokens, which cost nothing (specification, 4.3).
+const COUNTING: &str = "count_tokens";
 
 /// Most entries of a page of the model listing (Anthropic and Gemini: 1000).
 const MAX_PAGE: usize = 1000;
@@ -88,6 +92,8 @@ impl Gateway {
             return self.reply_root(client, ctx).await;
         }
         authenticate(head, ctx)?;
+        let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+        permit(ctx, address, &endpoint)?;
         match &endpoint {
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => {
                 return Box::pin(self.reply_stored(client, ctx, &endpoint)).await;
@@ -100,6 +106,9 @@ impl Gateway {
         }
         check_media(head)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
+        if endpoint.label() != COUNTING {
+            ctx.tab.open();
+        }
         let body = self.read_body(client, ctx, api, &endpoint).await?;
         ctx.record.complete = Some(Instant::now());
         if let Some(format) = endpoint.counts() {
@@ -180,6 +189,7 @@ impl Gateway {
         let named = named(&live.snapshot.routes, ctx, name)?;
         let model = named.model;
         let action = endpoint.action();
+        self.admit(ctx, &model.price, &mut body).await?;
         let point = rand::Rng::next_u64(&mut rand::rng());
         let fits = |target: &Target| {
             named.provider.is_none_or(|name| *name == *target.provider.name)
@@ -198,7 +208,7 @@ impl Gateway {
             chosen.embed(name, action, body)?
         } else if api == Api::Rerank {
             chosen.rank(body)?
-        } else if upstream == api && thinking == Thinking::Unsaid {
+        } else if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
             chosen.pass_on(name, body)?
         } else if api == Api::Responses && upstream != api && self.keeps() {
             // Boxed: hardly any request has to wait for the store.
@@ -270,6 +280,28 @@ fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError>
     }
 }
 
+/// Whether the key may be used from here, and for this.
+fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result<(), ApiError> {
+    let Some(key) = &ctx.key else { return Ok(()) };
+    if !key.rules.permits_address(address) {
+        let message = "This API key may not be used from this network.";
+        return Err(ApiError::new(Kind::NetworkNotPermitted, message));
+    }
+    let api = match endpoint {
+        Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => Some(Api::Responses),
+        _ if endpoint.label() == COUNTING => Some(Api::CountTokens),
+        endpoint => endpoint.api(),
+    };
+    match api {
+        Some(api) if !key.rules.endpoints.permits(api.name()) => {
+            let message = format!("This API key may not use the {api} API.");
+            Err(ApiError::new(Kind::EndpointNotPermitted, message))
+        }
+        // The list shows no more than the key may use.
+        _ => Ok(()),
+    }
+}
+
 /// Bodies are JSON as it is; a compressed or multipart body would be read as nonsense.
 fn check_media(head: &RequestHeader) -> Result<(), ApiError> {
     let header = |name| head.headers.get(name).map(|value: &http::HeaderValue| value.as_bytes());
@@ -293,7 +325,7 @@ pub(super) fn named<'t>(routes: &'t Table, ctx: &mut Context, name: &str) -> Res
     let id = &named.model.id;
     ctx.record.model = Some(id.clone());
     if let Some(key) = &ctx.key
-        && !key.models.permits(id)
+        && !key.rules.models.permits(id)
     {
         let message = format!("This API key may not use the model `{id}`.");
         return Err(ApiError::new(Kind::ModelNotPermitted, message).param("model"));
@@ -307,7 +339,7 @@ fn list_models(
     query: Option<&str>,
     ctx: &Context,
 ) -> Result<Bytes, ApiError> {
-    let permission = ctx.key.as_ref().map_or(&Permission::All, |key| &key.models);
+    let permission = ctx.key.as_ref().map_or(&Permission::All, |key| &key.rules.models);
     let table = &ctx.live.snapshot.routes;
     let mut out = bytes::BytesMut::with_capacity(128 + table.models().len() * 96);
     if let Endpoint::Model { id } = endpoint {

@@ -46,7 +46,8 @@ impl Gateway {
         let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
         if head.status.is_success() {
             let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
-            let (exchange, stream) = self.exchange_of(plan, arrival);
+            let (mut exchange, stream) = self.exchange_of(plan, arrival);
+            exchange.expect_input(ctx.tab.expected_input());
             ctx.record.stream = stream;
             let passing = Box::new(Passing { exchange, decoder });
             ctx.answer =
@@ -128,6 +129,9 @@ impl Gateway {
                 ours.insert(names::REQUEST_ID, id.clone());
             }
             ours.insert(names::X_REQUEST_ID, id);
+        }
+        for (name, value) in ctx.tab.shown(ctx.format, ctx.now()) {
+            ours.insert(name, value);
         }
         parts.headers = ours;
         if client.version < http::Version::HTTP_11 {

@@ -41,7 +41,7 @@ pub(super) fn new_id() -> String {
 impl Gateway {
     /// Whether there is a place where responses are kept.
     pub(super) fn keeps(&self) -> bool {
-        self.store.is_some()
+        self.store.as_ref().is_some_and(|store| store.keeps_responses())
     }
 
     /// The conversation behind a response that a request goes on from.
@@ -135,9 +135,9 @@ impl Gateway {
     }
 }
 
-/// Whose responses these are: those of the key's name, so that a key may be replaced by another.
+/// Whose responses these are: those of the key's account, or of the key's name, so that a key may be replaced by another.
 fn account(ctx: &Context) -> String {
-    ctx.key.as_ref().map_or_else(String::new, |key| key.name.to_string())
+    ctx.key.as_ref().map_or_else(String::new, |key| key.owner().to_owned())
 }
 
 fn text(bytes: &Bytes) -> Result<&str, ApiError> {

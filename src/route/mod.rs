@@ -8,4 +8,4 @@ pub mod select;
 mod table;
 
 pub use name::Named;
-pub use table::{Model, Price, Table, Target};
+pub use table::{Model, Table, Target};

@@ -39,7 +39,6 @@ pub fn by_weight(model: &Model, point: u64, fits: impl Fn(&Target) -> bool) -> O
 mod tests {
     use super::*;
     use crate::json::EscapedString;
-    use crate::route::Price;
     use crate::vendor::{BaseUrl, Kind, Provider, Setup};
     use std::sync::Arc;
 
@@ -64,7 +63,7 @@ mod tests {
             owned_by: "x".into(),
             created: 0,
             targets,
-            price: Price::default(),
+            price: Arc::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::account::Price;
 use crate::json::EscapedString;
 use crate::vendor::Provider;
 use crate::wire::Api;
@@ -16,14 +17,6 @@ pub struct Target {
     pub model: Box<str>,
     /// Its share among the targets of its model; 0 takes it out.
     pub weight: u32,
-}
-
-/// What a model costs, in units of the configuration's currency per million tokens, as the text that was written:
-/// money is not kept in binary fractions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Price {
-    /// Amounts by name (`input`, `cached_input`, `output`), in the order in which they are documented.
-    pub amounts: Vec<(&'static str, Box<str>)>,
 }
 
 /// A model that clients may name.
@@ -42,7 +35,7 @@ pub struct Model {
     /// Where it is served.
     pub targets: Vec<Target>,
     /// What it costs.
-    pub price: Price,
+    pub price: Arc<Price>,
 }
 
 impl Model {

@@ -1,20 +1,33 @@
-//! What outlives a request: at present the responses that the gateway keeps for vendors that keep none.
+//! What outlives a request: money, usage, and what is kept of conversations.
 //!
-//! Here lives the trait [`Store`] with its promises, and its implementations: [`sqlite`], the embedded one. Only this
-//! room names a database. Here must not live: what the kept texts mean (`wire`), who asks (`account`), when something
-//! is kept (`proxy`). To the store, what it keeps is bytes under a name.
+//! Here live two traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
+//! that drop them; [`Ledger`] keeps balances and one record for each request. Here live their implementations, too:
+//! [`sqlite`] and [`book`], embedded, in one file. Only this room names a database. Here must not live: what the kept
+//! texts mean (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
 
+pub mod book;
+pub mod journal;
+pub mod ledger;
+pub mod money;
+pub mod record;
+pub mod schema;
 pub mod sqlite;
+mod vault;
 
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+pub use ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
+pub use money::Money;
+pub use record::UsageRecord;
+pub use schema::OpenError;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-/// Keeps responses.
+/// Keeps responses and seals.
 ///
 /// Promises:
 /// * No method waits. Each hands a job to the store's own thread over a bounded queue, and returns the [`Pending`]
@@ -23,10 +36,13 @@ use tokio::sync::oneshot;
 /// * An account finds and removes its own and nothing else: for every other it is as if there were nothing.
 /// * What is expired or removed is never found again.
 /// * The limits hold: what is larger than one response may be is refused, and what would make the whole larger than it
-///   may be takes the place of the oldest.
+///   may be takes the place of the oldest. Responses and seals have limits of their own.
 pub trait Store: Send + Sync {
     /// Keeps a response. Under an id that the account has already, the new one replaces the old one.
     fn keep(&self, response: Response) -> Pending<()>;
+
+    /// Whether responses are kept for any time.
+    fn keeps_responses(&self) -> bool;
 
     /// Finds a response.
     fn find(&self, account: &str, id: &str) -> Pending<Option<Found>>;
@@ -34,9 +50,19 @@ pub trait Store: Send + Sync {
     /// Removes a response; tells whether there was one.
     fn remove(&self, account: &str, id: &str) -> Pending<bool>;
 
-    /// Bytes that all that is kept counts for, by the latest account.
+    /// Keeps seals: what a vendor wants back word for word, and a client does not know how to keep. Under a key that the
+    /// account has already, the new one replaces the old one.
+    fn remember(&self, account: &str, entries: Vec<(SealKey, Bytes)>) -> Pending<()>;
+
+    /// Finds seals: for each key, in order, what is kept under it.
+    fn recall(&self, account: &str, keys: Vec<SealKey>) -> Pending<Vec<Option<Bytes>>>;
+
+    /// Bytes that all responses count for, by the latest account.
     fn size(&self) -> u64;
 }
+
+/// A hash of what a seal belongs to.
+pub type SealKey = [u8; 32];
 
 /// A response to be kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,13 +95,17 @@ pub struct Limits {
     pub response: usize,
     /// Most bytes of all together.
     pub total: u64,
+    /// How long a seal is kept. Zero keeps none.
+    pub seal_lifetime: Duration,
+    /// Most bytes of all seals together.
+    pub seal_total: u64,
 }
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The response is larger than one may be.
-    #[error("{size} bytes are more than the {limit} that a response may have")]
+    /// It is larger than one may be.
+    #[error("{size} bytes are more than the {limit} that may be kept together")]
     TooLarge {
         /// Its size.
         size: usize,
@@ -135,4 +165,13 @@ impl<T> Pending<T> {
             Err(_) => Err(StoreError::Late),
         }
     }
+}
+
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Unix milliseconds.
+fn now() -> i64 {
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

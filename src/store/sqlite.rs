@@ -1,24 +1,22 @@
-//! The embedded store: one file of SQLite, one thread that owns the connection.
+//! The embedded store of responses and seals: one file of SQLite, one thread that owns the connection.
 //!
 //! The thread takes whatever has gathered in its queue and does it in one transaction, so that a busy gateway pays for a
 //! commit once for many responses. The file is in write-ahead mode: a commit is safe from the end of the process; after
 //! a loss of power the last moments may be missing, but never half of something. Two processes may use the file at the
 //! same time, as they do while one hands over to the other.
 
-use std::fs::OpenOptions;
-use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
-use super::{Found, Limits, Pending, Response, Store, StoreError};
+use super::schema::{self, OpenError};
+use super::{Found, Limits, Pending, Response, SealKey, Store, StoreError, millis, now, vault};
 
 /// Jobs that may wait. With the batch below, a few tenths of a second of work.
 const QUEUE: usize = 1024;
@@ -26,60 +24,12 @@ const QUEUE: usize = 1024;
 const QUEUED_BYTES: usize = 64 << 20;
 /// Jobs that are done in one transaction at most, so that the first of them does not wait for long.
 const BATCH: usize = 64;
-/// How long another process may hold the file.
-const BUSY: Duration = Duration::from_millis(500);
 /// How often expired responses are removed.
 const SWEEP: Duration = Duration::from_secs(60);
 /// Rows that are removed in one step, so that a sweep never stands in the way for long.
 const SWEPT_ROWS: usize = 200;
 /// Pages of the file that are given back in one step.
 const FREED_PAGES: u32 = 256;
-/// The layout below; a file of another one is refused rather than misread.
-const LAYOUT: i64 = 1;
-
-const SCHEMA: &str = "
-    CREATE TABLE IF NOT EXISTS response (
-        number   INTEGER PRIMARY KEY AUTOINCREMENT,
-        account  TEXT NOT NULL,
-        id       TEXT NOT NULL,
-        expires  INTEGER NOT NULL,
-        size     INTEGER NOT NULL,
-        items    BLOB NOT NULL,
-        document BLOB NOT NULL
-    ) STRICT;
-    CREATE UNIQUE INDEX IF NOT EXISTS response_by_id ON response (id, account);
-    CREATE INDEX IF NOT EXISTS response_by_end ON response (expires, size);
-";
-
-/// Why the file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The operating system refuses.
-    #[error("{}: {source}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The database refuses.
-    #[error("{}: {source}", .path.display())]
-    Database {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite::Error,
-    },
-    /// The file is of another version of the gateway.
-    #[error("{} has the layout {found}; this version knows {LAYOUT}", .path.display())]
-    Layout {
-        /// The file.
-        path: PathBuf,
-        /// Its layout.
-        found: i64,
-    },
-}
-
 /// The store.
 #[derive(Debug)]
 pub struct Sqlite {
@@ -96,6 +46,25 @@ enum Job {
     Keep(Response, Outcome<()>),
     Find { account: String, id: String, outcome: Outcome<Option<Found>> },
     Remove { account: String, id: String, outcome: Outcome<bool> },
+    Remember { account: String, entries: Vec<(SealKey, Bytes)>, outcome: Outcome<()> },
+    Recall { account: String, keys: Vec<SealKey>, outcome: Outcome<Vec<Option<Bytes>>> },
+}
+
+impl Job {
+    /// Bytes that wait with it to be written.
+    fn size(&self) -> usize {
+        match self {
+            Job::Keep(response, _) => size_of(response),
+            Job::Remember { account, entries, .. } => {
+                entries.iter().map(|(key, value)| key.len() + value.len() + account.len()).sum()
+            }
+            Job::Find { .. } | Job::Remove { .. } | Job::Recall { .. } => 0,
+        }
+    }
+
+    fn reads(&self) -> bool {
+        matches!(self, Job::Find { .. } | Job::Recall { .. })
+    }
 }
 
 impl Sqlite {
@@ -104,19 +73,14 @@ impl Sqlite {
     /// # Errors
     /// The file cannot be used.
     pub fn open(path: &Path, limits: Limits) -> Result<Self, OpenError> {
+        let connection = schema::open(path)?;
         let io = |source| OpenError::Io { path: path.to_owned(), source };
-        // Conversations are nobody else's business. SQLite gives the files beside this one the same rights.
-        OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(io)?;
         let database = |source| OpenError::Database { path: path.to_owned(), source };
-        let connection = Connection::open(path).map_err(database)?;
-        match set_up(&connection).map_err(database)? {
-            LAYOUT => {}
-            found => return Err(OpenError::Layout { path: path.to_owned(), found }),
-        }
         let (jobs, queue) = sync_channel(QUEUE);
         let queued = Arc::new(AtomicUsize::new(0));
         let size = Arc::new(AtomicU64::new(0));
-        let mut worker = Worker { connection, limits, queued: queued.clone(), size: size.clone(), total: 0 };
+        let mut worker =
+            Worker { connection, limits, queued: queued.clone(), size: size.clone(), total: 0, seals: 0 };
         worker.count().map_err(database)?;
         std::thread::Builder::new().name("store".to_owned()).spawn(move || worker.run(&queue)).map_err(io)?;
         Ok(Sqlite { jobs, queued, size, limits })
@@ -124,12 +88,22 @@ impl Sqlite {
 
     fn submit<T>(&self, make: impl FnOnce(Outcome<T>) -> Job) -> Pending<T> {
         let (outcome, pending) = Pending::new();
-        match self.jobs.try_send(make(outcome)) {
-            Ok(()) => pending,
-            Err(TrySendError::Full(_)) => Pending::known(Err(StoreError::Busy)),
-            // The end of the thread is told by the outcome that it dropped.
-            Err(TrySendError::Disconnected(_)) => pending,
-        }
+        let job = make(outcome);
+        let size = job.size();
+        // A large one may always pass alone.
+        let before = self.queued.fetch_add(size, Ordering::Relaxed);
+        let refused = if size > 0 && before > 0 && before + size > QUEUED_BYTES {
+            Some(StoreError::Busy)
+        } else {
+            match self.jobs.try_send(job) {
+                Ok(()) => return pending,
+                Err(TrySendError::Full(_)) => Some(StoreError::Busy),
+                // The end of the thread is told by the outcome that it dropped.
+                Err(TrySendError::Disconnected(_)) => None,
+            }
+        };
+        self.queued.fetch_sub(size, Ordering::Relaxed);
+        refused.map_or(pending, |refused| Pending::known(Err(refused)))
     }
 }
 
@@ -140,23 +114,11 @@ impl Store for Sqlite {
         if size > limit {
             return Pending::known(Err(StoreError::TooLarge { size, limit }));
         }
-        // A large one may always pass alone.
-        let before = self.queued.fetch_add(size, Ordering::Relaxed);
-        if before > 0 && before + size > QUEUED_BYTES {
-            self.queued.fetch_sub(size, Ordering::Relaxed);
-            return Pending::known(Err(StoreError::Busy));
-        }
-        let (outcome, pending) = Pending::new();
-        match self.jobs.try_send(Job::Keep(response, outcome)) {
-            Ok(()) => pending,
-            Err(error) => {
-                self.queued.fetch_sub(size, Ordering::Relaxed);
-                match error {
-                    TrySendError::Full(_) => Pending::known(Err(StoreError::Busy)),
-                    TrySendError::Disconnected(_) => pending,
-                }
-            }
-        }
+        self.submit(|outcome| Job::Keep(response, outcome))
+    }
+
+    fn keeps_responses(&self) -> bool {
+        !self.limits.lifetime.is_zero()
     }
 
     fn find(&self, account: &str, id: &str) -> Pending<Option<Found>> {
@@ -169,6 +131,22 @@ impl Store for Sqlite {
         self.submit(|outcome| Job::Remove { account, id, outcome })
     }
 
+    fn remember(&self, account: &str, entries: Vec<(SealKey, Bytes)>) -> Pending<()> {
+        let size = entries.iter().map(|(_, value)| vault::size_of(account, value)).sum::<u64>();
+        let limit = self.limits.seal_total;
+        if size > limit {
+            let [size, limit] = [size, limit].map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+            return Pending::known(Err(StoreError::TooLarge { size, limit }));
+        }
+        let account = account.to_owned();
+        self.submit(|outcome| Job::Remember { account, entries, outcome })
+    }
+
+    fn recall(&self, account: &str, keys: Vec<SealKey>) -> Pending<Vec<Option<Bytes>>> {
+        let account = account.to_owned();
+        self.submit(|outcome| Job::Recall { account, keys, outcome })
+    }
+
     fn size(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
     }
@@ -179,29 +157,12 @@ fn size_of(response: &Response) -> usize {
     response.items.len() + response.document.len() + response.id.len() + response.account.len()
 }
 
-/// Prepares the file; returns its layout.
-fn set_up(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.busy_timeout(BUSY)?;
-    // Only a file that is still empty takes this one over.
-    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
-    // What was removed is overwritten where that costs no further write.
-    connection.execute_batch("PRAGMA secure_delete = FAST")?;
-    let layout: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if layout != 0 {
-        return Ok(layout);
-    }
-    connection
-        .execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;"))?;
-    Ok(LAYOUT)
-}
-
 /// The outcome of a job, to be told when the transaction that it stands in is safe.
 enum Done {
     Kept(Outcome<()>, rusqlite::Result<()>),
     Found(Outcome<Option<Found>>, rusqlite::Result<Option<Found>>),
     Removed(Outcome<bool>, rusqlite::Result<bool>),
+    Recalled(Outcome<Vec<Option<Bytes>>>, rusqlite::Result<Vec<Option<Bytes>>>),
 }
 
 impl Done {
@@ -213,6 +174,7 @@ impl Done {
                 drop(outcome.send(committed.clone().and(result.map_err(failed))))
             }
             Done::Found(outcome, result) => drop(outcome.send(result.map_err(failed))),
+            Done::Recalled(outcome, result) => drop(outcome.send(result.map_err(failed))),
         }
     }
 }
@@ -230,6 +192,8 @@ struct Worker {
     size: Arc<AtomicU64>,
     /// Bytes that are kept. The other process of an upgrade writes too, so it is counted anew now and then.
     total: u64,
+    /// The same, for seals.
+    seals: u64,
 }
 
 impl Worker {
@@ -259,21 +223,29 @@ impl Worker {
     }
 
     fn work(&mut self, jobs: Vec<Job>) {
-        let writes = jobs.iter().any(|job| !matches!(job, Job::Find { .. }));
+        let writes = !jobs.iter().all(Job::reads);
         let begun = if writes { self.connection.execute_batch("BEGIN IMMEDIATE") } else { Ok(()) };
-        let before = self.total;
+        let before = (self.total, self.seals);
         let mut done = Vec::with_capacity(jobs.len());
         for job in jobs {
+            self.queued.fetch_sub(job.size(), Ordering::Relaxed);
             done.push(match job {
                 Job::Keep(response, outcome) => {
                     let kept = if begun.is_ok() { self.keep(&response) } else { Ok(()) };
-                    self.queued.fetch_sub(size_of(&response), Ordering::Relaxed);
                     Done::Kept(outcome, kept)
                 }
                 Job::Find { account, id, outcome } => Done::Found(outcome, self.find(&account, &id)),
                 Job::Remove { account, id, outcome } => {
                     let removed = if begun.is_ok() { self.remove(&account, &id) } else { Ok(false) };
                     Done::Removed(outcome, removed)
+                }
+                Job::Remember { account, entries, outcome } => {
+                    let kept = if begun.is_ok() { self.remember(&account, &entries) } else { Ok(()) };
+                    Done::Kept(outcome, kept)
+                }
+                Job::Recall { account, keys, outcome } => {
+                    let find = |key| vault::find(&self.connection, &account, key);
+                    Done::Recalled(outcome, keys.iter().map(find).collect())
                 }
             });
         }
@@ -283,7 +255,7 @@ impl Worker {
         };
         if committed.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
-            self.total = before;
+            (self.total, self.seals) = before;
         }
         self.size.store(self.total, Ordering::Relaxed);
         let committed = committed.map_err(failed);
@@ -310,6 +282,19 @@ impl Worker {
             &response.document[..]
         ])?;
         self.total = self.total.saturating_add(size);
+        Ok(())
+    }
+
+    fn remember(&mut self, account: &str, entries: &[(SealKey, Bytes)]) -> rusqlite::Result<()> {
+        let end = now().saturating_add(millis(self.limits.seal_lifetime));
+        for (key, value) in entries {
+            let (size, freed) = vault::insert(&self.connection, account, key, value, end)?;
+            self.seals = self.seals.saturating_add(size).saturating_sub(freed);
+        }
+        while self.seals > self.limits.seal_total {
+            let Some(freed) = vault::remove_oldest(&self.connection)? else { break };
+            self.seals = self.seals.saturating_sub(freed);
+        }
         Ok(())
     }
 
@@ -362,9 +347,10 @@ impl Worker {
                 "DELETE FROM response WHERE number IN (SELECT number FROM response WHERE expires <= ?1 LIMIT ?2)",
             )?
             .execute(params![now(), i64::try_from(SWEPT_ROWS).unwrap_or(i64::MAX)])?;
+        let seals = vault::sweep(&self.connection, SWEPT_ROWS)?;
         self.connection.execute_batch(&format!("PRAGMA incremental_vacuum({FREED_PAGES})"))?;
         self.count()?;
-        Ok(removed == SWEPT_ROWS)
+        Ok(removed == SWEPT_ROWS || seals == SWEPT_ROWS)
     }
 
     /// Counts what is kept.
@@ -372,16 +358,8 @@ impl Worker {
         let total: i64 =
             self.connection.query_row("SELECT COALESCE(SUM(size), 0) FROM response", (), |row| row.get(0))?;
         self.total = u64::try_from(total).unwrap_or(0);
+        self.seals = vault::total(&self.connection)?;
         self.size.store(self.total, Ordering::Relaxed);
         Ok(())
     }
-}
-
-fn millis(span: Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Unix milliseconds.
-fn now() -> i64 {
-    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

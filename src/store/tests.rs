@@ -5,10 +5,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::sqlite::{OpenError, Sqlite};
+use super::sqlite::Sqlite;
 use super::*;
 
-const LIMITS: Limits = Limits { lifetime: Duration::from_secs(3600), response: 1000, total: 10_000 };
+const LIMITS: Limits = Limits {
+    lifetime: Duration::from_secs(3600),
+    response: 1000,
+    total: 10_000,
+    seal_lifetime: Duration::from_secs(3600),
+    seal_total: 10_000,
+};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn open(folder: &Path, limits: Limits) -> Sqlite {
@@ -186,4 +192,59 @@ fn a_file_that_is_none_of_ours_is_refused() {
     assert!(error.to_string().contains("state.db"), "{error}");
     let error = Sqlite::open(&folder.path().join("no such folder/state.db"), LIMITS).unwrap_err();
     assert!(matches!(error, OpenError::Io { .. }), "{error}");
+}
+
+async fn recall(store: &Sqlite, account: &str, keys: &[u8]) -> Vec<Option<String>> {
+    let keys = keys.iter().map(|key| [*key; 32]).collect();
+    let found = store.recall(account, keys).within(PATIENCE).await.unwrap();
+    found.into_iter().map(|seal| seal.map(|seal| String::from_utf8(seal.to_vec()).unwrap())).collect()
+}
+
+async fn remember(store: &Sqlite, account: &str, key: u8, text: &str) {
+    let entries = vec![([key; 32], Bytes::from(text.to_owned().into_bytes()))];
+    store.remember(account, entries).within(PATIENCE).await.unwrap();
+}
+
+#[tokio::test]
+async fn seals_are_found_by_their_account_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let store = open(folder.path(), LIMITS);
+        remember(&store, "a", 1, "one").await;
+        remember(&store, "a", 2, "two").await;
+        remember(&store, "b", 1, "other").await;
+        remember(&store, "a", 2, "three").await;
+    }
+    let store = open(folder.path(), LIMITS);
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(recall(&store, "a", &[2, 3, 1]).await, [text("three"), None, text("one")]);
+    assert_eq!(recall(&store, "b", &[1, 2]).await, [text("other"), None]);
+    assert_eq!(recall(&store, "c", &[1]).await, [None]);
+    assert!(recall(&store, "a", &[]).await.is_empty());
+    assert_eq!(store.size(), 0, "seals are no responses");
+}
+
+#[tokio::test]
+async fn the_oldest_seals_make_room_and_what_is_too_large_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), LIMITS);
+    let large = vec![([1; 32], Bytes::from(vec![b'x'; 10_001]))];
+    let large = store.remember("a", large).within(PATIENCE).await;
+    assert!(matches!(large, Err(StoreError::TooLarge { limit: 10_000, .. })), "{large:?}");
+    for key in 0..50 {
+        remember(&store, "a", key, &"x".repeat(900)).await;
+    }
+    let there: Vec<u8> = (0..50).collect();
+    let there = recall(&store, "a", &there).await;
+    let kept = there.iter().filter(|seal| seal.is_some()).count();
+    assert!((8..=10).contains(&kept), "{kept}");
+    assert!(there.iter().rev().take(kept).all(Option::is_some));
+}
+
+#[tokio::test]
+async fn seals_expire() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), Limits { seal_lifetime: Duration::ZERO, ..LIMITS });
+    remember(&store, "a", 1, "one").await;
+    assert_eq!(recall(&store, "a", &[1]).await, [None]);
 }

@@ -3,6 +3,7 @@
 
 use bumpalo::Bump;
 
+use super::fit::fit;
 use super::restore::Restore;
 use crate::canonical::dialect::Structured;
 use crate::canonical::{
@@ -20,6 +21,9 @@ const FREE_TEXT: RawJson<'static> = RawJson::from_text(
 /// Why a request with tools and a form of the answer is refused.
 const TOOLS_OR_FORMAT: &str = "This model cannot be held to a form of its answer while tools are offered; use one of both, or a newer model.";
 
+/// What a model is told that must answer in JSON.
+const ANY_JSON: &str = "Answer with one JSON object and nothing else.";
+
 /// The name of the tool whose arguments are the answer, for models that cannot be asked for a schema.
 const ANSWER_TOOL: &str = "respond";
 
@@ -32,7 +36,8 @@ pub(super) fn adapt<'a>(
 ) -> Restore {
     let mut restore = Restore::default();
     count_choices(request, notes);
-    settle_tools(request, notes, &mut restore, bump);
+    fit(request, dialect, notes, bump);
+    settle_tools(request, dialect, notes, &mut restore, bump);
     settle_history(request, dialect, notes, &restore, bump);
     settle_output(request, dialect, notes, &mut restore, bump);
     settle_prefill(request, dialect, notes);
@@ -49,9 +54,9 @@ fn count_choices(request: &mut Request<'_>, notes: &mut Notes) {
     }
 }
 
-/// Whether the target's format has tools with free text.
-fn has_custom_tools(to: Format) -> bool {
-    matches!(to, Format::Chat | Format::Responses)
+/// Whether the target has tools with free text.
+fn has_custom_tools(to: Format, dialect: &Dialect<'_>) -> bool {
+    matches!(to, Format::Chat | Format::Responses) && dialect.habits.custom_tools
 }
 
 /// Names as the target allows them.
@@ -98,10 +103,17 @@ fn renamed<'a>(
     JsonStr::from_escaped(bump.alloc_str(&here))
 }
 
-fn settle_tools<'a>(request: &mut Request<'a>, notes: &mut Notes, restore: &mut Restore, bump: &'a Bump) {
+fn settle_tools<'a>(
+    request: &mut Request<'a>,
+    dialect: &Dialect<'_>,
+    notes: &mut Notes,
+    restore: &mut Restore,
+    bump: &'a Bump,
+) {
     let to = notes.to();
+    let custom_tools = has_custom_tools(to, dialect);
     for tool in &mut request.tools {
-        if tool.kind == ToolKind::Custom && !has_custom_tools(to) {
+        if tool.kind == ToolKind::Custom && !custom_tools {
             if tool.format.take().is_some() {
                 notes.lose("custom_tool_grammar");
             }
@@ -144,6 +156,7 @@ fn settle_history<'a>(
     bump: &'a Bump,
 ) {
     let to = notes.to();
+    let custom_tools = has_custom_tools(to, dialect);
     let mut restore = tools.clone();
     // The calls of the assistant's last turns, whose results are awaited, in order.
     let mut calls: Vec<(JsonStr<'a>, JsonStr<'a>)> = Vec::new();
@@ -156,7 +169,7 @@ fn settle_history<'a>(
             match block {
                 Block::ToolUse { id, name, namespace, kind, input, seal, .. } => {
                     keep_own_seal(seal, dialect, notes);
-                    if *kind == ToolKind::Custom && !has_custom_tools(to) {
+                    if *kind == ToolKind::Custom && !custom_tools {
                         *kind = ToolKind::Function;
                         *input = wrap_input(*input, bump);
                     }
@@ -168,7 +181,7 @@ fn settle_history<'a>(
                     all_calls.push((*id, *name));
                 }
                 Block::ToolResult { id, name, kind, .. } => {
-                    if !has_custom_tools(to) {
+                    if !custom_tools {
                         *kind = ToolKind::Function;
                     }
                     let call = all_calls.iter().rev().find(|call| call.0 == *id);
@@ -289,15 +302,21 @@ fn settle_output<'a>(
     bump: &'a Bump,
 ) {
     let to = notes.to();
+    let any_json = dialect.structured == Structured::Json;
     let native = match dialect.structured {
         Structured::Native => true,
         Structured::NativeWithoutTools => request.tools.is_empty() && request.search.is_none(),
-        Structured::Tool | Structured::Hint => false,
+        Structured::Json | Structured::Tool | Structured::Hint => false,
     };
     match request.output {
         OutputFormat::Text => {}
         // Messages has no word for "any JSON".
-        OutputFormat::Json if to != Format::Messages && native => {}
+        OutputFormat::Json if to != Format::Messages && (native || any_json) => {
+            // The vendors of both formats refuse it where nobody speaks of JSON.
+            if matches!(to, Format::Chat | Format::Responses) && !speaks_of_json(request) {
+                hint(request, ANY_JSON.to_owned(), to, bump);
+            }
+        }
         // A model that has tools cannot be held to JSON as well; the vendor would refuse it.
         _ if dialect.structured == Structured::NativeWithoutTools && !native => {
             notes.refuse("response_format", TOOLS_OR_FORMAT);
@@ -305,7 +324,7 @@ fn settle_output<'a>(
         OutputFormat::Json => {
             // The format that has this demands that the conversation speaks of JSON, so that no more need be said.
             if !speaks_of_json(request) {
-                hint(request, "Answer with one JSON object and nothing else.".to_owned(), bump);
+                hint(request, ANY_JSON.to_owned(), to, bump);
             }
             notes.lose("response_format");
             request.output = OutputFormat::Text;
@@ -332,8 +351,11 @@ fn settle_output<'a>(
             } else {
                 let text =
                     format!("Answer with JSON that this schema allows, and nothing else: {}", schema.text());
-                hint(request, text, bump);
+                hint(request, text, to, bump);
                 notes.warn("output_schema");
+                if any_json && to != Format::Messages {
+                    request.output = OutputFormat::Json;
+                }
             }
         }
     }
@@ -366,11 +388,15 @@ fn offer_answer_tool<'a>(request: &mut Request<'a>, schema: RawJson<'a>, restore
 }
 
 /// A word in the instructions, behind those that there are, so that what was there keeps its place in the cache.
-fn hint<'a>(request: &mut Request<'a>, text: String, bump: &'a Bump) {
+fn hint<'a>(request: &mut Request<'a>, text: String, to: Format, bump: &'a Bump) {
     let mut escaped = Vec::with_capacity(text.len() + 16);
     crate::json::push_escaped(&mut escaped, &text);
     let escaped = std::str::from_utf8(bump.alloc_slice_copy(&escaped)).unwrap_or_default();
-    let leading = request.turns.iter().take_while(|turn| turn.role.is_system()).count();
+    let mut leading = request.turns.iter().take_while(|turn| turn.role.is_system()).count();
+    if to == Format::Responses {
+        // The vendor looks for the word in the input, and the leading instructions are none of it.
+        leading = (leading + 1).min(request.turns.len());
+    }
     let turn = Turn::new(Role::System, vec![Block::text(JsonStr::from_escaped(escaped))]);
     request.turns.insert(leading, turn);
 }

@@ -9,6 +9,7 @@
 
 mod adapt;
 mod codecs;
+mod fit;
 mod meter;
 mod outgoing;
 mod restore;
@@ -56,6 +57,39 @@ impl Exchange {
         match self {
             Exchange::Verbatim(verbatim) => verbatim.settle(),
             Exchange::Translated(translated) => translated.settle(),
+        }
+    }
+
+    /// Says how many input tokens are expected, in case that the vendor does not say how many there were.
+    pub fn expect_input(&mut self, tokens: u64) {
+        self.meter_mut().expect_input(tokens);
+    }
+
+    /// The answer is complete: its usage is what its vendor said, and for the rest what was counted.
+    pub fn complete(&mut self) {
+        self.settle();
+        let generates = self.generates();
+        self.meter_mut().count_missing(generates);
+    }
+
+    /// Nothing more will come, and the answer is not complete: its usage is what was delivered.
+    pub fn cut(&mut self) {
+        self.settle();
+        let generates = self.generates();
+        self.meter_mut().count_cut(generates);
+    }
+
+    fn generates(&self) -> bool {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.generates(),
+            Exchange::Translated(_) => true,
+        }
+    }
+
+    fn meter_mut(&mut self) -> &mut Meter {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.meter_mut(),
+            Exchange::Translated(translated) => translated.meter_mut(),
         }
     }
 

@@ -70,11 +70,21 @@ impl Through {
             self.error = Some(Bytes::copy_from_slice(error.text().as_bytes()));
             return;
         }
-        let Through { restorer, to, out, .. } = self;
+        let Through { meter, restorer, to, out, .. } = self;
         let mut write = |event: &Event<'_>| match to {
             To::Stream(encoder) => encoder.event(event, out),
             To::Whole(answer) => answer.take(event),
         };
+        // What the client is shown is what was noted, the same figures to the last one; and what its vendor does not
+        // say is counted before it is too late to show it.
+        let usage = match event {
+            Event::Usage(_) => return write(&Event::Usage(*meter.usage())),
+            Event::End => meter.count_missing(true),
+            _ => None,
+        };
+        if let Some(usage) = usage {
+            write(&Event::Usage(usage));
+        }
         match restorer {
             None => write(event),
             Some(restorer) => restorer.event(event, &mut write),
@@ -138,6 +148,11 @@ impl Translated {
     /// What was noted so far; [`settle`](Self::settle) first when nothing more will come.
     pub fn meter(&self) -> &Meter {
         &self.through.meter
+    }
+
+    /// The same, to be ended.
+    pub fn meter_mut(&mut self) -> &mut Meter {
+        &mut self.through.meter
     }
 
     /// Takes a piece of the vendor's answer; returns what leaves for the client, which may be nothing.

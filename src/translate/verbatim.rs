@@ -8,7 +8,9 @@
 use bytes::{Bytes, BytesMut};
 
 use super::Meter;
+use super::codecs::decode_answer;
 use super::run::{Run, push_quoted};
+use crate::canonical::{Delta, Event as Said};
 use crate::framing::hold::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
@@ -106,6 +108,23 @@ impl Verbatim {
         }
     }
 
+    /// Counts the content of a whole answer whose vendor does not say how much it is.
+    #[cold]
+    fn count(&mut self, format: Format, text: &str) {
+        let meter = &mut self.meter;
+        // What cannot be read has nothing in it that could be counted.
+        let _ = decode_answer(format, text, "", &mut |event| {
+            if let Said::Delta { delta: Delta::Text(text) | Delta::Arguments(text), .. } = event {
+                meter.weigh_text(text.escaped().len());
+            }
+        });
+    }
+
+    /// What was noted so far, to be ended.
+    pub fn meter_mut(&mut self) -> &mut Meter {
+        &mut self.meter
+    }
+
     /// Reads what was left unread while frames passed.
     pub fn settle(&mut self) {
         settle(self.api, &mut self.unread, &mut self.meter);
@@ -114,6 +133,11 @@ impl Verbatim {
     /// What was noted so far; [`settle`](Self::settle) first when nothing more will come.
     pub fn meter(&self) -> &Meter {
         &self.meter
+    }
+
+    /// Whether the answer has output that is counted in tokens.
+    pub fn generates(&self) -> bool {
+        self.api.format().is_some()
     }
 
     /// How the answer arrives.
@@ -192,7 +216,7 @@ impl Verbatim {
             {
                 let glance = watch::glance(api.format().unwrap_or(Format::Chat), data);
                 if glance != Glance::Read {
-                    meter.see_plain();
+                    meter.see_plain(data.len());
                     if glance == Glance::ContentAndUsage {
                         unread.clear();
                         unread.extend_from_slice(data);
@@ -216,6 +240,9 @@ impl Verbatim {
             // What was left is older than what is read now, which may say less.
             settle(*api, unread, meter);
             meter.see(&sight);
+            if sight.content {
+                meter.weigh_frame(data.len());
+            }
             if changes.drop_usage && sight.usage_only {
                 *dropped = true;
                 run.drop(source, joined);
@@ -236,6 +263,12 @@ impl Verbatim {
     /// The stream was cut: it lacks the end that its format demands.
     pub fn finish(&mut self) -> Result<Bytes, StreamError> {
         self.settle();
+        let tail = self.end()?;
+        self.meter.count_missing(self.generates());
+        Ok(tail)
+    }
+
+    fn end(&mut self) -> Result<Bytes, StreamError> {
         let rest = self.hold.rest();
         let (tail, closed) = match self.hold.splitter() {
             Splitter::JsonArray(splitter) => {
@@ -286,6 +319,10 @@ impl Verbatim {
             return Err(StreamError::FirstFrame(body));
         }
         self.meter.see(&sight);
+        if let Some(format) = self.api.format().filter(|_| self.meter.usage().output.is_none()) {
+            self.count(format, text);
+        }
+        self.meter.count_missing(self.generates());
         let named = match (&self.changes.model, sight.model_at) {
             (Some(model), Some(at)) => {
                 let mut out = BytesMut::with_capacity(body.len() + model.as_json_str().escaped().len());

@@ -1,9 +1,10 @@
-//! What a model at a vendor can be asked for: one table, by the kind of vendor and the family of the model, from the
-//! vendors' documentation of November 2026. A model that no row names is taken for a recent one of its vendor.
+//! What a model at a vendor can be asked for, by the vendor's row and the family of the model, from the vendors'
+//! documentation of November 2026. A model that no row names is taken for a recent one of its vendor.
 
-use super::{Kind, Provider};
+use super::rows;
+use super::{Kind, Provider, Row};
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
-use crate::canonical::{Dialect, Effort};
+use crate::canonical::{Dialect, Effort, Habits};
 use crate::wire::Api;
 
 /// Output tokens to ask for where the format wants a figure, for models whose limit is not known: what the oldest
@@ -31,19 +32,50 @@ impl Provider {
             reasoning_replay: false,
             media_urls: true,
             extensions: &[],
+            habits: &Habits::PLAIN,
         };
         match api {
-            Api::Messages | Api::CountTokens => messages(base, plain),
-            Api::Generate => generate(base, plain),
-            Api::Chat | Api::Responses if self.kind == Kind::OpenAi => openai(base, plain),
-            _ => compatible(base, self.kind),
+            Api::Messages | Api::CountTokens => Dialect {
+                habits: if self.kind == Kind::VertexAnthropic {
+                    const { &VERTEX_CLAUDE }
+                } else {
+                    base.habits
+                },
+                ..messages(base, plain)
+            },
+            Api::Generate => {
+                // This cloud refuses ids of calls.
+                Dialect { call_ids: self.kind != Kind::Vertex, ..generate(base, plain) }
+            }
+            _ if matches!(self.row, Row::OpenAi | Row::Azure) => openai(base, plain),
+            _ => rows::dialect(self.row, base, plain, self.base.prefix().ends_with("/beta")),
         }
+    }
+
+    /// Whether a request in the vendor's own format may still have to be said anew: the vendor is known not to take
+    /// all of its format.
+    pub fn is_particular(&self) -> bool {
+        !matches!(self.row, Row::OpenAi | Row::Azure | Row::Anthropic | Row::Gemini | Row::Compatible)
+    }
+
+    /// Whether a chat stream can be asked for its usage.
+    pub fn takes_stream_options(&self) -> bool {
+        !self.dialect(Api::Chat, "").habits.lacks("stream_options")
+    }
+
+    /// A member that the vendor wants instead of the model's name, and its value.
+    pub fn instead_of_model(&self) -> Option<(&'static str, &'static str)> {
+        (self.kind == Kind::VertexAnthropic).then_some(VERTEX_CLAUDE.instead_of_model)?
     }
 }
 
+/// Vertex AI, "Claude models": the model stands in the path, and the version of the API in the body.
+const VERTEX_CLAUDE: Habits =
+    Habits { instead_of_model: Some(("anthropic_version", "vertex-2023-10-16")), ..Habits::PLAIN };
+
 /// The first number behind `word` in a name, as major and minor: `claude-opus-4-5-20251101` has (4, 5) behind
 /// `opus-`. A date is neither.
-fn version_after(name: &str, word: &str) -> Option<(u32, u32)> {
+pub(super) fn version_after(name: &str, word: &str) -> Option<(u32, u32)> {
     let rest = name.split_once(word)?.1;
     let mut parts = rest.split(['-', '.']);
     let major = parts.next().filter(|part| part.len() <= 2)?.parse().ok()?;
@@ -169,23 +201,6 @@ fn openai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         return reasoning(Effort::Low, Effort::High, false);
     }
     reasoning(Effort::Low, Effort::XHigh, true)
-}
-
-/// Everything else that speaks OpenAI's formats. Which of them takes what is in their documentation only; what they do
-/// not know, most of them ignore.
-fn compatible<'d>(base: Dialect<'d>, kind: Kind) -> Dialect<'d> {
-    let extensions: &[&str] = match kind {
-        Kind::DashScope => {
-            &["top_k", "enable_thinking", "enable_search", "search_options", "repetition_penalty"]
-        }
-        _ => &["*"],
-    };
-    Dialect {
-        reasoning: Reasoning::Effort { min: Effort::Low, max: Effort::High, off: true },
-        reasoning_replay: true,
-        extensions,
-        ..base
-    }
 }
 
 /// The name under which a provider's seals travel: letters, digits and single dashes, so that it can be told from what

@@ -7,12 +7,18 @@ use crate::wire::Api;
 pub enum Kind {
     /// OpenAI itself.
     OpenAi,
+    /// OpenAI's models at Azure.
+    Azure,
     /// Anything that speaks OpenAI's chat completions: vLLM, Ollama, OpenRouter, DeepSeek, Mistral ...
     OpenAiCompatible,
     /// Anthropic itself.
     Anthropic,
+    /// Anthropic's models at Vertex AI.
+    VertexAnthropic,
     /// Google's Gemini API.
     Gemini,
+    /// Google's models at Vertex AI.
+    Vertex,
     /// Cohere.
     Cohere,
     /// Jina.
@@ -29,11 +35,14 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 13] = [
         Kind::OpenAi,
         Kind::OpenAiCompatible,
+        Kind::Azure,
         Kind::Anthropic,
+        Kind::VertexAnthropic,
         Kind::Gemini,
+        Kind::Vertex,
         Kind::Cohere,
         Kind::Jina,
         Kind::Voyage,
@@ -47,8 +56,11 @@ impl Kind {
         match self {
             Kind::OpenAi => "openai",
             Kind::OpenAiCompatible => "openai-compatible",
+            Kind::Azure => "azure",
             Kind::Anthropic => "anthropic",
+            Kind::VertexAnthropic => "vertex-anthropic",
             Kind::Gemini => "gemini",
+            Kind::Vertex => "vertex",
             Kind::Cohere => "cohere",
             Kind::Jina => "jina",
             Kind::Voyage => "voyage",
@@ -68,7 +80,9 @@ impl Kind {
         match self {
             Kind::OpenAi => "openai",
             Kind::OpenAiCompatible => "openai_compatible",
+            Kind::Azure => "azure.ai.openai",
             Kind::Anthropic => "anthropic",
+            Kind::VertexAnthropic | Kind::Vertex => "gcp.vertex_ai",
             Kind::Gemini => "gcp.gemini",
             Kind::Cohere => "cohere",
             Kind::Jina => "jina",
@@ -84,7 +98,9 @@ impl Kind {
         match self {
             Kind::OpenAi => &[Api::Responses, Api::Chat, Api::Embeddings, Api::Images, Api::Videos],
             Kind::OpenAiCompatible => &[Api::Chat, Api::Embeddings, Api::Rerank],
-            Kind::Anthropic => &[Api::Messages, Api::CountTokens],
+            Kind::Azure => &[Api::Responses, Api::Chat, Api::Embeddings, Api::Images, Api::Videos],
+            Kind::Anthropic | Kind::VertexAnthropic => &[Api::Messages, Api::CountTokens],
+            Kind::Vertex => &[Api::Generate],
             Kind::Gemini => &[Api::Generate, Api::EmbedContent, Api::Images, Api::Videos],
             Kind::Cohere => &[Api::Rerank, Api::Embeddings],
             Kind::Jina | Kind::Voyage => &[Api::Embeddings, Api::Rerank],
@@ -100,7 +116,7 @@ impl Kind {
     pub const fn default_base_url(self) -> Option<&'static str> {
         match self {
             Kind::OpenAi => Some("https://api.openai.com/v1"),
-            Kind::OpenAiCompatible | Kind::Tei => None,
+            Kind::OpenAiCompatible | Kind::Azure | Kind::VertexAnthropic | Kind::Vertex | Kind::Tei => None,
             Kind::Anthropic => Some("https://api.anthropic.com/v1"),
             Kind::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
             Kind::Cohere => Some("https://api.cohere.com/v2"),

@@ -8,6 +8,9 @@ mod address;
 mod dialect;
 mod endpoints;
 mod kind;
+mod row;
+mod rows;
+mod sheet;
 
 use std::time::Duration;
 
@@ -15,6 +18,8 @@ use http::{HeaderName, HeaderValue};
 
 pub use address::{BaseUrl, BaseUrlError, Scheme};
 pub use kind::Kind;
+pub use row::Row;
+pub use sheet::sheet;
 
 use crate::wire::path::{Action, push_path_segment};
 use crate::wire::{Api, Format};
@@ -23,6 +28,10 @@ use crate::wire::{Api, Format};
 /// "Versioning"). The older of the two live ones: it accepts everything that the newer one does, and sampling
 /// parameters beside.
 pub const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// The version of Azure's older API that is asked for when none is configured: the last that is no preview (reference:
+/// Azure OpenAI, "API version lifecycle").
+const AZURE_VERSION: &str = "2024-10-21";
 
 /// Which HTTP versions are spoken to a provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +79,10 @@ pub struct Provider {
     pub name: Box<str>,
     /// What kind of vendor.
     pub kind: Kind,
+    /// Whose manner of speaking it has.
+    pub row: Row,
+    /// The version of its API, where a vendor wants one in the query (Azure).
+    pub api_version: Option<Box<str>>,
     /// The APIs that may be used, preferred first.
     pub apis: Vec<Api>,
     /// Where it is.
@@ -124,6 +137,8 @@ impl Provider {
             issuer: dialect::issuer_of(&setup.name),
             name: setup.name.into_boxed_str(),
             kind: setup.kind,
+            row: Row::of(setup.kind, &setup.base),
+            api_version: None,
             apis: setup.apis,
             base: setup.base,
             credential: None,
@@ -168,6 +183,8 @@ impl Provider {
     pub fn credential(&self, api: Api) -> Option<(HeaderName, &HeaderValue)> {
         let credential = self.credential.as_ref()?;
         Some(match (self.kind, api) {
+            (Kind::Azure, _) => (HeaderName::from_static("api-key"), &credential.plain),
+            (Kind::Vertex | Kind::VertexAnthropic, _) => (http::header::AUTHORIZATION, &credential.bearer),
             (Kind::Anthropic, _) | (_, Api::Messages | Api::CountTokens) => {
                 (HeaderName::from_static("x-api-key"), &credential.plain)
             }
@@ -182,10 +199,23 @@ impl Provider {
         if let Some(path) = self.unusual_path(api, model) {
             return path;
         }
-        let mut path = String::with_capacity(self.base.prefix().len() + model.len() + 48);
+        let mut path = String::with_capacity(self.base.prefix().len() + model.len() + 64);
         path.push_str(self.base.prefix());
         match (api, action) {
+            (Api::CountTokens, _) if self.kind == Kind::VertexAnthropic => {
+                path.push_str("/publishers/anthropic/models/count-tokens:rawPredict");
+            }
+            (_, action) if self.kind == Kind::VertexAnthropic => {
+                path.push_str("/publishers/anthropic/models/");
+                push_path_segment(&mut path, model);
+                let streams = matches!(action, Some(Action::Stream { .. }));
+                path.push_str(if streams { ":streamRawPredict" } else { ":rawPredict" });
+            }
+            (api, _) if self.kind == Kind::Azure => self.push_azure(&mut path, api, model),
             (Api::Generate | Api::EmbedContent, Some(action)) => {
+                if self.kind == Kind::Vertex {
+                    path.push_str("/publishers/google");
+                }
                 path.push_str("/models/");
                 push_path_segment(&mut path, model);
                 path.push_str(match action {
@@ -200,6 +230,30 @@ impl Provider {
             _ => path.push_str(resource(api)),
         }
         path
+    }
+
+    /// Azure has two addresses: one where the model stands in the body, as at OpenAI, and an older one where it stands
+    /// in the path, as the name of a deployment.
+    fn push_azure(&self, path: &mut String, api: Api, model: &str) {
+        if !self.base.prefix().contains("/openai") {
+            path.push_str("/openai");
+        }
+        let by_model = self.base.prefix().ends_with("/v1") || api == Api::Responses;
+        if !by_model && !self.base.prefix().contains("/deployments/") {
+            path.push_str("/deployments/");
+            push_path_segment(path, model);
+        }
+        path.push_str(resource(api));
+        let old = !self.base.prefix().ends_with("/v1");
+        if let Some(version) = self.api_version.as_deref().or(old.then_some(AZURE_VERSION)) {
+            path.push_str("?api-version=");
+            push_path_segment(path, version);
+        }
+    }
+
+    /// Whether the path of a request depends on what is asked for, and not on the API and the model alone.
+    pub fn path_needs_action(&self, api: Api) -> bool {
+        matches!(api, Api::Generate | Api::EmbedContent) || self.kind == Kind::VertexAnthropic
     }
 
     /// Takes the provider's credential and address out of a text that a client will see.

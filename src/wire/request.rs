@@ -19,6 +19,8 @@ struct Fields {
     names: &'static [&'static str],
     /// Which of them must be there, with the kinds that they may have.
     required: &'static [(usize, &'static [Kind])],
+    /// Which of them limit the output, or hold what does; the first that is there counts.
+    caps: &'static [usize],
 }
 
 /// Index of `model` in every list of names below.
@@ -39,37 +41,52 @@ const TEXT_OR_ARRAY: &[Kind] = &[Kind::String, Kind::Array];
 const OBJECT: &[Kind] = &[Kind::Object];
 
 const CHAT: Fields = Fields {
-    names: &["model", "stream", "stream_options", "messages"],
+    names: &["model", "stream", "stream_options", "messages", "max_completion_tokens", "max_tokens"],
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
+    caps: &[4, 5],
 };
 const MESSAGES: Fields = Fields {
     names: &["model", "stream", "max_tokens", "messages"],
     required: &[(MODEL, STRING), (CONTENT, ARRAY), (EXTRA, NUMBER)],
+    caps: &[EXTRA],
 };
 const COUNT_TOKENS: Fields = Fields {
     names: &["model", "stream", "max_tokens", "messages"],
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
+    caps: &[],
 };
 const RESPONSES: Fields = Fields {
-    names: &["model", "stream", "prompt", "input"],
+    names: &["model", "stream", "prompt", "input", "max_output_tokens"],
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
+    caps: &[4],
 };
 const EMBEDDINGS: Fields = Fields {
     names: &["model", "stream", "encoding_format", "input"],
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
+    caps: &[],
 };
 const RERANK: Fields = Fields {
     names: &["model", "stream", "query", "documents"],
     required: &[(MODEL, STRING), (EXTRA, STRING), (CONTENT, ARRAY)],
+    caps: &[],
 };
 const GENERATE: Fields = Fields {
-    names: &["model", "stream", "generateContentRequest", "contents", "generate_content_request"],
+    names: &[
+        "model",
+        "stream",
+        "generateContentRequest",
+        "contents",
+        "generate_content_request",
+        "generationConfig",
+        "generation_config",
+    ],
     required: &[(CONTENT, ARRAY)],
+    caps: &[5, 6],
 };
 const EMBED_CONTENT: Fields =
-    Fields { names: &["model", "stream", "requests", "content"], required: &[(CONTENT, OBJECT)] };
+    Fields { names: &["model", "stream", "requests", "content"], required: &[(CONTENT, OBJECT)], caps: &[] };
 const BATCH_EMBED: Fields =
-    Fields { names: &["model", "stream", "content", "requests"], required: &[(CONTENT, ARRAY)] };
+    Fields { names: &["model", "stream", "content", "requests"], required: &[(CONTENT, ARRAY)], caps: &[] };
 
 fn fields(api: Api, batch: bool) -> Fields {
     match api {
@@ -110,6 +127,8 @@ pub struct Body {
     stream_options: StreamOptions,
     /// The body names a resource, not a model.
     names_resource: bool,
+    /// What limits the output.
+    cap: Option<Member>,
 }
 
 /// What a chat request says about usage in its stream.
@@ -208,6 +227,7 @@ impl BodyReader {
             stream_at: find(STREAM).map(|member| member.value.clone()),
             stream_options,
             names_resource: matches!(self.api, Api::Generate | Api::EmbedContent),
+            cap: self.fields.caps.iter().find_map(|cap| find(*cap)).cloned(),
             text: self.body,
         })
     }
@@ -226,6 +246,57 @@ impl Body {
         let inner = self.inner.as_ref().map(|member| inner_models(&mut self.text.clone(), member));
         let places = self.model_at.iter().cloned().chain(inner.unwrap_or_default());
         places.map(|range| Edit { range, text: name.clone() }).collect()
+    }
+
+    /// The most output tokens that the client wants, if it says so.
+    pub fn max_output(&mut self) -> Option<u64> {
+        let cap = self.cap.as_ref()?;
+        let text = self.text.slice(cap.value.clone());
+        let text = std::str::from_utf8(&text).ok()?;
+        match cap.kind {
+            Kind::Number => text.parse().ok(),
+            Kind::Object => {
+                let mut found = None;
+                // The scanner found the text to be sound.
+                let _ = super::watch::members(&mut Cursor::new(text), |key, json| {
+                    match key.escaped() {
+                        "maxOutputTokens" | "max_output_tokens" => found = json.u64_or_skip()?,
+                        _ => json.skip()?,
+                    }
+                    Ok(())
+                });
+                found
+            }
+            _ => None,
+        }
+    }
+
+    /// The edit that puts another member in the place of the model, for vendors that have the model in the address.
+    /// Nothing where the member's name is written in a way that is not worth reading.
+    pub fn replace_model(&self, name: &str, value: &str) -> Option<Edit> {
+        const KEY: &[u8] = b"\"model\"";
+        let at = self.model_at.as_ref()?;
+        let from = at.start.saturating_sub(64);
+        let before = self.text.clone().slice(from..at.start);
+        let key = before.trim_ascii_end().strip_suffix(b":")?.trim_ascii_end();
+        key.strip_suffix(KEY)?;
+        let mut text = Vec::with_capacity(name.len() + value.len() + 8);
+        crate::json::Writer::new(&mut text).string(name);
+        text.push(b':');
+        crate::json::Writer::new(&mut text).string(value);
+        Some(Edit { range: from + key.len() - KEY.len()..at.end, text: Bytes::from(text) })
+    }
+
+    /// The edit that puts another model in the place of the client's, with another member behind it.
+    pub fn set_model_beside(&self, model: &str, name: &str, value: &str) -> Option<Edit> {
+        let range = self.model_at.clone()?;
+        let mut text = Vec::with_capacity(model.len() + name.len() + value.len() + 16);
+        crate::json::Writer::new(&mut text).string(model);
+        text.push(b',');
+        crate::json::Writer::new(&mut text).string(name);
+        text.push(b':');
+        crate::json::Writer::new(&mut text).string(value);
+        Some(Edit { range, text: Bytes::from(text) })
     }
 
     /// Whether the client of a chat stream asked for the usage chunk.

@@ -371,11 +371,11 @@ async fn an_answer_that_failed_is_not_kept() {
 }
 
 #[tokio::test]
-async fn where_nothing_may_be_kept_no_file_is_made() {
+async fn where_nothing_may_be_kept_nothing_is() {
     let (upstream, gateway) = started(Form::Chat, false, "response_lifetime = \"0s\"").await;
     let answer = gateway.ask(asking(&json!({"model": "m", "input": "One."}))).await;
     assert_eq!(answer.status(), 200);
-    assert!(!gateway.folder().join("state.db").exists());
+    assert_eq!(operations(&gateway.metrics().await, "keep", "done"), 0.0);
     let answer = gateway.ask(asking(&going_on("resp_1", false, "Two."))).await;
     assert_eq!((answer.status(), upstream.count()), (400, 1), "{}", answer.text());
     assert_eq!(answer.json()["error"]["param"], "previous_response_id");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
-use model_gateway::canonical::{Dialect, Effort, Thinking};
+use model_gateway::canonical::{Dialect, Effort, Habits, Thinking};
 use model_gateway::error::{ApiError, Kind};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::{Route, Translated};
@@ -59,6 +59,7 @@ pub(crate) fn dialect(format: Format) -> Dialect<'static> {
         reasoning_replay: true,
         media_urls: true,
         extensions: &[],
+        habits: &Habits::PLAIN,
     }
 }
 

@@ -63,7 +63,7 @@ fn a_new_key_is_added_behind_the_others_and_read_back() {
     let text = std::fs::read_to_string(&path).unwrap();
     let keys = crate::config::keys::read(&path, &text).unwrap();
     assert_eq!((keys.len(), &*keys.find("k2").unwrap().name), (2, "second"));
-    let losses = |text| keys.find(text).unwrap().losses;
+    let losses = |text| keys.find(text).unwrap().rules.losses;
     assert_eq!((losses("k1"), losses("k2")), (Losses::Refuse, Losses::Warn));
 }
 
@@ -94,4 +94,29 @@ fn what_cannot_be_edited_is_said() {
     let unknown = KeysFile::open(&path).unwrap().set_enabled("nobody", true);
     assert!(matches!(unknown, Err(KeysFileError::Unknown(name)) if name == "nobody"));
     assert!(matches!(KeysFile::open(folder.path()), Err(KeysFileError::Io { .. })));
+}
+
+#[test]
+fn keys_have_accounts_limits_and_permissions() {
+    let path = std::path::Path::new("tests/config/valid/accounts/gateway.toml");
+    let loaded = crate::config::load(path, &crate::config::Sealed).unwrap();
+    assert_eq!(loaded.snapshot.keys.len(), 2);
+    let text = "[[account]]\nname = \"acme\"\nlimits = { concurrent = 5 }\n".to_owned();
+    let key = |name: &str, lines: &str| {
+        let hash = KeyHash::of(name).to_hex();
+        format!("[[key]]\nname = \"{name}\"\nsha256 = \"{hash}\"\n{lines}\n")
+    };
+    let text = text
+        + &key("a", "account = \"acme\"\nlimits = { tokens_per_minute = 7, spend_per_day = 0.5 }")
+        + &key("b", "account = \"other\"\nendpoints = [\"chat\"]\nnetworks = [\"10.0.0.0/8\"]")
+        + &key("c", "limits = { tokens_per_minute = 7, spend_per_day = 0.5 }");
+    let keys = crate::config::keys::read(std::path::Path::new("keys.toml"), &text).unwrap();
+    let find = |name| keys.find(name).unwrap();
+    assert_eq!(find("a").account.as_ref().unwrap().limits.concurrent, Some(5));
+    assert_eq!((find("a").owner(), find("b").owner(), find("c").owner()), ("acme", "other", "c"));
+    let limits = find("a").rules.limits;
+    assert_eq!((limits.tokens_per_minute, limits.spend_per_day), (Some(7), Some(500_000_000)));
+    assert!(std::sync::Arc::ptr_eq(&find("a").rules, &find("c").rules), "what is the same is held once");
+    assert!(find("b").rules.endpoints.permits("chat") && !find("b").rules.endpoints.permits("messages"));
+    assert!(!find("b").rules.permits_address("192.0.2.1".parse().ok()));
 }

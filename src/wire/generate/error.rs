@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, Kind, RetryAfter};
 use crate::json::Writer;
 use crate::wire::error::error_member;
 
@@ -13,6 +13,13 @@ pub fn encode(error: &ApiError, out: &mut BytesMut) {
     json.key("code").number(error.status);
     json.key("message").string(&error.message);
     json.key("status").string(status_name(error));
+    // Google's clients read the time to wait here; its servers send no header.
+    if let (Kind::RateLimited, Some(RetryAfter::Wait(wait))) = (error.kind, &error.retry_after) {
+        json.key("details").begin_array().begin_object();
+        json.key("@type").string("type.googleapis.com/google.rpc.RetryInfo");
+        json.key("retryDelay").string(&format!("{}s", wait.as_millis().div_ceil(1_000)));
+        json.end_object().end_array();
+    }
     json.end_object().end_object();
 }
 

@@ -60,7 +60,11 @@ pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
         id if id.is_empty() => make_id("", &reply.seed, 0).into(),
         id => id,
     };
-    json.key("id").string(&format!("msg_{id}")).key("type").string("message").key("role").string("assistant");
+    json.key("id").pasted(|out| {
+        out.extend_from_slice(b"msg_");
+        out.extend_from_slice(id.as_bytes());
+    });
+    json.key("type").string("message").key("role").string("assistant");
     json.key("model").paste(reply.model.as_json_str()).key("content").begin_array();
     let (mut called, mut refused) = (false, false);
     let finish = answer.finish_of(0).map_or(Finish::Other(JsonStr::default()), |finish| finish.borrow());

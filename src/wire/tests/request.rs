@@ -262,3 +262,21 @@ proptest! {
         prop_assert_eq!(read.and_then(|body| Some((body.model?, body.stream))), twin(&text), "{}", text);
     }
 }
+
+#[test]
+fn what_limits_the_output_is_found_in_every_format() {
+    for (api, text, expected) in [
+        (Api::Chat, r#"{"model":"m","messages":[],"max_tokens":7}"#, Some(7)),
+        (Api::Chat, r#"{"max_tokens":7,"model":"m","messages":[],"max_completion_tokens":9}"#, Some(9)),
+        (Api::Chat, r#"{"model":"m","messages":[{"max_tokens":7}]}"#, None),
+        (Api::Chat, r#"{"model":"m","messages":[],"max_tokens":null}"#, None),
+        (Api::Messages, r#"{"model":"m","messages":[],"max_tokens":100}"#, Some(100)),
+        (Api::Responses, r#"{"model":"m","input":"x","max_output_tokens":16}"#, Some(16)),
+        (Api::Generate, r#"{"contents":[],"generationConfig":{"topK":1,"maxOutputTokens":5}}"#, Some(5)),
+        (Api::Generate, r#"{"generation_config":{"max_output_tokens":5},"contents":[]}"#, Some(5)),
+        (Api::Generate, r#"{"contents":[],"generationConfig":[]}"#, None),
+        (Api::Embeddings, r#"{"model":"m","input":"x","max_tokens":5}"#, None),
+    ] {
+        assert_eq!(read(api, text).unwrap().max_output(), expected, "{text}");
+    }
+}

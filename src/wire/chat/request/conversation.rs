@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 use smallvec::SmallVec;
 
 use super::media::Parts;
-use crate::canonical::{Block, Input, Request, Role, Seal, ToolKind, Turn};
+use crate::canonical::{Block, Input, Request, Role, Seal, Thinking, ToolKind, Turn};
 use crate::json::{JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::chat::details::write_again;
 use crate::wire::codec::wrapped;
@@ -14,7 +14,8 @@ const SEE_BELOW: &str = "The result is in the next message.";
 
 /// Writes `messages`.
 pub(super) fn write(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut Parts<'_, '_>) {
-    let mut writer = Conversation { json, parts, media: SmallVec::new() };
+    let reasons = parts.dialect.habits.calls_need_reasoning && request.thinking != Thinking::Off;
+    let mut writer = Conversation { json, parts, media: SmallVec::new(), reasons };
     writer.json.key("messages").begin_array();
     let in_middle = writer.parts.dialect.system_in_middle;
     if !in_middle {
@@ -42,11 +43,16 @@ pub(super) fn write(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, part
     writer.json.end_array();
 }
 
+/// Between texts that were said apart, as the inside of a JSON string.
+const APART: &str = r"\n\n";
+
 struct Conversation<'w, 'o, 'p, 'r, 'd, 'b, 'a> {
     json: &'w mut Writer<'o, BytesMut>,
     parts: &'p mut Parts<'r, 'd>,
     /// Media that may not stand where they were said: they follow in the next message of the user.
     media: SmallVec<[&'b Block<'a>; 2]>,
+    /// A turn with calls must have reasoning.
+    reasons: bool,
 }
 
 /// Whether a block of a user's turn is a part of a message.
@@ -91,12 +97,13 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
         self.json.key("content");
         let media = if role == Role::User { std::mem::take(&mut self.media) } else { SmallVec::new() };
-        self.content(media.iter().copied().chain(blocks));
+        self.content(media.iter().copied().chain(blocks), APART);
         self.json.end_object();
     }
 
-    /// A single text is a string, which every vendor takes; everything else is a list of parts.
-    fn content(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone) {
+    /// A single text is a string, which every vendor takes; everything else is a list of parts. `between` stands
+    /// between texts that must be one string.
+    fn content(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone, between: &str) {
         let mut alone = blocks.clone();
         match (alone.next(), alone.next()) {
             (None, _) => {
@@ -108,12 +115,32 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
                     self.parts.notes.lose(super::media::CACHE_CONTROL);
                 }
             }
+            _ if self.joins(blocks.clone()) => {
+                self.json.pasted(|out| {
+                    let texts = blocks.filter_map(|block| match block {
+                        Block::Text { text, .. } => Some(text),
+                        _ => None,
+                    });
+                    for (at, text) in texts.enumerate() {
+                        if at > 0 {
+                            out.put_slice(between.as_bytes());
+                        }
+                        out.put_slice(text.escaped().as_bytes());
+                    }
+                });
+            }
             _ => {
                 self.json.begin_array();
                 blocks.for_each(|block| self.parts.part(self.json, block));
                 self.json.end_array();
             }
         }
+    }
+
+    /// Whether these are texts that the vendor wants as one string.
+    fn joins(&self, mut blocks: impl Iterator<Item = &'b Block<'a>>) -> bool {
+        self.parts.dialect.habits.joins_texts
+            && blocks.all(|block| matches!(block, Block::Text { cache, .. } if !self.parts.marks(*cache)))
     }
 
     /// Turns of the user: results of tools come first, because nothing may stand between calls and their results.
@@ -160,7 +187,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
             (None, None) if !content.is_empty() => {
                 self.json.string(SEE_BELOW);
             }
-            _ => self.content(said()),
+            _ => self.content(said(), APART),
         }
         if marked {
             self.parts.mark(self.json, *cache);
@@ -203,10 +230,16 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         if called && texts().next().is_none() {
             self.json.null();
         } else {
-            self.content(texts());
+            // What the model said in several pieces was one text.
+            self.content(texts(), "");
         }
         self.refusal(blocks());
         self.thoughts(blocks());
+        let told = |block: &Block<'_>| matches!(block, Block::Reasoning { text, .. } if !text.is_empty());
+        if called && self.reasons && !blocks().any(told) {
+            // A client that does not know the member cannot send it; the vendor insists on it.
+            self.json.key(self.parts.dialect.habits.member("reasoning_content")).string(" ");
+        }
         self.calls(blocks());
         self.signature(blocks());
         for block in blocks() {
@@ -246,7 +279,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         let mut texts = thoughts.clone().flat_map(|(text, _)| text).peekable();
         if texts.peek().is_some() {
             if self.parts.dialect.reasoning_replay {
-                self.json.key("reasoning_content").pasted(|out| {
+                self.json.key(self.parts.dialect.habits.member("reasoning_content")).pasted(|out| {
                     texts.for_each(|text| out.put_slice(text.escaped().as_bytes()));
                 });
             } else if thoughts.clone().any(|(_, seal)| seal.is_none()) {

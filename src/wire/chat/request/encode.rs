@@ -5,6 +5,7 @@ use bytes::BytesMut;
 use super::media::Parts;
 use super::{conversation, thinking};
 use crate::canonical::dialect::Sampling;
+use crate::canonical::habits::Choices;
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Dialect, OutputFormat, Request, ToolChoice, ToolKind};
 use crate::json::{JsonStr, RawJson, Writer};
@@ -36,7 +37,7 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, o
     let mut json = Writer::new(out);
     json.begin_object();
     json.key("model").string(dialect.model);
-    if request.stream {
+    if request.stream || dialect.habits.streams_only {
         json.key("stream").boolean(true);
         if request.usage_wanted {
             json.key("stream_options").begin_object().key("include_usage").boolean(true).end_object();
@@ -52,6 +53,11 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, o
     account(&mut json, request, dialect, notes);
     search(&mut json, request, dialect, notes);
     extras(&mut json, request, dialect, notes);
+    for (name, value) in dialect.habits.adds {
+        if !request.extra.iter().any(|extra| extra.name == *name) {
+            json.key(name).raw(RawJson::from_text(value));
+        }
+    }
     let mut parts = Parts { dialect, notes };
     tools(&mut json, request, &mut parts);
     conversation::write(&mut json, request, &mut parts);
@@ -98,7 +104,7 @@ fn sampling(
     for (name, value, taken) in rows {
         match value {
             Some(value) if taken => {
-                json.key(name).raw(value);
+                json.key(dialect.habits.member(name)).raw(value);
             }
             // What is the default anyway is no loss.
             Some(value) if matches!(name, "temperature" | "top_p") && value.as_u64() == Some(1) => {}
@@ -188,7 +194,7 @@ fn account(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dia
         json.key("verbosity").paste(verbosity);
     }
     if let Some(user) = request.user {
-        json.key("user").paste(user);
+        json.key(dialect.habits.member("user")).paste(user);
     }
     if let Some(key) = request.cache_key {
         json.key("prompt_cache_key").paste(key);
@@ -271,6 +277,9 @@ fn search(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dial
     if allowed_domains.is_some() || blocked_domains.is_some() {
         notes.lose("web_search_filters");
     }
+    if dialect.habits.search_tool.is_some() {
+        return;
+    }
     if speaks(dialect, "enable_search") {
         json.key("enable_search").boolean(true);
         return;
@@ -321,7 +330,10 @@ fn extras(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dial
 
 fn tools(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut Parts<'_, '_>) {
     let own = |extra: &&Extra<'_>| extra.name == "server_tool" && parts.same_format();
-    let served: Vec<_> = request.extra.iter().filter(own).collect();
+    let mut served: Vec<_> = request.extra.iter().filter(own).map(|extra| extra.value).collect();
+    if request.search.is_some() {
+        served.extend(parts.dialect.habits.search_tool.map(RawJson::from_text));
+    }
     if request.tools.is_empty() && served.is_empty() {
         return;
     }
@@ -359,18 +371,26 @@ fn tools(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut Par
         json.end_object();
     }
     for tool in served {
-        json.raw(tool.value);
+        json.raw(tool);
     }
     json.end_array();
     if let Some(choice) = &request.tool_choice {
-        tool_choice(json, choice, request);
+        tool_choice(json, choice, request, parts.dialect.habits.choices);
+    }
+    if let Some(name) = parts.dialect.habits.tool_stream.filter(|_| request.stream) {
+        json.key(name).boolean(true);
     }
     if let Some(parallel) = request.parallel_tools {
         json.key("parallel_tool_calls").boolean(parallel);
     }
 }
 
-fn tool_choice(json: &mut Writer<'_, BytesMut>, choice: &ToolChoice<'_>, request: &Request<'_>) {
+fn tool_choice(
+    json: &mut Writer<'_, BytesMut>,
+    choice: &ToolChoice<'_>,
+    request: &Request<'_>,
+    choices: Choices,
+) {
     json.key("tool_choice");
     match choice {
         ToolChoice::Auto => {
@@ -380,7 +400,7 @@ fn tool_choice(json: &mut Writer<'_, BytesMut>, choice: &ToolChoice<'_>, request
             json.string("none");
         }
         ToolChoice::Required => {
-            json.string("required");
+            json.string(choices.any.unwrap_or("required"));
         }
         ToolChoice::Tool(name) => named(json, *name, request),
         ToolChoice::Allowed { names, required } => {

@@ -251,7 +251,10 @@ impl Parts<'_, '_> {
     ) {
         json.begin_object();
         json.key("type").string("file");
-        json.key("file").begin_object();
+        let flat = self.dialect.habits.flat_files;
+        if !flat {
+            json.key("file").begin_object();
+        }
         // A file in the request needs a name, which other formats do not ask for.
         if !name.is_empty() {
             json.key("filename").paste(name);
@@ -260,7 +263,9 @@ impl Parts<'_, '_> {
         }
         json.key("file_data");
         paste_data(json, mime.escaped(), data);
-        json.end_object();
+        if !flat {
+            json.end_object();
+        }
         self.mark(json, cache);
         json.end_object();
     }

@@ -1,5 +1,6 @@
 //! Messages become turns.
 
+use std::fmt::Arguments;
 use std::sync::LazyLock;
 
 use super::media::{CACHE_CONTROL, cache_mark, image_mime, mark_last};
@@ -58,7 +59,7 @@ struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    fn read(json: &mut Cursor<'a>, path: &str) -> Result<Self> {
+    fn read(json: &mut Cursor<'a>, path: Arguments<'_>) -> Result<Self> {
         let mut message = Message::default();
         object(json, path, |key, json| {
             let name = key.escaped();
@@ -91,8 +92,8 @@ impl<'a> Message<'a> {
 
 impl<'a> Reader<'a> {
     fn message(&mut self, json: &mut Cursor<'a>, number: usize) -> Result<Turn<'a>> {
-        let path = format!("messages[{number}]");
-        let message = Message::read(json, &path)?;
+        let path = format_args!("messages[{number}]");
+        let message = Message::read(json, path)?;
         let role = match message.role.escaped() {
             "system" => Role::System,
             "developer" => Role::Developer,
@@ -105,14 +106,14 @@ impl<'a> Reader<'a> {
             }
         };
         let mut blocks = match message.role.escaped() {
-            "assistant" => self.assistant(&message, &path)?,
-            "tool" | "function" => vec![self.result(&message, &path)?],
+            "assistant" => self.assistant(&message, path)?,
+            "tool" | "function" => vec![self.result(&message, path)?],
             _ => {
                 let mut blocks = match message.content {
-                    Some(value) => content(value, &format!("{path}.content"))?,
+                    Some(value) => content(value, format_args!("{path}.content"))?,
                     None => Vec::new(),
                 };
-                images(&message, &path, &mut blocks)?;
+                images(&message, path, &mut blocks)?;
                 blocks
             }
         };
@@ -125,28 +126,28 @@ impl<'a> Reader<'a> {
     }
 
     /// Reasoning, text, a refusal, calls, media: the order in which they were said is not kept by this format.
-    fn assistant(&mut self, message: &Message<'a>, path: &str) -> Result<Vec<Block<'a>>> {
+    fn assistant(&mut self, message: &Message<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {
         let (mut blocks, elsewhere) = message.thoughts.read()?;
         let first_part = blocks.len();
         if let Some(value) = message.content {
-            blocks.append(&mut content(value, &format!("{path}.content"))?);
+            blocks.append(&mut content(value, format_args!("{path}.content"))?);
         }
         if !message.refusal.is_empty() {
             blocks.push(Block::Refusal { text: message.refusal });
         }
         let first_call = blocks.len();
         if let Some(calls) = message.calls {
-            let path = format!("{path}.tool_calls");
-            array(&mut Cursor::new(calls.text()), &path, |number, json| {
-                let call = self.call(json, &format!("{path}[{number}]"))?;
+            let path = format_args!("{path}.tool_calls");
+            array(&mut Cursor::new(calls.text()), path, |number, json| {
+                let call = self.call(json, format_args!("{path}[{number}]"))?;
                 blocks.extend(call);
                 Ok(())
             })?;
         }
         if let (true, Some(call)) = (blocks.len() == first_call, message.function_call) {
             let mut function = Function::default();
-            let path = format!("{path}.function_call");
-            function.read(&mut Cursor::new(call.text()), &path)?;
+            let path = format_args!("{path}.function_call");
+            function.read(&mut Cursor::new(call.text()), path)?;
             if !function.name.is_empty() {
                 let id = self.legacy_id(function.name);
                 self.legacy += 1;
@@ -172,15 +173,15 @@ impl<'a> Reader<'a> {
         LEGACY_IDS.get(self.legacy).map_or(name, |id| JsonStr::from_escaped(id))
     }
 
-    fn call(&mut self, json: &mut Cursor<'a>, path: &str) -> Result<Option<Block<'a>>> {
+    fn call(&mut self, json: &mut Cursor<'a>, path: Arguments<'_>) -> Result<Option<Block<'a>>> {
         let mut id = JsonStr::default();
         let (mut function, mut custom) = (Function::default(), Function::default());
         let (mut signature, mut cache) = (JsonStr::default(), None);
         object(json, path, |key, json| {
             match key.escaped() {
                 "id" => id = text(json, format_args!("{path}.id"))?,
-                "function" => function.read(json, &format!("{path}.function"))?,
-                "custom" => custom.read(json, &format!("{path}.custom"))?,
+                "function" => function.read(json, format_args!("{path}.function"))?,
+                "custom" => custom.read(json, format_args!("{path}.custom"))?,
                 "extra_content" => signature = thought_signature(raw(json)?),
                 CACHE_CONTROL => cache = cache_mark(raw(json)?),
                 _ => drop(raw(json)?),
@@ -203,7 +204,7 @@ impl<'a> Reader<'a> {
         Ok(Some(function.block(carried.id, kind, seal, cache)))
     }
 
-    fn result(&mut self, message: &Message<'a>, path: &str) -> Result<Block<'a>> {
+    fn result(&mut self, message: &Message<'a>, path: Arguments<'_>) -> Result<Block<'a>> {
         let legacy = message.role.is("function");
         let id = if legacy {
             // The result of the last call.
@@ -215,7 +216,7 @@ impl<'a> Reader<'a> {
             return Err(missing(format_args!("{path}.tool_call_id")));
         }
         let mut content = match message.content {
-            Some(value) => content(value, &format!("{path}.content"))?,
+            Some(value) => content(value, format_args!("{path}.content"))?,
             None => Vec::new(),
         };
         // A mark on a part of a result is a mark on the result.
@@ -236,7 +237,7 @@ struct Function<'a> {
 }
 
 impl<'a> Function<'a> {
-    fn read(&mut self, json: &mut Cursor<'a>, path: &str) -> Result<()> {
+    fn read(&mut self, json: &mut Cursor<'a>, path: Arguments<'_>) -> Result<()> {
         object(json, path, |key, json| {
             match key.escaped() {
                 "name" => self.name = text(json, format_args!("{path}.name"))?,
@@ -271,12 +272,12 @@ impl<'a> Function<'a> {
 }
 
 /// `images`: as compatible vendors give them in answers, or bare base64.
-fn images<'a>(message: &Message<'a>, path: &str, blocks: &mut Vec<Block<'a>>) -> Result<()> {
+fn images<'a>(message: &Message<'a>, path: Arguments<'_>, blocks: &mut Vec<Block<'a>>) -> Result<()> {
     let Some(images) = message.images else { return Ok(()) };
-    let path = format!("{path}.images");
-    array(&mut Cursor::new(images.text()), &path, |number, json| {
+    let path = format_args!("{path}.images");
+    array(&mut Cursor::new(images.text()), path, |number, json| {
         let source = if json.kind().map_err(broken)? == Kind::String {
-            let data = text(json, &path)?;
+            let data = text(json, path)?;
             match Source::from_url(data) {
                 Source::Url { url, .. } if !url.escaped().contains(':') => {
                     let mime = JsonStr::from_escaped(image_mime(data.escaped()));

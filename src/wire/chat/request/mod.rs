@@ -10,6 +10,7 @@
 mod conversation;
 mod decode;
 mod encode;
+mod fits;
 mod media;
 mod message;
 mod parts;
@@ -21,3 +22,4 @@ mod wanted;
 
 pub use decode::decode;
 pub use encode::encode;
+pub use fits::fits;

@@ -1,5 +1,7 @@
 //! The parts that a message's content consists of.
 
+use std::fmt::Arguments;
+
 use super::media::{BREAKPOINT, CACHE_CONTROL, cache_mark};
 use super::read::{Result, array, broken, invalid, object, raw, raw_object, text};
 use crate::canonical::{Block, CacheMark, Source};
@@ -7,7 +9,7 @@ use crate::json::{Cursor, JsonStr, Kind, RawJson};
 use crate::wire::chat::words::{sound_type, url_of};
 
 /// Reads `content`: a text, or parts. An empty text is no part.
-pub(super) fn content<'a>(value: RawJson<'a>, path: &str) -> Result<Vec<Block<'a>>> {
+pub(super) fn content<'a>(value: RawJson<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {
     let mut json = Cursor::new(value.text());
     match json.kind().map_err(broken)? {
         Kind::Null => Ok(Vec::new()),
@@ -56,7 +58,12 @@ impl<'a> File<'a> {
     }
 }
 
-fn part<'a>(json: &mut Cursor<'a>, path: &str, number: usize, blocks: &mut Vec<Block<'a>>) -> Result<()> {
+fn part<'a>(
+    json: &mut Cursor<'a>,
+    path: Arguments<'_>,
+    number: usize,
+    blocks: &mut Vec<Block<'a>>,
+) -> Result<()> {
     let whole = raw(json)?;
     if let Some(said) = whole.as_str() {
         if !said.is_empty() {
@@ -65,9 +72,9 @@ fn part<'a>(json: &mut Cursor<'a>, path: &str, number: usize, blocks: &mut Vec<B
         return Ok(());
     }
     let mut part = Part::default();
-    let at = || format!("{path}[{number}]");
+    let at = format_args!("{path}[{number}]");
     if !whole.text().starts_with('{') {
-        return Err(invalid(at(), "an object"));
+        return Err(invalid(at, "an object"));
     }
     object(&mut Cursor::new(whole.text()), path, |key, json| {
         match key.escaped() {
@@ -91,7 +98,7 @@ fn part<'a>(json: &mut Cursor<'a>, path: &str, number: usize, blocks: &mut Vec<B
         Ok(())
     })?;
     let before = blocks.len();
-    part.read(whole, &at, blocks)?;
+    part.read(whole, at, blocks)?;
     // A mark on what is not there marks what is before it.
     if blocks.len() == before
         && let Some(mark) = part.cache
@@ -102,10 +109,9 @@ fn part<'a>(json: &mut Cursor<'a>, path: &str, number: usize, blocks: &mut Vec<B
 }
 
 impl<'a> Part<'a> {
-    fn read(&self, whole: RawJson<'a>, path: &dyn Fn() -> String, blocks: &mut Vec<Block<'a>>) -> Result<()> {
+    fn read(&self, whole: RawJson<'a>, path: Arguments<'_>, blocks: &mut Vec<Block<'a>>) -> Result<()> {
         let cache = self.cache;
-        let body =
-            |name: &str| self.body.ok_or_else(|| super::read::missing(format_args!("{}.{name}", path())));
+        let body = |name: &str| self.body.ok_or_else(|| super::read::missing(format_args!("{path}.{name}")));
         let block = match self.kind.escaped() {
             "text" | "input_text" | "output_text" | "" if self.text.is_some() => {
                 let text = self.text.unwrap_or_default();
@@ -114,12 +120,12 @@ impl<'a> Part<'a> {
                 }
                 Block::Text { text, cache, seal: None }
             }
-            "text" => return Err(super::read::missing(format_args!("{}.text", path()))),
+            "text" => return Err(super::read::missing(format_args!("{path}.text"))),
             "refusal" => Block::Refusal { text: self.text.unwrap_or_default() },
             "image_url" => {
                 let (url, detail) = image(body("image_url")?);
                 if url.is_empty() {
-                    return Err(super::read::missing(format_args!("{}.image_url.url", path())));
+                    return Err(super::read::missing(format_args!("{path}.image_url.url")));
                 }
                 let detail = if detail.is_empty() { self.detail } else { detail };
                 Block::Image { source: Source::from_url(url), detail, cache, seal: None }
@@ -146,10 +152,10 @@ impl<'a> Part<'a> {
     }
 
     /// `file`: its members are in an object of that name, or flat.
-    fn file(&self, path: &dyn Fn() -> String) -> Result<Block<'a>> {
+    fn file(&self, path: Arguments<'_>) -> Result<Block<'a>> {
         let mut file = File { id: self.file.id, data: self.file.data, name: self.file.name };
         if let Some(body) = self.body {
-            object(&mut Cursor::new(body.text()), format_args!("{}.file", path()), |key, json| {
+            object(&mut Cursor::new(body.text()), format_args!("{path}.file"), |key, json| {
                 let value = raw(json)?;
                 file.member(key.escaped(), value);
                 Ok(())
@@ -157,7 +163,7 @@ impl<'a> Part<'a> {
         }
         let source = match Source::from_url(file.data) {
             _ if file.data.is_empty() && file.id.is_empty() => {
-                return Err(super::read::missing(format_args!("{}.file.file_data", path())));
+                return Err(super::read::missing(format_args!("{path}.file.file_data")));
             }
             _ if file.data.is_empty() => Source::Id { id: file.id },
             Source::Url { url, .. } if !url.escaped().contains(':') => {

@@ -149,8 +149,10 @@ pub(super) fn write(
     if clear.is_some() && kept.is_none() {
         notes.lose(CLEAR_THINKING);
     }
+    let habits = dialect.habits;
     let by_object = speaks(dialect, "thinking");
     let by_switch = speaks(dialect, "enable_thinking");
+    let by_reasoning = speaks(dialect, "reasoning");
     let on = !matches!(told, Told::Nothing | Told::Off);
     if (by_object && told != Told::Nothing) || kept.is_some() {
         json.key("thinking").begin_object();
@@ -163,19 +165,48 @@ pub(super) fn write(
         }
         json.end_object();
     }
-    if by_switch && told != Told::Nothing {
-        json.key("enable_thinking").boolean(on);
-        if let (true, Some(tokens)) = (speaks(dialect, "thinking_budget"), budget(told)) {
+    // Some models cannot both reason and answer as a whole, and must be told so.
+    let quiet = habits.quiet_whole && !request.stream;
+    if by_switch && (told != Told::Nothing || quiet) {
+        json.key("enable_thinking").boolean(on && !quiet);
+        if let (true, Some(tokens)) = (speaks(dialect, "thinking_budget") && !quiet, budget(told)) {
             json.key("thinking_budget").number(tokens);
         }
     }
-    if let (Told::Budget(tokens), false) = (told, by_object || by_switch)
+    let template = "chat_template_kwargs";
+    if habits.template_switch
+        && told != Told::Nothing
+        && !request.extra.iter().any(|extra| extra.name == template)
+    {
+        json.key(template).begin_object().key("enable_thinking").boolean(on).end_object();
+    }
+    if by_reasoning && told != Told::Nothing {
+        json.key("reasoning").begin_object();
+        match (told, word(told, false, false)) {
+            (Told::Budget(tokens), _) => json.key("max_tokens").number(tokens),
+            (Told::Effort(_) | Told::Adaptive(Some(_)), Some(word)) if !habits.lacks("reasoning_effort") => {
+                json.key("effort").string(word)
+            }
+            _ => json.key("enabled").boolean(on),
+        };
+        json.end_object();
+    } else if let (Told::Budget(tokens), false) = (told, by_object || by_switch)
         && dialect.understands("reasoning")
     {
         json.key("reasoning").begin_object().key("max_tokens").number(tokens).end_object();
-    } else if let Some(word) = word(told, by_object, by_switch) {
-        json.key("reasoning_effort").string(word);
+    } else if let Some(word) = word(told, by_object, by_switch).filter(|_| !habits.lacks("reasoning_effort"))
+    {
+        json.key("reasoning_effort").string(match (habits.efforts, told) {
+            (Some(words), Told::Effort(effort) | Told::Adaptive(Some(effort))) => own_word(words, effort),
+            _ => word,
+        });
     }
+}
+
+/// A vendor's own word for an effort.
+fn own_word(words: [&'static str; 6], effort: Effort) -> &'static str {
+    let at = Effort::ALL.iter().position(|known| *known == effort).unwrap_or_default();
+    words.get(at).copied().unwrap_or_else(|| effort.name())
 }
 
 fn budget(told: Told) -> Option<u64> {

@@ -34,6 +34,8 @@ pub struct Decoder {
 /// What a chunk says besides its choices.
 #[derive(Default)]
 struct Frame<'a> {
+    /// What the answer begins with, as far as it stands in front of the choices.
+    start: Start<'a>,
     has_choices: bool,
     usage: Option<RawJson<'a>>,
     usage_elsewhere: Option<RawJson<'a>>,
@@ -119,7 +121,7 @@ impl Decoder {
             return Ok(());
         }
         // Some never say `[DONE]`.
-        if !self.started || !self.choices.iter().all(Choice::has_finish) {
+        if self.choices.is_empty() || !self.choices.iter().all(Choice::has_finish) {
             return Err(Cut);
         }
         self.end(sink);
@@ -160,13 +162,10 @@ impl Decoder {
             return Ok(());
         }
         let mut frame = Frame::default();
-        if !self.started {
-            self.start(text, sink)?;
-        }
         let mut json;
         if !self.head.is_empty() && text.as_bytes().starts_with(self.head.as_bytes()) {
             json = Cursor::resume(text, self.head.len());
-            self.choices(&mut json, &mut frame, sink)?;
+            self.choices(text, &mut json, &mut frame, sink)?;
         } else {
             json = Cursor::new(text);
             json.begin_object()?;
@@ -175,8 +174,11 @@ impl Decoder {
             match key.escaped() {
                 "choices" => {
                     self.keep_head(&frame, text, json.offset());
-                    self.choices(&mut json, &mut frame, sink)?;
+                    self.choices(text, &mut json, &mut frame, sink)?;
                 }
+                "id" => frame.start.id = json.raw()?.as_str().unwrap_or_default(),
+                "model" => frame.start.model = json.raw()?.as_str().unwrap_or_default(),
+                "created" => frame.start.created = created(&mut json)?,
                 "usage" => frame.usage = Some(json.raw()?),
                 "citations" => {
                     frame.citations = Some(json.raw()?).filter(|list| list.text().starts_with('['))
@@ -206,11 +208,15 @@ impl Decoder {
     #[inline]
     fn choices<'a>(
         &mut self,
+        text: &'a str,
         json: &mut Cursor<'a>,
         frame: &mut Frame<'a>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         frame.has_choices = true;
+        if !self.started {
+            self.start(text, json, frame.start, sink)?;
+        }
         elements(json, |json| self.choice(json, frame, sink)).map(drop)
     }
 
@@ -265,25 +271,38 @@ impl Decoder {
     }
 
     /// Begins the answer with the first chunk that has a choice: one vendor's first chunk has none, and no id either.
+    /// Few vendors write what an answer begins with behind the choices.
     #[cold]
-    fn start(&mut self, text: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
-        let (mut start, mut begins) = (Start::default(), false);
-        members(&mut Cursor::new(text), |key, json| {
-            match key.escaped() {
-                "id" => start.id = json.raw()?.as_str().unwrap_or_default(),
-                "model" => start.model = json.raw()?.as_str().unwrap_or_default(),
-                "created" => start.created = json.u64_or_skip()?.filter(|created| *created > 0),
-                "choices" => begins = elements(json, Cursor::skip)?,
-                _ => json.skip()?,
-            }
-            Ok(())
-        })?;
-        if begins {
-            self.started = true;
-            sink(Event::Start(start));
-            if let Some(usage) = self.early.take() {
-                sink(Event::Usage(usage));
-            }
+    fn start<'a>(
+        &mut self,
+        text: &'a str,
+        json: &Cursor<'a>,
+        mut start: Start<'a>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let mut ahead = json.clone();
+        if ahead.kind()? != Kind::Array {
+            return Ok(());
+        }
+        ahead.begin_array()?;
+        if !ahead.next_element()? {
+            return Ok(());
+        }
+        if start.id.is_empty() || start.model.is_empty() || start.created.is_none() {
+            members(&mut Cursor::new(text), |key, json| {
+                match key.escaped() {
+                    "id" => start.id = json.raw()?.as_str().unwrap_or_default(),
+                    "model" => start.model = json.raw()?.as_str().unwrap_or_default(),
+                    "created" => start.created = created(json)?,
+                    _ => json.skip()?,
+                }
+                Ok(())
+            })?;
+        }
+        self.started = true;
+        sink(Event::Start(start));
+        if let Some(usage) = self.early.take() {
+            sink(Event::Usage(usage));
         }
         Ok(())
     }
@@ -326,6 +345,11 @@ impl Decoder {
             None => Ok(()),
         }
     }
+}
+
+/// When the answer was made; some write a zero for nothing.
+fn created(json: &mut Cursor<'_>) -> Result<Option<u64>, JsonError> {
+    Ok(json.u64_or_skip()?.filter(|created| *created > 0))
 }
 
 /// A value that is not null.

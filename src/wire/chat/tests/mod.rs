@@ -26,7 +26,7 @@ use serde_json::Value;
 use super::{answer as whole, request, stream};
 use crate::canonical::answer::{Block, FinishOwned, Kind};
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
-use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Request};
+use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Habits, Request};
 use crate::json::{EscapedString, JsonStr};
 use crate::wire::Format;
 use crate::wire::codec::{Notes, Reply};
@@ -203,6 +203,7 @@ fn dialect() -> Dialect<'static> {
         reasoning_replay: false,
         media_urls: true,
         extensions: &[],
+        habits: &Habits::PLAIN,
     }
 }
 

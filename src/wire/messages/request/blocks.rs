@@ -1,5 +1,7 @@
 //! A client's conversation: turns and their blocks.
 
+use std::fmt::{self, Display, Formatter};
+
 use super::decode::{each, object, text, wrong};
 use crate::canonical::request::Extra;
 use crate::canonical::seal::Carried;
@@ -11,11 +13,10 @@ use crate::json::{JsonStr, RawJson};
 pub(super) fn turns<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), ApiError> {
     let before = request.turns.len();
     each("messages", value, |index, value| {
-        let path = || format!("messages[{index}]");
         let (mut role, mut content) = (JsonStr::default(), None);
-        object(path(), value, |key, value| {
+        object(format_args!("messages[{index}]"), value, |key, value| {
             match key {
-                "role" => role = text(&format!("{}.role", path()), value)?,
+                "role" => role = text(format_args!("messages[{index}].role"), value)?,
                 "content" => content = Some(value),
                 _ => {}
             }
@@ -25,10 +26,10 @@ pub(super) fn turns<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result
             "user" => Role::User,
             "assistant" => Role::Assistant,
             "system" => Role::System,
-            _ => return Err(wrong(format!("{}.role", path()), "user, assistant or system")),
+            _ => return Err(wrong(format_args!("messages[{index}].role"), "user, assistant or system")),
         };
         let Some(value) = content else {
-            return Err(wrong(format!("{}.content", path()), "given"));
+            return Err(wrong(format_args!("messages[{index}].content"), "given"));
         };
         let place = Place { message: Some(index), block: None };
         let blocks = content_of(value, place, &mut request.extra)?;
@@ -54,18 +55,20 @@ struct Place {
     block: Option<usize>,
 }
 
-impl Place {
-    fn path(self) -> String {
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (self.message, self.block) {
-            (None, None) => "system".to_owned(),
-            (None, Some(block)) => format!("system[{block}]"),
-            (Some(message), None) => format!("messages[{message}].content"),
-            (Some(message), Some(block)) => format!("messages[{message}].content[{block}]"),
+            (None, None) => f.write_str("system"),
+            (None, Some(block)) => write!(f, "system[{block}]"),
+            (Some(message), None) => write!(f, "messages[{message}].content"),
+            (Some(message), Some(block)) => write!(f, "messages[{message}].content[{block}]"),
         }
     }
+}
 
+impl Place {
     fn wrong(self, member: &str, must_be: &str) -> ApiError {
-        wrong(format!("{}{member}", self.path()), must_be)
+        wrong(format_args!("{self}{member}"), must_be)
     }
 }
 
@@ -132,7 +135,7 @@ impl<'a> Members<'a> {
         if text.is_some() {
             return Ok(block);
         }
-        object(place.path(), raw, |key, value| {
+        object(place, raw, |key, value| {
             match key {
                 "type" => block.kind = value.as_str().unwrap_or_default(),
                 "text" => block.text = Some(value),

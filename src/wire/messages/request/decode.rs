@@ -1,5 +1,7 @@
 //! A client's request: its parameters and tools.
 
+use std::fmt::Display;
+
 use super::blocks;
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Effort, OutputFormat, Request, Role, Thinking, Tool, ToolChoice, ToolKind, Turn};
@@ -203,7 +205,6 @@ impl<'a> Reader<'a> {
     }
 
     fn tool(&mut self, index: usize, value: RawJson<'a>) -> Result<(), ApiError> {
-        let path = || format!("tools[{index}]");
         let mut kind = JsonStr::default();
         let mut tool = Tool {
             name: JsonStr::default(),
@@ -218,7 +219,7 @@ impl<'a> Reader<'a> {
         };
         let mut search = Search::default();
         let mut extra: [Option<(&'static str, RawJson<'a>)>; 4] = [None; 4];
-        object(path(), value, |key, value| {
+        object(format_args!("tools[{index}]"), value, |key, value| {
             let mut later = |slot: usize, name: &'static str| {
                 if let Some(slot) = extra.get_mut(slot).filter(|_| value.as_bool() != Some(false)) {
                     *slot = Some((name, value));
@@ -246,10 +247,10 @@ impl<'a> Reader<'a> {
         match kind.escaped() {
             "" | "custom" => {
                 if tool.name.is_empty() {
-                    return Err(wrong(format!("{}.name", path()), "a string that is not empty"));
+                    return Err(wrong(format_args!("tools[{index}].name"), "a string that is not empty"));
                 }
                 if tool.schema.is_some_and(|schema| !schema.text().starts_with('{')) {
-                    return Err(wrong(format!("{}.input_schema", path()), "an object"));
+                    return Err(wrong(format_args!("tools[{index}].input_schema"), "an object"));
                 }
                 self.request.tools.push(tool);
                 for (name, value) in extra.into_iter().flatten() {
@@ -292,8 +293,8 @@ impl<'a> Reader<'a> {
 }
 
 /// The error of a member that has not got the shape it must have.
-pub(super) fn wrong(path: impl Into<String>, must_be: &str) -> ApiError {
-    let path = path.into();
+pub(super) fn wrong(path: impl Display, must_be: &str) -> ApiError {
+    let path = path.to_string();
     ApiError::new(Kind::InvalidField, format!("'{path}' must be {must_be}.")).param(path)
 }
 
@@ -302,7 +303,7 @@ pub(super) fn not_json(error: JsonError) -> ApiError {
 }
 
 /// A member that must be a string.
-pub(super) fn text<'a>(path: &str, value: RawJson<'a>) -> Result<JsonStr<'a>, ApiError> {
+pub(super) fn text<'a>(path: impl Display, value: RawJson<'a>) -> Result<JsonStr<'a>, ApiError> {
     value.as_str().ok_or_else(|| wrong(path, "a string"))
 }
 
@@ -313,7 +314,7 @@ fn number<'a>(path: &str, value: RawJson<'a>) -> Result<RawJson<'a>, ApiError> {
 
 /// Visits the members of an object that are not null.
 pub(super) fn object<'a>(
-    path: impl Into<String>,
+    path: impl Display,
     value: RawJson<'a>,
     mut visit: impl FnMut(&'a str, RawJson<'a>) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {

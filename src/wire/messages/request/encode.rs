@@ -57,7 +57,11 @@ impl<'a> Scribe<'_, '_, 'a> {
     fn request(&mut self, plan: &Plan<'_, '_>) {
         let (think, max_tokens) = self.reasoning(plan);
         let reasoning = matches!(think, Think::Budget(_) | Think::Adaptive(_));
-        self.json.begin_object().key("model").string(self.dialect.model);
+        self.json.begin_object();
+        match self.dialect.habits.instead_of_model {
+            Some((name, value)) => self.json.key(name).string(value),
+            None => self.json.key("model").string(self.dialect.model),
+        };
         self.json.key("max_tokens").number(max_tokens);
         if self.request.stream {
             self.json.key("stream").boolean(true);

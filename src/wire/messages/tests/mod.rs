@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use super::stream::{Decoder, Encoder};
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
-use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Request};
+use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Habits, Request};
 use crate::json::EscapedString;
 use crate::wire::Format;
 use crate::wire::codec::{Cut, Notes, Reply};
@@ -59,6 +59,7 @@ fn dialect() -> Dialect<'static> {
         reasoning_replay: true,
         media_urls: true,
         extensions: &[],
+        habits: &Habits::PLAIN,
     }
 }
 

@@ -20,7 +20,7 @@ use super::{answer, request, stream};
 use crate::canonical::answer::Block;
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
 use crate::canonical::{
-    Answer, BlockKind, Delta, Dialect, Effort, Event, Finish, Grammar, Start, ToolKind, Usage,
+    Answer, BlockKind, Delta, Dialect, Effort, Event, Finish, Grammar, Habits, Start, ToolKind, Usage,
 };
 use crate::json::JsonStr;
 use crate::wire::Format;
@@ -192,6 +192,7 @@ fn dialect() -> Dialect<'static> {
         reasoning_replay: false,
         media_urls: true,
         extensions: &[],
+        habits: &Habits::PLAIN,
     }
 }
 

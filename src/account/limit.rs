@@ -1,0 +1,433 @@
+//! Limits of a key or an account, and how much of them is taken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::bucket::{Bucket, Left, Nanos};
+
+/// What may be taken. Nothing where a limit is not set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// Requests per minute.
+    pub requests_per_minute: Option<u64>,
+    /// Tokens per minute, input and output.
+    pub tokens_per_minute: Option<u64>,
+    /// Requests at a time.
+    pub concurrent: Option<u32>,
+    /// Nano-units per day (UTC).
+    pub spend_per_day: Option<i64>,
+    /// Nano-units per month (UTC).
+    pub spend_per_month: Option<i64>,
+}
+
+impl Limits {
+    /// Whether nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        *self == Limits::default()
+    }
+
+    /// Whether money is limited.
+    pub fn has_spend(&self) -> bool {
+        self.spend_per_day.is_some() || self.spend_per_month.is_some()
+    }
+}
+
+/// Which limit refused a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Requests per minute.
+    Requests,
+    /// Tokens per minute.
+    Tokens,
+    /// Requests at a time.
+    Concurrent,
+    /// Money per day.
+    SpendPerDay,
+    /// Money per month.
+    SpendPerMonth,
+}
+
+impl Which {
+    /// The name in the configuration and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Which::Requests => "requests_per_minute",
+            Which::Tokens => "tokens_per_minute",
+            Which::Concurrent => "concurrent",
+            Which::SpendPerDay => "spend_per_day",
+            Which::SpendPerMonth => "spend_per_month",
+        }
+    }
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exceeded {
+    /// By which limit.
+    pub which: Which,
+    /// The limit.
+    pub limit: u64,
+    /// When it is worth trying again; nothing if never, as the request is larger than the limit itself.
+    pub wait: Option<Duration>,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ask {
+    /// Now.
+    pub now: Nanos,
+    /// Today.
+    pub calendar: Calendar,
+    /// Tokens that it is expected to take.
+    pub tokens: u64,
+    /// Nano-units that it is expected to cost.
+    pub cost: i64,
+}
+
+/// A day and its month, as numbers that grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calendar {
+    /// Days since 1970.
+    pub day: i64,
+    /// Months since the year 0.
+    pub month: i64,
+    /// Seconds until the next day.
+    pub day_ends_in: u64,
+    /// Seconds until the next month.
+    pub month_ends_in: u64,
+}
+
+impl Calendar {
+    /// The day and month of a time in Unix seconds, UTC.
+    pub fn at(unix: i64) -> Calendar {
+        let day = unix.div_euclid(86_400);
+        let (year, month) = civil(day);
+        let next_month = first_day(if month == 12 { (year + 1, 1) } else { (year, month + 1) });
+        let until = |day: i64| u64::try_from(day * 86_400 - unix).unwrap_or(0);
+        Calendar {
+            day,
+            month: year * 12 + month - 1,
+            day_ends_in: until(day + 1),
+            month_ends_in: until(next_month),
+        }
+    }
+
+    /// The first day of the month.
+    pub fn month_begins(&self) -> i64 {
+        first_day((self.month.div_euclid(12), self.month.rem_euclid(12) + 1))
+    }
+}
+
+/// Year and month of a day since 1970 (Howard Hinnant's algorithm).
+fn civil(day: i64) -> (i64, i64) {
+    let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let index = (5 * of_year + 2) / 153;
+    let month = if index < 10 { index + 3 } else { index - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month)
+}
+
+fn first_day((year, month): (i64, i64)) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let of_era = year.rem_euclid(400);
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5;
+    year.div_euclid(400) * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// How much of the limits of one key or account is taken. Outlives a reload.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    requests: Bucket,
+    tokens: Bucket,
+    in_flight: AtomicU32,
+    spend: Mutex<Spend>,
+}
+
+#[derive(Debug, Default)]
+struct Spend {
+    known: bool,
+    day: Period,
+    month: Period,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Period {
+    number: i64,
+    nanos: i64,
+}
+
+impl Period {
+    fn of(&mut self, number: i64) -> &mut i64 {
+        if self.number != number {
+            // Clocks that go back a little must not forget what was spent.
+            if number > self.number {
+                *self = Period { number, nanos: 0 };
+            }
+        }
+        &mut self.nanos
+    }
+}
+
+impl Gauge {
+    /// A gauge of which nothing is taken.
+    pub fn new() -> Gauge {
+        Gauge { requests: Bucket::new(), tokens: Bucket::new(), ..Gauge::default() }
+    }
+
+    /// Whether it is not known yet what was spent before this process began.
+    pub fn wants_spend(&self) -> bool {
+        !self.spend.lock().known
+    }
+
+    /// Tells what was spent today and this month before this process began. Only the first time counts.
+    pub fn tell_spend(&self, calendar: &Calendar, day: i64, month: i64) {
+        let mut spend = self.spend.lock();
+        if !spend.known {
+            spend.known = true;
+            *spend.day.of(calendar.day) += day;
+            *spend.month.of(calendar.month) += month;
+        }
+    }
+
+    /// Lets a request in, or refuses it; then nothing is taken.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    pub fn admit(self: &Arc<Self>, limits: &Limits, ask: &Ask) -> Result<Ticket, Exceeded> {
+        let mut ticket = Ticket { gauge: self.clone(), limits: *limits, ask: *ask, taken: Taken::default() };
+        if let Some(most) = limits.concurrent {
+            let more = |now: u32| (now < most).then_some(now + 1);
+            if self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+                let wait = Some(Duration::from_secs(1));
+                return Err(Exceeded { which: Which::Concurrent, limit: u64::from(most), wait });
+            }
+            ticket.taken.place = true;
+        }
+        if let Some(limit) = limits.requests_per_minute {
+            let taken = self.requests.take(ask.now, 1, limit);
+            taken.map_err(|wait| Exceeded { which: Which::Requests, limit, wait })?;
+            ticket.taken.requests = true;
+        }
+        if let Some(limit) = limits.tokens_per_minute {
+            match self.tokens.take(ask.now, ask.tokens, limit) {
+                Ok(_) => ticket.taken.tokens = true,
+                Err(wait) => {
+                    ticket.undo();
+                    return Err(Exceeded { which: Which::Tokens, limit, wait });
+                }
+            }
+        }
+        if limits.has_spend()
+            && let Err(exceeded) = self.spend(limits, ask)
+        {
+            ticket.undo();
+            return Err(exceeded);
+        }
+        ticket.taken.cost = limits.has_spend();
+        Ok(ticket)
+    }
+
+    fn spend(&self, limits: &Limits, ask: &Ask) -> Result<(), Exceeded> {
+        let mut spend = self.spend.lock();
+        let over = |limit: Option<i64>, spent: i64| {
+            limit.filter(|limit| spent.saturating_add(ask.cost) > *limit).map(i64::unsigned_abs)
+        };
+        let wait = |seconds| Some(Duration::from_secs(seconds));
+        let calendar = &ask.calendar;
+        if let Some(limit) = over(limits.spend_per_month, *spend.month.of(calendar.month)) {
+            return Err(Exceeded { which: Which::SpendPerMonth, limit, wait: wait(calendar.month_ends_in) });
+        }
+        if let Some(limit) = over(limits.spend_per_day, *spend.day.of(calendar.day)) {
+            return Err(Exceeded { which: Which::SpendPerDay, limit, wait: wait(calendar.day_ends_in) });
+        }
+        *spend.day.of(calendar.day) += ask.cost;
+        *spend.month.of(calendar.month) += ask.cost;
+        Ok(())
+    }
+
+    /// What is left of the limits on requests and on tokens.
+    pub fn left(&self, limits: &Limits, now: Nanos) -> (Option<Left>, Option<Left>) {
+        let left = |bucket: &Bucket, limit: Option<u64>| limit.map(|limit| bucket.left(now, limit));
+        (left(&self.requests, limits.requests_per_minute), left(&self.tokens, limits.tokens_per_minute))
+    }
+
+    /// Whether it tells nothing that a new one would not: then it may be forgotten.
+    pub fn is_idle(&self, now: Nanos, calendar: &Calendar) -> bool {
+        let spend = self.spend.lock();
+        let spent = |period: &Period, number: i64| period.number >= number && period.nanos != 0;
+        self.in_flight.load(Ordering::Relaxed) == 0
+            && self.requests.is_full(now)
+            && self.tokens.is_full(now)
+            && !spent(&spend.day, calendar.day)
+            && !spent(&spend.month, calendar.month)
+    }
+}
+
+/// What a request has taken of a gauge. It gives its place back when it goes, whatever happened, and the tokens and the
+/// money that were expected if nobody said what was used.
+#[derive(Debug)]
+pub struct Ticket {
+    gauge: Arc<Gauge>,
+    limits: Limits,
+    ask: Ask,
+    taken: Taken,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    place: bool,
+    requests: bool,
+    tokens: bool,
+    cost: bool,
+}
+
+impl Ticket {
+    /// Ends the request with what it used.
+    pub fn settle(mut self, now: Nanos, tokens: u64, cost: i64) {
+        if let (true, Some(limit)) = (std::mem::take(&mut self.taken.tokens), self.limits.tokens_per_minute) {
+            match tokens.checked_sub(self.ask.tokens) {
+                Some(more) => self.gauge.tokens.owe(now, more, limit),
+                None => self.gauge.tokens.give_back(self.ask.tokens - tokens, limit),
+            }
+        }
+        self.correct_spend(cost);
+    }
+
+    /// Takes everything back: the request was never let in.
+    pub fn undo(mut self) {
+        if let (true, Some(limit)) =
+            (std::mem::take(&mut self.taken.requests), self.limits.requests_per_minute)
+        {
+            self.gauge.requests.give_back(1, limit);
+        }
+    }
+
+    fn correct_spend(&mut self, cost: i64) {
+        if std::mem::take(&mut self.taken.cost) {
+            let correction = cost.saturating_sub(self.ask.cost);
+            let mut spend = self.gauge.spend.lock();
+            // To the day on which it was expected; a day that is over is over.
+            let calendar = &self.ask.calendar;
+            if spend.day.number == calendar.day {
+                spend.day.nanos = spend.day.nanos.saturating_add(correction);
+            }
+            if spend.month.number == calendar.month {
+                spend.month.nanos = spend.month.nanos.saturating_add(correction);
+            }
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.taken.place) {
+            self.gauge.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
+        if let (true, Some(limit)) = (std::mem::take(&mut self.taken.tokens), self.limits.tokens_per_minute) {
+            self.gauge.tokens.give_back(self.ask.tokens, limit);
+        }
+        self.correct_spend(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(tokens: u64, cost: i64) -> Ask {
+        Ask { now: 0, calendar: Calendar::at(1_790_000_000), tokens, cost }
+    }
+
+    fn limits() -> Limits {
+        Limits {
+            requests_per_minute: Some(10),
+            tokens_per_minute: Some(1_000),
+            concurrent: Some(2),
+            spend_per_day: Some(500),
+            spend_per_month: Some(800),
+        }
+    }
+
+    #[test]
+    fn places_come_back_however_a_request_ends() {
+        let gauge = Arc::new(Gauge::new());
+        let only = Limits { concurrent: Some(2), ..Limits::default() };
+        let first = gauge.admit(&only, &ask(0, 0)).unwrap();
+        let second = gauge.admit(&only, &ask(0, 0)).unwrap();
+        assert_eq!(gauge.admit(&only, &ask(0, 0)).unwrap_err().which, Which::Concurrent);
+        drop(first);
+        let third = gauge.admit(&only, &ask(0, 0)).unwrap();
+        second.settle(0, 0, 0);
+        third.undo();
+        assert!(gauge.is_idle(0, &Calendar::at(0)));
+    }
+
+    #[test]
+    fn a_refusal_takes_nothing() {
+        let gauge = Arc::new(Gauge::new());
+        let refused = gauge.admit(&limits(), &ask(1_001, 0)).unwrap_err();
+        assert_eq!((refused.which, refused.wait), (Which::Tokens, None));
+        let refused = gauge.admit(&limits(), &ask(0, 501)).unwrap_err();
+        assert_eq!((refused.which, refused.limit), (Which::SpendPerDay, 500));
+        assert!(gauge.is_idle(0, &Calendar::at(1_790_000_000)));
+    }
+
+    #[test]
+    fn what_was_expected_is_corrected_by_what_was_used() {
+        let gauge = Arc::new(Gauge::new());
+        let ticket = gauge.admit(&limits(), &ask(1_000, 400)).unwrap();
+        let (requests, tokens) = gauge.left(&limits(), 0);
+        assert_eq!((requests.unwrap().remaining, tokens.unwrap().remaining), (9, 0));
+        assert_eq!(gauge.admit(&limits(), &ask(1, 0)).unwrap_err().which, Which::Tokens);
+        ticket.settle(0, 100, 50);
+        let ticket = gauge.admit(&limits(), &ask(900, 450)).unwrap();
+        assert_eq!(gauge.admit(&limits(), &ask(0, 1)).unwrap_err().which, Which::SpendPerDay);
+        ticket.settle(0, 1_900, 500);
+        // 2,000 of 1,000 tokens are used: a minute passes until the first one is there again.
+        let refused = gauge.admit(&limits(), &ask(1, 0)).unwrap_err();
+        assert_eq!(refused.wait, Some(Duration::from_millis(60_060)));
+        // Over the day's limit, as far as a request may cost more than was expected.
+        let free = Limits { tokens_per_minute: None, ..limits() };
+        assert_eq!(gauge.admit(&free, &ask(0, 0)).unwrap_err().which, Which::SpendPerDay);
+        // Tomorrow only the month counts.
+        let tomorrow = Ask { calendar: Calendar::at(1_790_000_000 + 86_400), ..ask(0, 251) };
+        assert_eq!(gauge.admit(&free, &tomorrow).unwrap_err().which, Which::SpendPerMonth);
+        gauge.admit(&free, &Ask { cost: 250, ..tomorrow }).unwrap();
+    }
+
+    #[test]
+    fn what_was_spent_before_the_start_counts_once() {
+        let gauge = Arc::new(Gauge::new());
+        let calendar = ask(0, 0).calendar;
+        assert!(gauge.wants_spend());
+        gauge.tell_spend(&calendar, 450, 450);
+        gauge.tell_spend(&calendar, 450, 450);
+        assert!(!gauge.wants_spend());
+        assert!(gauge.admit(&limits(), &ask(0, 50)).is_ok());
+        assert!(gauge.admit(&limits(), &ask(0, 51)).is_err());
+    }
+
+    #[test]
+    fn days_and_months_are_those_of_the_calendar() {
+        for (unix, day, year, month, first) in [
+            (0, 0, 1970, 1, 0),
+            (951_825_600, 11_016, 2000, 2, 10_988),
+            (1_709_251_199, 19_782, 2024, 2, 19_754),
+            (1_709_251_200, 19_783, 2024, 3, 19_783),
+            (1_798_761_599, 20_818, 2026, 12, 20_788),
+        ] {
+            let calendar = Calendar::at(unix);
+            assert_eq!((calendar.day, calendar.month), (day, year * 12 + month - 1), "{unix}");
+            assert_eq!(calendar.month_begins(), first, "{unix}");
+            let next = unix + i64::try_from(calendar.month_ends_in).unwrap();
+            assert_eq!(Calendar::at(next).month, calendar.month + 1, "{unix}");
+            assert_eq!(Calendar::at(next - 1).month, calendar.month, "{unix}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! `model-gateway accounts`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::table::{Table, align};
+use super::{Conf, fail, style};
+use crate::config::{self, Store};
+use crate::store::book::{AccountState, Desk, DeskError};
+use crate::store::{AccountId, Money, OpenError};
+use crate::wire::models::rfc3339;
+
+/// Credits that `show` shows.
+const SHOWN: u32 = 20;
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make an account. Keys belong to it that name it in keys.toml: account = "NAME".
+    Create {
+        /// A name of your own: 1 to 128 bytes.
+        name: String,
+        /// Credit it at once.
+        #[arg(long, value_name = "AMOUNT", value_parser = amount)]
+        credit: Option<Money>,
+        #[command(flatten)]
+        file: File,
+    },
+    /// Credit an account. The credit and its note are kept for good.
+    Credit {
+        /// Its name.
+        name: String,
+        /// How much, such as 25 or 12.50; less than nothing takes away.
+        #[arg(allow_negative_numbers = true, value_parser = amount)]
+        amount: Money,
+        /// What for.
+        #[arg(long, default_value = "")]
+        note: String,
+        /// What tells this credit from all others, such as the number of an invoice: used again, it does nothing.
+        #[arg(long)]
+        reference: Option<String>,
+        #[command(flatten)]
+        file: File,
+    },
+    /// Show an account and its latest credits.
+    Show {
+        /// Its name.
+        name: String,
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        file: File,
+    },
+    /// List the accounts.
+    List {
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        file: File,
+    },
+    /// Switch an account on.
+    Enable {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        file: File,
+    },
+    /// Switch an account off: requests of its keys are refused.
+    Disable {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        file: File,
+    },
+    /// Check that every balance is the sum of its credits and charges. Exit status 1 if one is not.
+    Audit {
+        #[command(flatten)]
+        file: File,
+    },
+    /// Write a copy of the database, as it stands in one moment, while the gateway goes on.
+    Backup {
+        /// Where to; it must not be there.
+        to: PathBuf,
+        #[command(flatten)]
+        file: File,
+    },
+}
+
+/// Where the accounts are.
+#[derive(Debug, Args)]
+pub(super) struct File {
+    #[command(flatten)]
+    conf: Conf,
+    /// The database file itself, instead of the one that the configuration names.
+    #[arg(long, value_name = "FILE", conflicts_with = "conf")]
+    store: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AccountsError {
+    #[error("{0}")]
+    Conf(#[from] config::Report),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Desk(#[from] DeskError),
+    #[error("accounts are in a database file (store.sqlite); the configuration names a server")]
+    Server,
+    #[error("a name has 1 to 128 bytes and no control characters")]
+    Name,
+    #[error("{0} accounts do not add up")]
+    Audit(usize),
+}
+
+impl File {
+    fn path(&self) -> Result<PathBuf, AccountsError> {
+        match &self.store {
+            Some(path) => Ok(path.clone()),
+            None => match config::store(&self.conf.conf)? {
+                Store::Sqlite(path) => Ok(path),
+                Store::Valkey(_) => Err(AccountsError::Server),
+            },
+        }
+    }
+
+    pub(super) fn open(&self) -> Result<Desk, AccountsError> {
+        Ok(Desk::open_existing(&self.path()?)?)
+    }
+}
+
+fn amount(text: &str) -> Result<Money, &'static str> {
+    Money::parse(text).ok_or("write an amount such as 25 or 12.50, with at most nine digits after the point")
+}
+
+pub(super) fn run(options: &Options) -> ExitCode {
+    let done = match &options.action {
+        Action::Create { name, credit, file } => create(file, name, *credit),
+        Action::Credit { name, amount, note, reference, file } => {
+            credit(file, name, *amount, note, reference.as_deref())
+        }
+        Action::Show { name, json, file } => show(file, name, *json),
+        Action::List { json, file } => list(file, *json),
+        Action::Enable { name, file } => switch(file, name, true),
+        Action::Disable { name, file } => switch(file, name, false),
+        Action::Audit { file } => audit(file),
+        Action::Backup { to, file } => file.open().and_then(|desk| Ok(desk.backup(to)?)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(error),
+    }
+}
+
+fn create(file: &File, name: &str, credit: Option<Money>) -> Result<(), AccountsError> {
+    let account = AccountId::new(name).ok_or(AccountsError::Name)?;
+    let desk = Desk::open(&file.path()?)?;
+    desk.create(&account)?;
+    let balance = match credit {
+        Some(amount) => desk.credit(name, amount.0, "first credit", None)?.balance,
+        None => 0,
+    };
+    println!("{name} is there, with a balance of {}.", Money(balance));
+    Ok(())
+}
+
+fn credit(
+    file: &File,
+    name: &str,
+    amount: Money,
+    note: &str,
+    reference: Option<&str>,
+) -> Result<(), AccountsError> {
+    let credited = file.open()?.credit(name, amount.0, note, reference)?;
+    let balance = Money(credited.balance);
+    if credited.repeated {
+        println!("{name} has this credit already; its balance is {balance}.");
+    } else {
+        println!("{name} has a balance of {balance} now.");
+    }
+    Ok(())
+}
+
+fn switch(file: &File, name: &str, enabled: bool) -> Result<(), AccountsError> {
+    let state = if enabled { "enabled" } else { "disabled" };
+    let news = if file.open()?.set_enabled(name, enabled)? { "now" } else { "already" };
+    println!("{name} is {state} {news}.");
+    Ok(())
+}
+
+fn word(account: &AccountState) -> &'static str {
+    if account.enabled { "enabled" } else { "disabled" }
+}
+
+fn time(millis: i64) -> String {
+    rfc3339(millis.div_euclid(1000))
+}
+
+fn value(account: &AccountState) -> Value {
+    json!({
+        "name": account.name,
+        "enabled": account.enabled,
+        "created": time(account.created),
+        "balance": Money(account.balance()).to_string(),
+        "credited": Money(account.credited).to_string(),
+        "charged": Money(account.charged).to_string(),
+    })
+}
+
+fn list(file: &File, json: bool) -> Result<(), AccountsError> {
+    let accounts = file.open()?.accounts()?;
+    if json {
+        println!("{}", Value::Array(accounts.iter().map(value).collect()));
+        return Ok(());
+    }
+    if accounts.is_empty() {
+        println!("No accounts yet: model-gateway accounts create NAME");
+        return Ok(());
+    }
+    let mut amounts: Vec<[String; 3]> = accounts
+        .iter()
+        .map(|account| {
+            [account.balance(), account.credited, account.charged].map(|nano| Money(nano).to_string())
+        })
+        .collect();
+    for column in 0..3 {
+        let mut column: Vec<&mut String> = amounts.iter_mut().filter_map(|row| row.get_mut(column)).collect();
+        align(&mut column);
+    }
+    let mut table = Table::new(3, vec!["name", "state", "created", "balance", "credited", "charged"]);
+    for (account, amounts) in accounts.iter().zip(amounts) {
+        let mut row = vec![account.name.clone(), word(account).to_owned(), time(account.created)];
+        row.extend(amounts);
+        table.row(row);
+    }
+    table.print(0);
+    Ok(())
+}
+
+fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
+    let desk = file.open()?;
+    let account = desk.account(name)?;
+    let credits = desk.credits(name, SHOWN)?;
+    if json {
+        let mut shown = value(&account);
+        let credits = credits.iter().map(|credit| {
+            json!({
+                "time": time(credit.time),
+                "amount": Money(credit.amount).to_string(),
+                "note": credit.note,
+                "reference": credit.reference,
+            })
+        });
+        shown["credits"] = credits.collect();
+        println!("{shown}");
+        return Ok(());
+    }
+    let mut amounts =
+        [account.balance(), account.credited, account.charged].map(|nano| Money(nano).to_string());
+    align(&mut amounts.each_mut());
+    let width = amounts.iter().map(String::len).max().unwrap_or(0);
+    println!("{}, {}, made {}", style::title(name), word(&account), time(account.created));
+    for (label, amount) in ["balance", "credited", "charged"].iter().zip(&amounts) {
+        println!("{label:8}  {amount:>width$}");
+    }
+    if !credits.is_empty() {
+        println!();
+        let mut amounts: Vec<String> =
+            credits.iter().map(|credit| Money(credit.amount).to_string()).collect();
+        align(&mut amounts.iter_mut().collect::<Vec<_>>());
+        let mut table = Table::new(1, vec!["time", "credit", "reference", "note"]);
+        for (credit, amount) in credits.into_iter().zip(amounts) {
+            table.row(vec![time(credit.time), amount, credit.reference.unwrap_or_default(), credit.note]);
+        }
+        table.print(0);
+    }
+    Ok(())
+}
+
+fn audit(file: &File) -> Result<(), AccountsError> {
+    let desk = file.open()?;
+    let faults = desk.audit()?;
+    for fault in &faults {
+        println!("{fault}");
+    }
+    if faults.is_empty() {
+        println!("{} {} accounts add up", style::good("ok"), desk.accounts()?.len());
+        Ok(())
+    } else {
+        Err(AccountsError::Audit(faults.len()))
+    }
+}

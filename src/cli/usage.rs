@@ -1,0 +1,305 @@
+//! `model-gateway usage`
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::accounts::{AccountsError, File};
+use super::fail;
+use super::table::{Table, align, csv, grouped};
+use crate::store::Money;
+use crate::store::book::{By, DeskError, Filter, Line, Sums};
+use crate::store::record::{KINDS, UsageRecord};
+use crate::wire::models::rfc3339;
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Only this account; "" stands for keys without one.
+    #[arg(long)]
+    account: Option<String>,
+    /// Only this key.
+    #[arg(long)]
+    key: Option<String>,
+    /// Only this model, as clients name it.
+    #[arg(long)]
+    model: Option<String>,
+    /// The first day (UTC), such as 2027-01-31, or a month, such as 2027-01. Without it: the first of this month.
+    #[arg(long, value_name = "DAY", value_parser = period)]
+    from: Option<Period>,
+    /// The last day, or a month. Without it: today.
+    #[arg(long, value_name = "DAY", value_parser = period)]
+    to: Option<Period>,
+    /// A line for each day, account, key or model.
+    #[arg(long, default_value = "day", value_parser = by)]
+    by: By,
+    /// Each request instead of sums.
+    #[arg(long, conflicts_with = "by")]
+    records: bool,
+    /// Comma-separated, for spreadsheets.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// JSON, one line for each line or request.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    file: File,
+}
+
+/// Days since 1970-01-01: the first, and the one after the last.
+#[derive(Clone, Copy, Debug)]
+struct Period {
+    from: i64,
+    to: i64,
+}
+
+fn by(word: &str) -> Result<By, String> {
+    let names = || By::ALL.map(By::name).join(", ");
+    By::ALL.into_iter().find(|by| by.name() == word).ok_or_else(|| format!("one of {}", names()))
+}
+
+/// A day, or a month.
+fn period(text: &str) -> Result<Period, &'static str> {
+    let wrong = "write a day, such as 2027-01-31, or a month, such as 2027-01";
+    let numbers: Vec<i64> = text
+        .split('-')
+        .map(|part| part.parse().ok().filter(|_| part.bytes().all(|byte| byte.is_ascii_digit())))
+        .collect::<Option<_>>()
+        .ok_or(wrong)?;
+    let (year, month, day) = match numbers[..] {
+        [year, month] => (year, month, None),
+        [year, month, day] => (year, month, Some(day)),
+        _ => return Err(wrong),
+    };
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) {
+        return Err(wrong);
+    }
+    let first = first_of(year, month);
+    let next = if month == 12 { first_of(year + 1, 1) } else { first_of(year, month + 1) };
+    match day {
+        None => Ok(Period { from: first, to: next }),
+        Some(day) if (1..=next - first).contains(&day) => {
+            Ok(Period { from: first + day - 1, to: first + day })
+        }
+        Some(_) => Err("the month does not have this day"),
+    }
+}
+
+/// The first day of a month, counted from 1970-01-01.
+fn first_of(year: i64, month: i64) -> i64 {
+    let before = |year: i64| 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let leap = before(year) - before(year - 1) == 366;
+    let months = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let days: i64 = months.iter().zip(1..month).map(|(days, _)| days).sum();
+    before(year - 1) - before(1969) + days
+}
+
+/// A day as people write it.
+fn date(day: i64) -> String {
+    rfc3339(day.saturating_mul(86_400)).get(..10).unwrap_or_default().to_owned()
+}
+
+pub(super) fn run(options: &Options) -> ExitCode {
+    let shown = options.file.open().and_then(|desk| {
+        let filter = options.filter();
+        if options.records {
+            let mut out = BufWriter::new(io::stdout().lock());
+            let mut first = true;
+            return Ok(desk.records(&filter, &mut |record| {
+                write_record(&mut out, record, options.json, std::mem::take(&mut first))
+            })?);
+        }
+        let lines = desk.usage(&filter, options.by)?;
+        options.show(lines, &filter)
+    });
+    match shown {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads has seen enough.
+        Err(AccountsError::Desk(DeskError::Records(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(error),
+    }
+}
+
+impl Options {
+    fn filter(&self) -> Filter {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400;
+        let today = i64::try_from(now).unwrap_or(0);
+        let month = || period(date(today).get(..7).unwrap_or_default()).map_or(today, |month| month.from);
+        Filter {
+            account: self.account.clone(),
+            key: self.key.clone(),
+            model: self.model.clone(),
+            from: self.from.map_or_else(month, |period| period.from),
+            to: self.to.map_or(today + 1, |period| period.to),
+        }
+    }
+
+    fn show(&self, mut lines: Vec<Line>, filter: &Filter) -> Result<(), AccountsError> {
+        if self.by == By::Day {
+            for line in &mut lines {
+                line.name = line.name.parse().map_or_else(|_| line.name.clone(), date);
+            }
+        }
+        let mut out = BufWriter::new(io::stdout().lock());
+        let written = if self.json {
+            lines.iter().try_for_each(|line| writeln!(out, "{}", self.value(line)))
+        } else if self.csv {
+            self.write_csv(&mut out, &lines)
+        } else {
+            drop(out);
+            self.print(lines, filter);
+            return Ok(());
+        };
+        written.and_then(|()| out.flush()).map_err(|error| DeskError::Records(error).into())
+    }
+
+    fn value(&self, line: &Line) -> Value {
+        let mut value = Map::new();
+        value.insert(self.by.name().to_owned(), line.name.clone().into());
+        value.insert("requests".to_owned(), line.sums.requests.into());
+        value.insert("failed".to_owned(), line.sums.failed.into());
+        for (kind, sum) in KINDS.iter().zip(line.sums.usage) {
+            value.insert(kind.name.to_owned(), sum.into());
+        }
+        value.insert("cost".to_owned(), Money(line.sums.cost).to_string().into());
+        Value::Object(value)
+    }
+
+    fn write_csv(&self, out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
+        let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        writeln!(out, "{},requests,failed,{},cost", self.by.name(), kinds.join(","))?;
+        lines.iter().try_for_each(|line| {
+            let Sums { requests, failed, cost, usage } = line.sums;
+            let usage = usage.map(|sum| sum.to_string()).join(",");
+            writeln!(out, "{},{requests},{failed},{usage},{}", csv(&line.name), Money(cost))
+        })
+    }
+
+    fn print(&self, lines: Vec<Line>, filter: &Filter) {
+        let span = format!("{} to {}", date(filter.from), date(filter.to - 1));
+        if lines.is_empty() {
+            println!("Nothing was used from {span}.");
+            return;
+        }
+        let mut total = Line { name: span, sums: Sums::default() };
+        for line in &lines {
+            total.sums.add(&line.sums);
+        }
+        // The usual kinds always, the others where there are any.
+        let usual = ["input", "cached", "output", "reasoning"];
+        let shown: Vec<bool> = KINDS
+            .iter()
+            .zip(total.sums.usage)
+            .map(|(kind, sum)| sum != 0 || usual.contains(&kind.name))
+            .collect();
+        let mut head = vec![self.by.name(), "requests", "failed"];
+        head.extend(KINDS.iter().zip(&shown).filter(|(_, shown)| **shown).map(|(kind, _)| kind.name));
+        head.push("cost");
+        let mut table = Table::new(1, head);
+        let all: Vec<Line> = lines.into_iter().chain([total]).collect();
+        let mut costs: Vec<String> = all.iter().map(|line| Money(line.sums.cost).to_string()).collect();
+        align(&mut costs.iter_mut().collect::<Vec<_>>());
+        for (line, cost) in all.into_iter().zip(costs) {
+            let name = if line.name.is_empty() { "(none)".to_owned() } else { line.name };
+            let mut row = vec![name, grouped(line.sums.requests), grouped(line.sums.failed)];
+            row.extend(
+                line.sums.usage.iter().zip(&shown).filter(|(_, shown)| **shown).map(|(sum, _)| grouped(*sum)),
+            );
+            row.push(cost);
+            table.row(row);
+        }
+        table.print(1);
+    }
+}
+
+/// The members of a record that are texts.
+fn texts<'a>(record: &UsageRecord<'a>) -> [(&'static str, &'a str); 10] {
+    [
+        ("request", record.request),
+        ("account", record.account),
+        ("key", record.key),
+        ("model", record.model),
+        ("provider", record.provider),
+        ("target", record.target),
+        ("endpoint", record.endpoint),
+        ("client_format", record.client_format),
+        ("provider_format", record.provider_format),
+        ("error", record.error),
+    ]
+}
+
+/// The members of a record that are numbers.
+fn numbers(record: &UsageRecord<'_>) -> [(&'static str, Option<i64>); 4] {
+    [
+        ("status", Some(record.status.into())),
+        ("attempts", Some(record.attempts.into())),
+        ("first_byte_ms", record.first_byte.map(i64::from)),
+        ("total_ms", Some(record.total.into())),
+    ]
+}
+
+/// When it began, to the millisecond.
+fn began(record: &UsageRecord<'_>) -> String {
+    let seconds = rfc3339(record.time.div_euclid(1000));
+    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), record.time.rem_euclid(1000))
+}
+
+fn write_record(
+    out: &mut impl Write,
+    record: &UsageRecord<'_>,
+    as_json: bool,
+    first: bool,
+) -> io::Result<()> {
+    let usage = KINDS.iter().map(|kind| (kind.name, (kind.get)(&record.usage)));
+    let cost = Money(record.cost).to_string();
+    if as_json {
+        let mut value = Map::new();
+        value.insert("time".to_owned(), began(record).into());
+        value.extend(texts(record).map(|(name, text)| (name.to_owned(), text.into())));
+        value.extend(numbers(record).map(|(name, number)| (name.to_owned(), json!(number))));
+        value.insert("stream".to_owned(), record.stream.into());
+        value.insert("counted".to_owned(), record.counted.into());
+        value.extend(usage.map(|(name, sum)| (name.to_owned(), json!(sum))));
+        value.insert("cost".to_owned(), cost.into());
+        return writeln!(out, "{}", Value::Object(value));
+    }
+    let (texts, numbers) = (texts(record), numbers(record));
+    if first {
+        let names = texts.iter().map(|(name, _)| *name).chain(numbers.iter().map(|(name, _)| *name));
+        let names = names.chain(["stream", "counted"]).chain(KINDS.iter().map(|kind| kind.name));
+        writeln!(out, "time,{},cost", names.collect::<Vec<_>>().join(","))?;
+    }
+    let known = |number: Option<String>| number.unwrap_or_default();
+    let fields = [csv(&began(record))].into_iter();
+    let fields = fields.chain(texts.iter().map(|(_, text)| csv(text)));
+    let fields =
+        fields.chain(numbers.iter().map(|(_, number)| known(number.map(|number| number.to_string()))));
+    let fields = fields.chain([record.stream.to_string(), record.counted.to_string()]);
+    let fields = fields.chain(usage.map(|(_, sum)| known(sum.map(|sum| sum.to_string())))).chain([cost]);
+    writeln!(out, "{}", fields.collect::<Vec<_>>().join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_months_are_read() {
+        for (text, from, to) in [
+            ("1970-01-01", "1970-01-01", "1970-01-01"),
+            ("2024-02", "2024-02-01", "2024-02-29"),
+            ("2023-02", "2023-02-01", "2023-02-28"),
+            ("2026-12", "2026-12-01", "2026-12-31"),
+            ("2000-02-29", "2000-02-29", "2000-02-29"),
+        ] {
+            let period = period(text).unwrap();
+            assert_eq!((date(period.from), date(period.to - 1)), (from.to_owned(), to.to_owned()), "{text}");
+        }
+        let wrong = ["", "2024", "2024-13", "2024-00-01", "2023-02-29", "2024-1-1-1", "2024-+1-01", "x-1-1"];
+        assert!(wrong.iter().all(|text| period(text).is_err()));
+    }
+}

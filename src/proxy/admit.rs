@@ -1,0 +1,327 @@
+//! Whether a request may be made: limits of its key and account, and the balance that it will be charged to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use smallvec::SmallVec;
+
+use super::charge::{Lefts, Tab};
+use super::context::Context;
+use super::{Gateway, names};
+use crate::account::bucket::Left;
+use crate::account::limit::{Ask, Which};
+use crate::account::{Amount, Calendar, Exceeded, Gauge, Limits, Price, Scope, estimate};
+use crate::error::{ApiError, Kind, RetryAfter};
+use crate::store::{AccountId, Held, Refused};
+use crate::wire::request::Body;
+use crate::wire::{Format, models};
+
+/// How long a request waits for its reservation.
+const RESERVING: Duration = Duration::from_secs(2);
+/// How long it waits for what was spent before.
+const SPENT: Duration = Duration::from_secs(5);
+/// Output that money is held for where the client sets no limit of its own.
+const OUTPUT: u64 = 4_096;
+/// Output tokens of a client's own limit that count for the tokens of a minute before the answer is there: what clients
+/// ask for at most is far more than what they get.
+const OUTPUT_PER_MINUTE: u64 = 4_096;
+
+/// Whose limits, and how much of them is taken.
+type Limited<'l> = (Scope, &'l Arc<str>, &'l Limits, &'l Arc<Gauge>);
+
+impl Gateway {
+    /// Lets a request in: takes its place in the limits and holds what it may cost. What is taken is given back when
+    /// the request ends, whatever happens.
+    pub(super) async fn admit(
+        &self,
+        ctx: &mut Context,
+        price: &Price,
+        body: &mut Body,
+    ) -> Result<(), ApiError> {
+        let input = estimate::body(body.text.pieces());
+        ctx.tab.input = input;
+        let Some(key) = ctx.key.clone() else { return Ok(()) };
+        let account = key.account.as_deref();
+        let limits = &key.rules.limits;
+        if !ctx.tab.is_open() || (limits.is_empty() && account.is_none()) {
+            return Ok(());
+        }
+        let output = body.max_output();
+        let cost = price.estimate(input, output.unwrap_or(OUTPUT));
+        let gauges = &self.till.gauges;
+        let mut limited: SmallVec<[Limited<'_>; 2]> = SmallVec::new();
+        if !limits.is_empty() {
+            limited.push((Scope::Key, &key.name, limits, key.gauge(gauges)));
+        }
+        if let Some(account) = account.filter(|account| !account.limits.is_empty()) {
+            limited.push((Scope::Account, &account.name, &account.limits, account.gauge(gauges)));
+        }
+        if !limited.is_empty() {
+            let ask = Ask {
+                now: self.till.nanos(std::time::Instant::now()),
+                calendar: Calendar::at(ctx.now()),
+                tokens: input.saturating_add(output.unwrap_or(0).min(OUTPUT_PER_MINUTE)),
+                cost,
+            };
+            // Boxed: hardly any request has to wait for what was spent before.
+            if limited.iter().any(|(_, _, limits, gauge)| limits.has_spend() && gauge.wants_spend()) {
+                Box::pin(self.know_spent(ctx, &limited, &ask.calendar)).await?;
+            }
+            self.take(ctx, &limited, &ask)?;
+        }
+        let Some(account) = account else { return Ok(()) };
+        let held = match (&self.till.ledger, AccountId::shared(&account.name)) {
+            (Some(ledger), Some(id)) => ledger.reserve(&id, cost),
+            _ => Held::Known(Err(Refused::Unavailable)),
+        };
+        let held = match held {
+            Held::Known(held) => held,
+            pending => Box::pin(pending.within(RESERVING)).await,
+        };
+        match held {
+            Ok(reservation) => ctx.tab.reservation = Some(reservation),
+            Err(refused) => {
+                // It never began.
+                ctx.tab.tickets.drain(..).for_each(crate::account::Ticket::undo);
+                return Err(self.unpaid(ctx, refused, cost));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the request's place in all limits, or in none.
+    fn take(&self, ctx: &mut Context, limited: &[Limited<'_>], ask: &Ask) -> Result<(), ApiError> {
+        let mut refused = None;
+        for (scope, _, limits, gauge) in limited {
+            match gauge.admit(limits, ask) {
+                Ok(ticket) => ctx.tab.tickets.push(ticket),
+                Err(exceeded) => {
+                    refused = Some((*scope, exceeded));
+                    break;
+                }
+            }
+        }
+        if refused.is_some() {
+            ctx.tab.tickets.drain(..).for_each(crate::account::Ticket::undo);
+        }
+        let mut lefts = Lefts::default();
+        for (_, _, limits, gauge) in limited {
+            let (requests, tokens) = gauge.left(limits, ask.now);
+            lefts.requests = tighter(lefts.requests, requests);
+            lefts.tokens = tighter(lefts.tokens, tokens);
+        }
+        if lefts.requests.is_some() || lefts.tokens.is_some() {
+            ctx.tab.left = Some(Box::new(lefts));
+        }
+        match refused {
+            None => Ok(()),
+            Some((scope, exceeded)) => {
+                let labels = [scope.name(), exceeded.which.name()];
+                self.metrics.limit_refusals.with_label_values(&labels).inc();
+                Err(refusal(scope, &exceeded, ctx.format))
+            }
+        }
+    }
+
+    /// Finds out what was spent today and this month before this process, or these keys, began to count.
+    async fn know_spent(
+        &self,
+        ctx: &Context,
+        limited: &[Limited<'_>],
+        calendar: &Calendar,
+    ) -> Result<(), ApiError> {
+        let generation = ctx.live.snapshot.generation;
+        let mut known = self.till.spent_known.lock().await;
+        if *known != generation
+            && let Some(ledger) = &self.till.ledger
+        {
+            let rows = ledger.spent_since(calendar.month_begins()).within(SPENT).await.map_err(|error| {
+                self.metrics.ledger_failures.with_label_values(&["spent", error.label()]).inc();
+                unavailable()
+            })?;
+            let rows = rows.iter().map(|row| (&*row.key, &*row.account, row.day, row.cost));
+            self.till.gauges.remember_spent(calendar, rows);
+            *known = generation;
+        }
+        for (scope, name, limits, gauge) in limited {
+            if limits.has_spend() && gauge.wants_spend() {
+                self.till.gauges.tell_spent(*scope, name, gauge);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why nothing could be held.
+    fn unpaid(&self, ctx: &Context, refused: Refused, cost: i64) -> ApiError {
+        match refused {
+            Refused::UnknownAccount => {
+                ApiError::new(Kind::UnknownAccount, "The account of this API key does not exist.")
+            }
+            Refused::Disabled => {
+                ApiError::new(Kind::DisabledAccount, "The account of this API key is disabled.")
+            }
+            Refused::Empty { available } => {
+                self.metrics.limit_refusals.with_label_values(&["account", "balance"]).inc();
+                let message = format!(
+                    "The balance of your account is too low: this request may cost {}, and {} is available. Add \
+                     credit and try again.",
+                    Amount(cost),
+                    Amount(available.max(0))
+                );
+                billing(Kind::EmptyBalance, message, ctx.format)
+            }
+            Refused::Unavailable => {
+                self.metrics.ledger_failures.with_label_values(&["reserve", refused.label()]).inc();
+                unavailable()
+            }
+        }
+    }
+}
+
+fn unavailable() -> ApiError {
+    ApiError::new(Kind::LedgerUnavailable, "Balances cannot be checked at the moment; please try again.")
+        .retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
+}
+
+/// The messages format has a status of its own for what only money can mend.
+fn billing(kind: Kind, message: String, format: Format) -> ApiError {
+    let error = ApiError::new(kind, message);
+    if format == Format::Messages { error.status(402) } else { error }
+}
+
+fn refusal(scope: Scope, exceeded: &Exceeded, format: Format) -> ApiError {
+    let (whose, limit) = (scope.name(), exceeded.limit);
+    let error = match (exceeded.which, exceeded.wait) {
+        (Which::Requests, _) => {
+            let message = format!("Rate limit reached: this {whose} may make {limit} requests per minute.");
+            ApiError::new(Kind::RateLimited, message)
+        }
+        (Which::Tokens, Some(_)) => {
+            let message = format!("Rate limit reached: this {whose} may use {limit} tokens per minute.");
+            ApiError::new(Kind::RateLimited, message)
+        }
+        (Which::Tokens, None) => {
+            let message = format!(
+                "Request too large: this {whose} may use {limit} tokens per minute, and the request alone asks for more."
+            );
+            ApiError::new(Kind::OverLimit, message)
+        }
+        (Which::Concurrent, _) => {
+            let message = format!("Rate limit reached: this {whose} may make {limit} requests at a time.");
+            ApiError::new(Kind::RateLimited, message)
+        }
+        (Which::SpendPerDay | Which::SpendPerMonth, _) => {
+            let span = if exceeded.which == Which::SpendPerDay { "day" } else { "month" };
+            let limit = Amount(i64::try_from(limit).unwrap_or(i64::MAX));
+            let message = format!("Spending limit reached: this {whose} may spend {limit} a {span} (UTC).");
+            billing(Kind::SpendLimit, message, format)
+        }
+    };
+    error.retry_after(exceeded.wait.map(RetryAfter::Wait))
+}
+
+fn tighter(one: Option<Left>, other: Option<Left>) -> Option<Left> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other.remaining < one.remaining { other } else { one }),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Headers that tell a client what is left of its limits.
+type Shown = SmallVec<[(HeaderName, HeaderValue); 6]>;
+
+impl Tab {
+    /// What is left of the limits, in the client's words: OpenAI's for both of its formats, Anthropic's for its own.
+    /// Google has none.
+    pub(super) fn shown(&self, format: Format, now: i64) -> Shown {
+        let mut shown = Shown::new();
+        let Some(lefts) = self.left.as_deref() else { return shown };
+        let (requests, tokens) = match format {
+            Format::Chat | Format::Responses => (
+                [
+                    names::X_RATELIMIT_LIMIT_REQUESTS,
+                    names::X_RATELIMIT_REMAINING_REQUESTS,
+                    names::X_RATELIMIT_RESET_REQUESTS,
+                ],
+                [
+                    names::X_RATELIMIT_LIMIT_TOKENS,
+                    names::X_RATELIMIT_REMAINING_TOKENS,
+                    names::X_RATELIMIT_RESET_TOKENS,
+                ],
+            ),
+            Format::Messages => (
+                [
+                    names::ANTHROPIC_RATELIMIT_REQUESTS_LIMIT,
+                    names::ANTHROPIC_RATELIMIT_REQUESTS_REMAINING,
+                    names::ANTHROPIC_RATELIMIT_REQUESTS_RESET,
+                ],
+                [
+                    names::ANTHROPIC_RATELIMIT_TOKENS_LIMIT,
+                    names::ANTHROPIC_RATELIMIT_TOKENS_REMAINING,
+                    names::ANTHROPIC_RATELIMIT_TOKENS_RESET,
+                ],
+            ),
+            Format::Generate => return shown,
+        };
+        for (left, [limit, remaining, reset]) in [(lefts.requests, requests), (lefts.tokens, tokens)] {
+            let Some(left) = left else { continue };
+            shown.push((limit, HeaderValue::from(left.limit)));
+            shown.push((remaining, HeaderValue::from(left.remaining)));
+            let text = match format {
+                Format::Messages => {
+                    let seconds = i64::try_from(left.reset.as_millis().div_ceil(1_000)).unwrap_or(0);
+                    models::rfc3339(now.saturating_add(seconds))
+                }
+                _ => span(left.reset),
+            };
+            shown.extend(HeaderValue::try_from(text).ok().map(|value| (reset, value)));
+        }
+        shown
+    }
+}
+
+/// A time span as OpenAI writes it: `20ms`, `1s`, `6m0s`.
+fn span(span: Duration) -> String {
+    let millis = span.as_nanos().div_ceil(1_000_000);
+    let (minutes, rest) = (millis / 60_000, millis % 60_000);
+    let seconds = match (rest / 1_000, rest % 1_000) {
+        (seconds, 0) => format!("{seconds}s"),
+        (0, millis) if minutes == 0 => return format!("{millis}ms"),
+        (seconds, millis) => format!("{seconds}.{millis:03}").trim_end_matches('0').to_owned() + "s",
+    };
+    if minutes == 0 { seconds } else { format!("{minutes}m{seconds}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_spans_are_written_as_clients_read_them() {
+        for (millis, text) in [
+            (0, "0s"),
+            (20, "20ms"),
+            (1_000, "1s"),
+            (1_250, "1.25s"),
+            (59_999, "59.999s"),
+            (60_000, "1m0s"),
+            (360_500, "6m0.5s"),
+        ] {
+            assert_eq!(span(Duration::from_millis(millis)), text);
+        }
+        assert_eq!(span(Duration::from_nanos(1)), "1ms");
+    }
+
+    #[test]
+    fn money_that_is_missing_has_the_status_of_the_format() {
+        let exceeded =
+            Exceeded { which: Which::SpendPerDay, limit: 2_500_000_000, wait: Some(Duration::from_secs(9)) };
+        for format in Format::ALL {
+            let error = refusal(Scope::Key, &exceeded, format);
+            assert_eq!(error.status, if format == Format::Messages { 402 } else { 429 });
+            assert!(error.message.contains("may spend 2.5 a day"), "{}", error.message);
+            assert!(error.kind.row().final_);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What a request cost: settled once, whatever happens, and before the end of its answer leaves.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Gateway;
+use super::context::{Answer, Context};
+use crate::account::bucket::{Left, Nanos};
+use crate::account::{Calendar, Gauges, Ticket};
+use crate::canonical::Usage;
+use crate::error::Kind;
+use crate::store::{Ledger, Reservation, Settled, StoreError, UsageRecord};
+use crate::wire::watch::End;
+
+/// How long the end of an answer waits for its charge to be confirmed. Longer, and a client waits for bookkeeping.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// Balances and limits of the process.
+pub(super) struct Till {
+    pub(super) ledger: Option<Arc<dyn Ledger>>,
+    pub(super) gauges: Gauges,
+    /// The generation of keys for which it is known what was spent before.
+    pub(super) spent_known: tokio::sync::Mutex<u64>,
+    epoch: Instant,
+}
+
+impl Till {
+    pub(super) fn new(ledger: Option<Arc<dyn Ledger>>) -> Self {
+        Till {
+            ledger,
+            gauges: Gauges::default(),
+            spent_known: tokio::sync::Mutex::default(),
+            epoch: Instant::now(),
+        }
+    }
+
+    /// A point in time as limits count it.
+    pub(super) fn nanos(&self, at: Instant) -> Nanos {
+        i64::try_from(at.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    /// Forgets limits that nobody has touched for long.
+    pub(super) fn sweep(&self) {
+        let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let calendar = Calendar::at(i64::try_from(unix.as_secs()).unwrap_or(i64::MAX));
+        self.gauges.sweep(self.nanos(Instant::now()), &calendar);
+    }
+}
+
+impl std::fmt::Debug for Till {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Till").field("gauges", &self.gauges).finish_non_exhaustive()
+    }
+}
+
+/// What one request has taken, until it is settled.
+#[derive(Debug, Default)]
+pub(super) struct Tab {
+    /// There is to be a record of the request, and there is none yet.
+    open: bool,
+    /// Of the account's balance.
+    pub(super) reservation: Option<Reservation>,
+    /// Of the key's limits and the account's.
+    pub(super) tickets: Vec<Ticket>,
+    /// What is left of limits, for the client to know.
+    pub(super) left: Option<Box<Lefts>>,
+    /// Input tokens that are expected.
+    pub(super) input: u64,
+    charged: Option<Box<Charged>>,
+}
+
+/// What is left of the limits on requests and tokens: the tighter of the key's and the account's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lefts {
+    pub(super) requests: Option<Left>,
+    pub(super) tokens: Option<Left>,
+}
+
+/// What a request was charged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Charged {
+    pub(super) usage: Usage,
+    /// Nano-units.
+    pub(super) cost: i64,
+    /// Some of the usage was counted by the gateway.
+    pub(super) counted: bool,
+}
+
+impl Tab {
+    /// From now on the request will be recorded, however it ends.
+    pub(super) fn open(&mut self) {
+        self.open = true;
+    }
+
+    /// Whether the request will be recorded, and charged.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Input tokens that are expected.
+    pub(super) fn expected_input(&self) -> u64 {
+        self.input
+    }
+
+    /// What was charged, once that is known.
+    pub(super) fn charged(&self) -> Option<&Charged> {
+        self.charged.as_deref()
+    }
+}
+
+impl Context {
+    /// Charges the request and makes its record: once. `complete` tells an answer that has come to its end from one
+    /// that will not.
+    pub(super) fn settle(&mut self, complete: bool) -> Option<Settled> {
+        if !std::mem::take(&mut self.tab.open) {
+            return None;
+        }
+        let charged = self.charge(complete);
+        let now = Instant::now();
+        let Charged { usage, cost, counted } = charged;
+        if !self.tab.tickets.is_empty() {
+            let tokens = usage.input.unwrap_or(0).saturating_add(usage.output.unwrap_or(0));
+            let nanos = self.live.till.nanos(now);
+            for ticket in std::mem::take(&mut self.tab.tickets) {
+                ticket.settle(nanos, tokens, cost);
+            }
+        }
+        self.tab.charged = Some(Box::new(charged));
+        let reservation = self.tab.reservation.take();
+        let ledger = self.live.till.ledger.as_deref()?;
+        let record = &self.record;
+        let target = self.plan.as_ref().and_then(|plan| plan.target());
+        let millis = |at: Instant| {
+            u32::try_from(at.saturating_duration_since(record.started).as_millis()).unwrap_or(u32::MAX)
+        };
+        let key = self.key.as_ref();
+        Some(ledger.settle(
+            reservation,
+            &UsageRecord {
+                time: i64::try_from(record.unix_millis).unwrap_or(i64::MAX),
+                request: self.id.as_str(),
+                account: key.and_then(|key| Some(&*key.account.as_ref()?.name)).unwrap_or_default(),
+                key: key.map(|key| &*key.name).unwrap_or_default(),
+                model: record.model.as_deref().unwrap_or_default(),
+                provider: target.map(|target| &*target.provider.name).unwrap_or_default(),
+                target: target.map(|target| &*target.model).unwrap_or_default(),
+                endpoint: self.endpoint.as_ref().map_or("", |endpoint| endpoint.label()),
+                client_format: self.format.name(),
+                provider_format: self.plan.as_ref().map_or("", |plan| plan.api.name()),
+                error: record.error.map_or("", Kind::label),
+                // An answer that passes has its provider's status, which the client may not have seen yet.
+                status: if complete && record.status == 0 { 200 } else { record.status },
+                attempts: u16::try_from(record.attempts).unwrap_or(u16::MAX),
+                first_byte: record.first_content.or(record.answered).map(millis),
+                total: millis(now),
+                stream: record.stream,
+                counted,
+                usage,
+                cost,
+            },
+        ))
+    }
+
+    /// What the request used and costs. Nothing, if it failed: unless something was delivered, or it is the client who
+    /// left while its provider was at work.
+    fn charge(&mut self, complete: bool) -> Charged {
+        let gone = self.record.status == 499 || self.record.error == Some(Kind::ClientGone);
+        let Some(plan) = &self.plan else { return Charged::default() };
+        let (usage, counted) = match &mut self.answer {
+            Answer::Stream(passing) | Answer::Whole(passing, _) => {
+                let exchange = &mut passing.exchange;
+                if complete {
+                    exchange.complete();
+                } else if gone || exchange.meter().content_frames() > 0 {
+                    exchange.cut();
+                } else {
+                    return Charged::default();
+                }
+                (*exchange.meter().usage(), exchange.meter().is_counted())
+            }
+            Answer::Made(made) => (made.usage, made.counted),
+            Answer::Awaited if gone && self.record.said => {
+                (Usage { input: Some(self.tab.input), output: Some(0), ..Usage::default() }, true)
+            }
+            Answer::Awaited | Answer::Refused { .. } | Answer::Done => return Charged::default(),
+        };
+        Charged { usage, cost: plan.model.price.cost(&usage, &[]), counted }
+    }
+}
+
+/// A request that nobody ended, because its task was: it is recorded all the same.
+impl Drop for Context {
+    fn drop(&mut self) {
+        if self.tab.open {
+            if self.record.status == 0 {
+                self.record.status = 499;
+            }
+            // Nobody waits for it; the ledger does what it can.
+            let _ = self.settle(false);
+        }
+    }
+}
+
+impl Gateway {
+    /// Settles an answer whose end is about to leave: its last frame, or the end of the body.
+    pub(super) fn settle_at_end(&self, ctx: &mut Context, end: bool) -> Option<Settled> {
+        let passing = ctx.passing()?;
+        // A whole answer is noted when it is complete; in a stream the end may stand before that of the body.
+        let ended = end || (ctx.record.stream && passing.exchange.meter().end() == End::Terminated);
+        if ended { ctx.settle(true) } else { None }
+    }
+
+    /// Waits for a settlement. That it is not confirmed is no reason for the client not to get its answer.
+    pub(super) async fn settling(&self, ctx: &Context, settled: Settled) {
+        let outcome = settled.within(SETTLING).await;
+        self.settled(ctx, outcome);
+    }
+
+    /// Takes note of a settlement that failed.
+    pub(super) fn settled(&self, ctx: &Context, outcome: Result<(), StoreError>) {
+        if let Err(error) = outcome {
+            self.metrics.ledger_failures.with_label_values(&["settle", error.label()]).inc();
+            let request = ctx.id.as_str();
+            tracing::error!(%error, request, "a charge is not confirmed; the client has its answer nevertheless");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Balances in memory: what the database holds, less what this process has charged and holds.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+
+use foldhash::fast::{FixedState, RandomState};
+use parking_lot::RwLock;
+
+use crate::store::ledger::{AccountId, Held, Holder, Refused, Reservation};
+
+/// So many that workers do not meet.
+const SHARDS: usize = 64;
+
+/// An account.
+#[derive(Debug)]
+pub(super) struct Account {
+    /// What can be spent: the balance in the database, less this process's charges that are not there yet, less what
+    /// is held.
+    available: AtomicI64,
+    /// The balance in the database, as last seen by the ledger's thread, the only one that touches it.
+    stored: AtomicI64,
+    state: AtomicU8,
+}
+
+/// Charged by this process, and not known to the database yet.
+const UNKNOWN: u8 = 0;
+const ENABLED: u8 = 1;
+const DISABLED: u8 = 2;
+
+impl Account {
+    fn new(state: u8) -> Arc<Self> {
+        Arc::new(Account {
+            available: AtomicI64::new(0),
+            stored: AtomicI64::new(0),
+            state: AtomicU8::new(state),
+        })
+    }
+}
+
+impl Holder for Account {
+    fn give_back(&self, _: u64, amount: i64) {
+        self.available.fetch_add(amount, Ordering::AcqRel);
+    }
+}
+
+/// All accounts.
+#[derive(Debug)]
+pub(super) struct Balances {
+    shards: Vec<RwLock<HashMap<AccountId, Arc<Account>, RandomState>>>,
+    hasher: FixedState,
+}
+
+/// A row of the database.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) balance: i64,
+    pub(super) enabled: bool,
+}
+
+impl Balances {
+    pub(super) fn new() -> Self {
+        Balances { shards: (0..SHARDS).map(|_| RwLock::default()).collect(), hasher: FixedState::default() }
+    }
+
+    fn shard(&self, name: &str) -> Option<&RwLock<HashMap<AccountId, Arc<Account>, RandomState>>> {
+        let hash = usize::try_from(self.hasher.hash_one(name) % SHARDS as u64).unwrap_or(0);
+        self.shards.get(hash)
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<Arc<Account>> {
+        self.shard(name)?.read().get(name).cloned()
+    }
+
+    /// Holds an amount.
+    pub(super) fn reserve(&self, account: &AccountId, amount: i64) -> Held {
+        let Some(account) = self.find(account.as_str()) else {
+            return Held::Known(Err(Refused::UnknownAccount));
+        };
+        match account.state.load(Ordering::Acquire) {
+            ENABLED => {}
+            DISABLED => return Held::Known(Err(Refused::Disabled)),
+            _ => return Held::Known(Err(Refused::UnknownAccount)),
+        }
+        let amount = amount.max(0);
+        if amount > 0 {
+            let taken = account.available.fetch_update(Ordering::AcqRel, Ordering::Acquire, |available| {
+                available.checked_sub(amount).filter(|left| *left >= 0)
+            });
+            if let Err(available) = taken {
+                return Held::Known(Err(Refused::Empty { available }));
+            }
+        }
+        Held::Known(Ok(Reservation::new(0, amount, account)))
+    }
+
+    /// Charges an account without a reservation.
+    pub(super) fn charge(&self, name: &str, cost: i64) {
+        if let Some(account) = self.find_or_insert(name) {
+            account.available.fetch_sub(cost, Ordering::AcqRel);
+        }
+    }
+
+    pub(super) fn available(&self, name: &str) -> Option<i64> {
+        let account = self.find(name).filter(|account| account.state.load(Ordering::Acquire) != UNKNOWN)?;
+        Some(account.available.load(Ordering::Acquire))
+    }
+
+    fn find_or_insert(&self, name: &str) -> Option<Arc<Account>> {
+        if let Some(account) = self.find(name) {
+            return Some(account);
+        }
+        let id = AccountId::new(name)?;
+        let mut shard = self.shard(name)?.write();
+        Some(shard.entry(id).or_insert_with(|| Account::new(UNKNOWN)).clone())
+    }
+
+    /// Takes over what the database holds now. `charged` is what this process has brought into it since the last time,
+    /// which is gone from what is available already.
+    pub(super) fn refresh(&self, row: Row, charged: i64) {
+        let Some(account) = self.find_or_insert(&row.name) else { return };
+        let before = account.stored.swap(row.balance, Ordering::AcqRel);
+        let others = row.balance.wrapping_add(charged).wrapping_sub(before);
+        if others != 0 {
+            account.available.fetch_add(others, Ordering::AcqRel);
+        }
+        account.state.store(if row.enabled { ENABLED } else { DISABLED }, Ordering::Release);
+    }
+}

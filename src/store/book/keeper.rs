@@ -1,0 +1,179 @@
+//! The ledger's thread: it brings the journal into the database, takes over what others changed there, brings in what
+//! ended processes left, and removes records whose time is over.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, params};
+
+use super::entries::{self, ApplyError};
+use super::intake;
+use super::{Ask, Shared, Spent, Terms};
+use crate::store::StoreError;
+use crate::store::journal::{Segment, exists};
+use crate::store::schema::OpenError;
+
+/// How often it is looked for journals of ended processes, and for records whose time is over.
+const SWEEP: Duration = Duration::from_secs(10);
+/// Blocks of records that are removed in one step.
+const SWEPT: i64 = 256;
+/// How long a failure is waited for before the same is said again.
+const SAID: Duration = Duration::from_secs(10);
+
+pub(super) struct Keeper {
+    connection: Connection,
+    shared: Arc<Shared>,
+    terms: Terms,
+    folder: PathBuf,
+    /// The segment that is being drained.
+    draining: Option<Segment>,
+    /// The highest number of a change that was seen.
+    seen: i64,
+    /// SQLite's count of what other connections wrote.
+    version: i64,
+    said: Option<Instant>,
+}
+
+impl Keeper {
+    pub(super) fn new(connection: Connection, shared: Arc<Shared>, terms: Terms, folder: &Path) -> Self {
+        let folder = folder.to_owned();
+        Keeper { connection, shared, terms, folder, draining: None, seen: 0, version: -1, said: None }
+    }
+
+    /// Works until the ledger is dropped.
+    pub(super) fn run(mut self, asks: &Receiver<Ask>) {
+        let mut sweep = Instant::now();
+        loop {
+            let ask = asks.recv_timeout(self.terms.flush);
+            let done = self.turn();
+            match ask {
+                Ok(ask) => self.answer(ask, done),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    // What came while the segment before was drained.
+                    if done.is_ok() && self.turn().is_ok() {
+                        self.shared.journal.remove_if_drained();
+                    }
+                    return;
+                }
+            }
+            if Instant::now() >= sweep {
+                self.sweep();
+                sweep = Instant::now() + SWEEP;
+            }
+        }
+    }
+
+    /// Brings everything in that is settled, and takes over what others changed.
+    fn turn(&mut self) -> Result<(), StoreError> {
+        let done = self.drain().and_then(|()| self.refresh().map_err(ApplyError::from));
+        done.map_err(|error| {
+            // The database does not take it: then at least the disk does.
+            if let Some(segment) = &self.draining {
+                let _ = self.shared.journal.sync(segment);
+            }
+            if self.said.is_none_or(|said| said.elapsed() > SAID) {
+                tracing::error!(%error, "the ledger's database takes nothing; charges wait in the journal");
+                self.said = Some(Instant::now());
+            }
+            StoreError::Failed(error.to_string())
+        })
+    }
+
+    fn answer(&self, ask: Ask, done: Result<(), StoreError>) {
+        // Whoever asked may have stopped waiting.
+        match ask {
+            Ask::Flush { outcome } => drop(outcome.send(done)),
+            Ask::Spent { day, outcome } => drop(outcome.send(
+                done.and_then(|()| self.spent(day).map_err(|error| StoreError::Failed(error.to_string()))),
+            )),
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), ApplyError> {
+        if self.shared.failing.load(Ordering::Acquire) {
+            self.shared.write_the_rest()?;
+        }
+        if self.draining.is_none() {
+            self.draining = self.shared.journal.rotate();
+        }
+        let Some(segment) = &self.draining else { return Ok(()) };
+        let bytes = segment.read()?;
+        self.bring_in(&bytes)?;
+        if let Some(segment) = self.draining.take() {
+            self.shared.journal.recycle(segment)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the frames of a segment into the database, on the disk, and into the balances.
+    fn bring_in(&mut self, segment: &[u8]) -> Result<(), ApplyError> {
+        let own = self.shared.journal.id();
+        let balances = &self.shared.balances;
+        intake::bring_in(&self.connection, segment, &mut self.seen, &mut |journal, row, charge| {
+            // What an ended process charged is news here.
+            balances.refresh(row, if journal == own { charge } else { 0 });
+        })
+    }
+
+    /// Takes over what other connections changed.
+    pub(super) fn refresh(&mut self) -> rusqlite::Result<()> {
+        let version = self.connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
+        if version != self.version {
+            let (changed, seen) = entries::changed_since(&self.connection, self.seen)?;
+            for row in changed {
+                self.shared.balances.refresh(row, 0);
+            }
+            (self.seen, self.version) = (seen, version);
+        }
+        Ok(())
+    }
+
+    /// Brings in the journals of ended processes.
+    pub(super) fn recover(&mut self) -> Result<(), OpenError> {
+        let balances = &self.shared.balances;
+        intake::recover(&self.connection, &self.folder, &mut self.seen, &mut |_, row, _| {
+            balances.refresh(row, 0)
+        })
+    }
+
+    fn sweep(&mut self) {
+        if let Err(error) = self.recover() {
+            tracing::error!(%error, "the journal of an ended process was not brought in");
+        }
+        if let Err(error) = self.forget() {
+            tracing::warn!(%error, "records whose time is over were not removed");
+        }
+    }
+
+    /// Removes records whose time is over, some at a time.
+    fn forget(&self) -> rusqlite::Result<()> {
+        let kept = i64::try_from(self.terms.records.as_millis()).unwrap_or(i64::MAX);
+        let end = crate::store::now().saturating_sub(kept);
+        self.connection
+            .prepare_cached("DELETE FROM block WHERE id IN (SELECT id FROM block WHERE last < ?1 LIMIT ?2)")?
+            .execute(params![end, SWEPT])?;
+        // The numbers of a journal are needed for as long as it may be brought in.
+        let mut select = self.connection.prepare_cached("SELECT id FROM journal WHERE time < ?1")?;
+        let old: Vec<i64> = select.query_map(params![end], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        for id in old {
+            if !exists(&self.folder, u64::try_from(id).unwrap_or(0)) {
+                self.connection.prepare_cached("DELETE FROM journal WHERE id = ?1")?.execute(params![id])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn spent(&self, day: i64) -> rusqlite::Result<Vec<Spent>> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT day, account, key, SUM(cost) FROM daily WHERE day >= ?1 GROUP BY day, account, key",
+        )?;
+        let rows = select.query_map(params![day], |row| {
+            Ok(Spent { day: row.get(0)?, account: row.get(1)?, key: row.get(2)?, cost: row.get(3)? })
+        })?;
+        rows.collect()
+    }
+}

@@ -1,0 +1,188 @@
+//! The ledger on SQLite: balances in memory, settlements in a journal, and a thread that brings both into the database.
+//!
+//! Here live what the trait's methods do, the thread, the tables of accounts and usage, and what the commands ask of
+//! them. Here must not live: prices, limits, who may spend (`account`).
+
+mod balances;
+mod block;
+mod desk;
+mod entries;
+mod intake;
+mod keeper;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::journal::Journal;
+use super::ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
+use super::record::UsageRecord;
+use super::schema::{self, OpenError};
+use super::{Pending, StoreError};
+use balances::Balances;
+pub use desk::{AccountState, Credit, Credited, Desk, DeskError};
+use keeper::Keeper;
+pub use report::{By, Filter, Line, Sums};
+
+/// Settlements that no file took are kept in memory up to this size, until one does.
+const UNWRITTEN: usize = 16 << 20;
+
+/// How the ledger does its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// How often settlements are brought into the database and written to the disk: what a loss of power may cost.
+    pub flush: Duration,
+    /// How long records are kept. Sums of days stay.
+    pub records: Duration,
+}
+
+/// The ledger.
+#[derive(Debug)]
+pub struct Book {
+    shared: Arc<Shared>,
+    asks: Option<Sender<Ask>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the workers and the thread share.
+#[derive(Debug)]
+struct Shared {
+    balances: Balances,
+    journal: Journal,
+    /// Settlements that no file took, each behind its length.
+    unwritten: Mutex<Vec<u8>>,
+    /// Whether there are any. Nothing is held while there are, for it could not be charged for certain.
+    failing: AtomicBool,
+}
+
+type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What the thread is asked.
+#[derive(Debug)]
+enum Ask {
+    Spent { day: i64, outcome: Outcome<Vec<Spent>> },
+    Flush { outcome: Outcome<()> },
+}
+
+impl Book {
+    /// Opens the file, makes it if it is not there, brings in what ended processes left, loads the balances, and starts
+    /// the thread. The thread ends with this value, after it has brought in the rest.
+    ///
+    /// # Errors
+    /// The file cannot be used.
+    pub fn open(path: &Path, terms: Terms) -> Result<Self, OpenError> {
+        let folder = schema::journals(path);
+        let io = |source| OpenError::Io { path: folder.clone(), source };
+        let connection = schema::open(path)?;
+        let journal = Journal::create(&folder).map_err(io)?;
+        let shared = Arc::new(Shared {
+            balances: Balances::new(),
+            journal,
+            unwritten: Mutex::default(),
+            failing: AtomicBool::new(false),
+        });
+        let mut keeper = Keeper::new(connection, shared.clone(), terms, &folder);
+        keeper.recover()?;
+        keeper.refresh().map_err(|source| OpenError::Database { path: path.to_owned(), source })?;
+        let (asks, asked) = channel();
+        let thread = std::thread::Builder::new().name("ledger".to_owned());
+        let thread = thread.spawn(move || keeper.run(&asked)).map_err(io)?;
+        Ok(Book { shared, asks: Some(asks), thread: Some(thread) })
+    }
+
+    /// Brings what is settled into the database now, and takes over what others have changed there.
+    pub fn flush(&self) -> Pending<()> {
+        self.ask(|outcome| Ask::Flush { outcome })
+    }
+
+    fn ask<T>(&self, make: impl FnOnce(Outcome<T>) -> Ask) -> Pending<T> {
+        let (outcome, pending) = Pending::new();
+        if let Some(asks) = &self.asks {
+            // The end of the thread is told by the outcome that is dropped with the ask.
+            let _ = asks.send(make(outcome));
+        }
+        pending
+    }
+}
+
+impl Drop for Book {
+    fn drop(&mut self) {
+        drop(self.asks.take());
+        if let Some(thread) = self.thread.take() {
+            // What it left is in the journal.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Ledger for Book {
+    fn reserve(&self, account: &AccountId, amount: i64) -> Held {
+        if self.shared.failing.load(Ordering::Acquire) {
+            return Held::Known(Err(Refused::Unavailable));
+        }
+        self.shared.balances.reserve(account, amount)
+    }
+
+    fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled {
+        let kept = self.shared.journal.append(|out| record.encode(out));
+        match reservation {
+            Some(reservation) => reservation.spend(record.cost),
+            None if record.cost != 0 && !record.account.is_empty() => {
+                self.shared.balances.charge(record.account, record.cost);
+            }
+            None => {}
+        }
+        Settled::Known(kept.map_err(|error| {
+            self.shared.hold_on_to(record);
+            StoreError::Failed(error.to_string())
+        }))
+    }
+
+    fn available(&self, account: &AccountId) -> Option<i64> {
+        self.shared.balances.available(account.as_str())
+    }
+
+    fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {
+        self.ask(|outcome| Ask::Spent { day, outcome })
+    }
+}
+
+impl Shared {
+    /// Keeps a settlement in memory that no file took.
+    #[cold]
+    fn hold_on_to(&self, record: &UsageRecord<'_>) {
+        self.failing.store(true, Ordering::Release);
+        let mut unwritten = self.unwritten.lock();
+        if unwritten.len() < UNWRITTEN {
+            let start = unwritten.len();
+            unwritten.extend_from_slice(&[0; 4]);
+            record.encode(&mut unwritten);
+            let length = u32::try_from(unwritten.len() - start - 4).unwrap_or(0).to_le_bytes();
+            if let Some(slot) = unwritten.get_mut(start..start + 4) {
+                slot.copy_from_slice(&length);
+            }
+        }
+    }
+
+    /// Tries to write what no file took before.
+    fn write_the_rest(&self) -> std::io::Result<()> {
+        let mut unwritten = self.unwritten.lock();
+        while let Some((length, rest)) = unwritten.split_first_chunk::<4>() {
+            let end = u32::from_le_bytes(*length) as usize;
+            let record = rest.get(..end).unwrap_or_default();
+            self.journal.append(|out| out.extend_from_slice(record))?;
+            unwritten.drain(..4 + end);
+        }
+        self.failing.store(false, Ordering::Release);
+        Ok(())
+    }
+}

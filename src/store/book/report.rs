@@ -1,0 +1,164 @@
+//! What was used: sums over days, and single records.
+
+use std::io;
+
+use rusqlite::types::{ToSql, ValueRef};
+use rusqlite::{Connection, Row};
+
+use super::block;
+use super::entries::DAY;
+use crate::store::record::{KINDS, UsageRecord};
+
+/// By what sums are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The day, in UTC.
+    Day,
+    /// The account.
+    Account,
+    /// The key.
+    Key,
+    /// The model, as clients name it.
+    Model,
+}
+
+impl By {
+    /// All of them.
+    pub const ALL: [By; 4] = [By::Day, By::Account, By::Key, By::Model];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            By::Day => "day",
+            By::Account => "account",
+            By::Key => "key",
+            By::Model => "model",
+        }
+    }
+}
+
+/// What is reported on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// One account; the empty name stands for keys without one.
+    pub account: Option<String>,
+    /// One key.
+    pub key: Option<String>,
+    /// One model.
+    pub model: Option<String>,
+    /// The first day, in days since 1970-01-01, UTC.
+    pub from: i64,
+    /// The day after the last.
+    pub to: i64,
+}
+
+/// What requests came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// All of them.
+    pub requests: i64,
+    /// Those that failed.
+    pub failed: i64,
+    /// What was charged, in nano-units.
+    pub cost: i64,
+    /// By kind, in the order of [`KINDS`].
+    pub usage: [i64; KINDS.len()],
+}
+
+impl Sums {
+    /// Adds others.
+    pub fn add(&mut self, other: &Sums) {
+        self.requests += other.requests;
+        self.failed += other.failed;
+        self.cost = self.cost.saturating_add(other.cost);
+        for (sum, more) in self.usage.iter_mut().zip(other.usage) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+/// A line of a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Whose line it is: a day, as its number, or a name.
+    pub name: String,
+    /// What it comes to.
+    pub sums: Sums,
+}
+
+/// Sums of what the filter lets through: days in order, names by what they cost.
+pub(super) fn sums(connection: &Connection, filter: &Filter, by: By) -> rusqlite::Result<Vec<Line>> {
+    let usage: String = KINDS.iter().map(|kind| format!(", SUM({})", kind.name)).collect();
+    let name = by.name();
+    let mut wanted = String::new();
+    let mut values: Vec<&dyn ToSql> = Vec::new();
+    let named = [("account", &filter.account), ("key", &filter.key), ("model", &filter.model)];
+    for (column, value) in named {
+        if let Some(value) = value {
+            values.push(value);
+            wanted += &format!(" AND {column} = ?{}", values.len());
+        }
+    }
+    // Day by day: within a day, an account's rows lie together.
+    let (first, last): (Option<i64>, Option<i64>) =
+        connection
+            .query_row("SELECT MIN(day), MAX(day) FROM daily", (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (Some(first), Some(last)) = (first, last) else { return Ok(Vec::new()) };
+    let (from, to) = (filter.from.max(first), filter.to.min(last.saturating_add(1)));
+    let order = if by == By::Day { "1" } else { "SUM(cost) DESC, 1" };
+    let text = format!(
+        "WITH RECURSIVE days (d) AS (SELECT {from} WHERE {from} < {to} UNION ALL SELECT d + 1 FROM days WHERE d + 1 < {to})
+         SELECT {name}, SUM(requests), SUM(failed), SUM(cost){usage}
+         FROM days CROSS JOIN daily ON day = d WHERE TRUE{wanted} GROUP BY 1 ORDER BY {order}"
+    );
+    let mut select = connection.prepare(&text)?;
+    select.query_map(&values[..], line)?.collect()
+}
+
+fn line(row: &Row<'_>) -> rusqlite::Result<Line> {
+    let name = match row.get_ref(0)? {
+        ValueRef::Integer(day) => day.to_string(),
+        other => other.as_str()?.to_owned(),
+    };
+    let mut sums = Sums { requests: row.get(1)?, failed: row.get(2)?, cost: row.get(3)?, ..Sums::default() };
+    for (at, sum) in sums.usage.iter_mut().enumerate() {
+        *sum = row.get(4 + at)?;
+    }
+    Ok(Line { name, sums })
+}
+
+/// Why records cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Database(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Shows each record that the filter lets through, in the order in which requests ended.
+pub(super) fn records(
+    connection: &Connection,
+    filter: &Filter,
+    show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+) -> Result<(), ReadError> {
+    let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
+    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+    let mut select =
+        connection.prepare("SELECT packed, data FROM block WHERE last >= ?1 AND first < ?2 ORDER BY id")?;
+    let mut rows = select.query([from, to])?;
+    while let Some(row) = rows.next()? {
+        let data = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        for record in block::records(&block::unpack(row.get(0)?, data)?) {
+            let record = record?;
+            if (from..to).contains(&record.time)
+                && is(&filter.account, record.account)
+                && is(&filter.key, record.key)
+                && is(&filter.model, record.model)
+            {
+                show(&record)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! The files of journals: one's own, and those that ended processes left.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rand::Rng as _;
+
+use super::frame;
+
+/// A process holds a lock on the file with this ending for as long as it lives.
+const LOCK: &str = "lock";
+/// Endings of the two segments.
+const SEGMENTS: [&str; 2] = ["a", "b"];
+/// How often an id is chosen anew.
+const TRIES: usize = 16;
+
+/// The files of one journal, locked. Dropped, they stay: what is in them is for whoever comes next.
+#[derive(Debug)]
+pub(super) struct Files {
+    folder: PathBuf,
+    id: u64,
+    _lock: File,
+}
+
+fn path(folder: &Path, id: u64, ending: &str) -> PathBuf {
+    folder.join(format!("{id:016x}.{ending}"))
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options
+}
+
+/// Opens a lock's file and takes the lock. Nothing, if somebody else has it or has removed the file meanwhile.
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    let file = options().open(path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    match path.metadata() {
+        Ok(there) if there.ino() == file.metadata()?.ino() => Ok(Some(file)),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Files {
+    /// Makes the files of a new journal.
+    pub(super) fn create(folder: &Path) -> io::Result<(u64, Self, [File; 2])> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        for _ in 0..TRIES {
+            // SQLite's integers have a sign.
+            let id = rand::rng().next_u64() >> 1;
+            let Some(lock) = lock(&path(folder, id, LOCK))? else { continue };
+            let [a, b] = SEGMENTS.map(|ending| {
+                let file = options().create_new(true).open(path(folder, id, ending))?;
+                file.write_all_at(&frame::opening(id), 0).map(|()| file)
+            });
+            let files = Files { folder: folder.to_owned(), id, _lock: lock };
+            let segments = [a?, b?];
+            // So that a loss of power leaves the names, too.
+            File::open(folder)?.sync_all()?;
+            return Ok((id, files, segments));
+        }
+        Err(io::Error::other("no journal can be made"))
+    }
+
+    /// Removes them.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        remove(&self.folder, self.id)
+    }
+}
+
+/// Removes the files of a journal. The lock last: where it is, others look for the rest.
+fn remove(folder: &Path, id: u64) -> io::Result<()> {
+    for ending in SEGMENTS.into_iter().chain([LOCK]) {
+        match std::fs::remove_file(path(folder, id, ending)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a journal has files.
+pub(in crate::store) fn exists(folder: &Path, id: u64) -> bool {
+    path(folder, id, LOCK).exists()
+}
+
+/// The journal of a process that has ended. Nobody else brings it in for as long as this lives.
+#[derive(Debug)]
+pub(in crate::store) struct Leftover {
+    /// Which journal it is.
+    pub(in crate::store) id: u64,
+    /// What its segments hold, the earlier frames first.
+    pub(in crate::store) segments: Vec<Vec<u8>>,
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Leftover {
+    /// Removes the files, when all that they hold is in the database.
+    pub(in crate::store) fn remove(self) -> io::Result<()> {
+        remove(&self.folder, self.id)
+    }
+}
+
+/// The journals in a folder whose processes have ended.
+pub(in crate::store) fn leftovers(folder: &Path) -> io::Result<Vec<Leftover>> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let id = path.file_stem().and_then(|stem| u64::from_str_radix(stem.to_str()?, 16).ok());
+        let (Some(id), Some(LOCK)) = (id, path.extension().and_then(|ending| ending.to_str())) else {
+            continue;
+        };
+        if let Some(lock) = lock(&path)? {
+            found.push(read(folder, id, lock)?);
+        }
+    }
+    Ok(found)
+}
+
+fn read(folder: &Path, id: u64, lock: File) -> io::Result<Leftover> {
+    let mut segments = Vec::new();
+    for ending in SEGMENTS {
+        match std::fs::read(path(folder, id, ending)) {
+            Ok(segment) => segments.push(segment),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    segments.sort_by_key(|segment| {
+        frame::Frames::new(segment).and_then(|mut frames| frames.next()).map_or(0, |frame| frame.number)
+    });
+    Ok(Leftover { id, segments, folder: folder.to_owned(), _lock: lock })
+}

@@ -1,0 +1,201 @@
+//! The layout of the file, and how a file of an older one is brought up to it.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// How long another connection may hold the file.
+const BUSY: Duration = Duration::from_millis(500);
+
+/// What brings a file from each layout to the next; a new file begins at 0. What stands here is never changed: files of
+/// each layout exist.
+const STEPS: [&str; 2] = [
+    // 1: responses.
+    "
+    CREATE TABLE response (
+        number   INTEGER PRIMARY KEY AUTOINCREMENT,
+        account  TEXT NOT NULL,
+        id       TEXT NOT NULL,
+        expires  INTEGER NOT NULL,
+        size     INTEGER NOT NULL,
+        items    BLOB NOT NULL,
+        document BLOB NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX response_by_id ON response (id, account);
+    CREATE INDEX response_by_end ON response (expires, size);
+    ",
+    // 2: seals, accounts and what they used. `changed` counts up over all accounts, so that whoever has seen a number
+    // finds what changed after it. `journal` has the last frame of each journal that is in here.
+    "
+    CREATE TABLE seal (
+        number  INTEGER PRIMARY KEY AUTOINCREMENT,
+        account TEXT NOT NULL,
+        key     BLOB NOT NULL,
+        expires INTEGER NOT NULL,
+        size    INTEGER NOT NULL,
+        value   BLOB NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX seal_by_key ON seal (key, account);
+    CREATE INDEX seal_by_end ON seal (expires, size);
+
+    CREATE TABLE account (
+        id       INTEGER PRIMARY KEY,
+        name     TEXT NOT NULL UNIQUE,
+        created  INTEGER NOT NULL,
+        enabled  INTEGER NOT NULL,
+        credited INTEGER NOT NULL DEFAULT 0,
+        charged  INTEGER NOT NULL DEFAULT 0,
+        changed  INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX account_by_change ON account (changed);
+    CREATE TABLE credit (
+        id        INTEGER PRIMARY KEY AUTOINCREMENT,
+        account   INTEGER NOT NULL REFERENCES account,
+        time      INTEGER NOT NULL,
+        amount    INTEGER NOT NULL,
+        note      TEXT NOT NULL,
+        reference TEXT
+    ) STRICT;
+    CREATE UNIQUE INDEX credit_by_reference ON credit (account, reference);
+
+    CREATE TABLE journal (
+        id      INTEGER PRIMARY KEY,
+        drained INTEGER NOT NULL,
+        time    INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE block (
+        id      INTEGER PRIMARY KEY AUTOINCREMENT,
+        first   INTEGER NOT NULL,
+        last    INTEGER NOT NULL,
+        records INTEGER NOT NULL,
+        packed  INTEGER NOT NULL,
+        data    BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX block_by_end ON block (last, first);
+    CREATE TABLE daily (
+        day            INTEGER NOT NULL,
+        account        TEXT NOT NULL,
+        key            TEXT NOT NULL,
+        model          TEXT NOT NULL,
+        requests       INTEGER NOT NULL,
+        failed         INTEGER NOT NULL,
+        cost           INTEGER NOT NULL,
+        input          INTEGER NOT NULL,
+        cached         INTEGER NOT NULL,
+        cache_write    INTEGER NOT NULL,
+        cache_write_1h INTEGER NOT NULL,
+        output         INTEGER NOT NULL,
+        reasoning      INTEGER NOT NULL,
+        audio_input    INTEGER NOT NULL,
+        audio_output   INTEGER NOT NULL,
+        image_output   INTEGER NOT NULL,
+        searches       INTEGER NOT NULL,
+        PRIMARY KEY (day, account, key, model)
+    ) STRICT, WITHOUT ROWID;
+    ",
+];
+
+/// The layout that this version writes.
+pub const LAYOUT: i64 = STEPS.len() as i64;
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The operating system refuses.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The database refuses.
+    #[error("{}: {source}", .path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// The file is of a later version of the gateway.
+    #[error("{} has the layout {found}; this version knows {LAYOUT}", .path.display())]
+    Layout {
+        /// The file.
+        path: PathBuf,
+        /// Its layout.
+        found: i64,
+    },
+    /// A journal that an ended process left cannot be brought in.
+    #[error("{}: the journal {journal:016x} cannot be read; it is of a later version, or damaged", .path.display())]
+    Journal {
+        /// Its folder.
+        path: PathBuf,
+        /// Which journal.
+        journal: u64,
+    },
+    /// There is no such file.
+    #[error("{} is not there; the gateway makes it when it starts", .0.display())]
+    Missing(PathBuf),
+}
+
+/// Opens the file, makes it if it is not there, and brings it up to this layout.
+///
+/// # Errors
+/// The file cannot be used.
+pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
+    // What is kept is nobody else's business. SQLite gives the files beside this one the same rights.
+    // A file that is there is not opened: to close it again would end the locks that other connections have on it.
+    match OpenOptions::new().create_new(true).append(true).mode(0o600).open(path) {
+        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(OpenError::Io { path: path.to_owned(), source });
+        }
+        _ => {}
+    }
+    let database = |source| OpenError::Database { path: path.to_owned(), source };
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(database)?;
+    match set_up(&connection).map_err(database)? {
+        LAYOUT => Ok(connection),
+        found => Err(OpenError::Layout { path: path.to_owned(), found }),
+    }
+}
+
+/// Prepares the file; returns its layout.
+fn set_up(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.busy_timeout(BUSY)?;
+    // Only a file that is still empty takes this one over.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // What was removed is overwritten where that costs no further write.
+    connection.execute_batch("PRAGMA secure_delete = FAST")?;
+    let layout =
+        |connection: &Connection| connection.pragma_query_value(None, "user_version", |row| row.get(0));
+    if layout(connection)? >= LAYOUT {
+        return layout(connection);
+    }
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    // Another process may have been faster.
+    let found: i64 = layout(connection)?;
+    let steps = usize::try_from(found).ok().and_then(|found| STEPS.get(found..)).unwrap_or_default();
+    let done = steps.iter().try_for_each(|step| connection.execute_batch(step)).and_then(|()| {
+        let reached = if steps.is_empty() { found } else { LAYOUT };
+        connection.execute_batch(&format!("PRAGMA user_version = {reached}; COMMIT"))?;
+        Ok(reached)
+    });
+    if done.is_err() {
+        let _ = connection.execute_batch("ROLLBACK");
+    }
+    done
+}
+
+/// The folder of the journals that belong to a file.
+pub(super) fn journals(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push("-ledger");
+    path.with_file_name(name)
+}

@@ -1,0 +1,153 @@
+//! A request is fitted to what its vendor takes, where that is less than the vendor's format has: what is lacking is
+//! taken off and accounted for, figures are brought into range, and a choice of tools becomes the nearest that can be
+//! said. [`Habits`] says what; here is no vendor.
+
+use bumpalo::Bump;
+
+use crate::canonical::dialect::Told;
+use crate::canonical::habits::Choices;
+use crate::canonical::{Block, Dialect, Habits, Request, ToolChoice};
+use crate::json::{JsonStr, RawJson};
+use crate::wire::codec::Notes;
+
+/// Fits a request; `bump` holds the text that must be made.
+pub(super) fn fit<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut Notes, bump: &'a Bump) {
+    let habits = dialect.habits;
+    if *habits == Habits::PLAIN {
+        return;
+    }
+    take_off(request, habits, notes);
+    if let Some(range) = habits.temperature {
+        bring_into(&mut request.sampling.temperature, range, "temperature", notes);
+    }
+    if let Some(range) = habits.top_p {
+        bring_into(&mut request.sampling.top_p, range, "top_p", notes);
+    }
+    choose(request, dialect, notes);
+    if habits.nine_letter_ids {
+        request.turns.iter_mut().flat_map(|turn| &mut turn.blocks).for_each(|block| match block {
+            Block::ToolUse { id, .. } | Block::ToolResult { id, .. } => *id = nine_letters(*id, bump),
+            _ => {}
+        });
+    }
+}
+
+/// What the vendor has no room for.
+fn take_off(request: &mut Request<'_>, habits: &Habits, notes: &mut Notes) {
+    fn drop<T>(slot: &mut Option<T>, name: &'static str, habits: &Habits, notes: &mut Notes) {
+        if habits.lacks(name) && slot.take().is_some() {
+            notes.lose(name);
+        }
+    }
+    let sampling = &mut request.sampling;
+    drop(&mut sampling.temperature, "temperature", habits, notes);
+    drop(&mut sampling.top_p, "top_p", habits, notes);
+    drop(&mut sampling.presence_penalty, "presence_penalty", habits, notes);
+    drop(&mut sampling.frequency_penalty, "frequency_penalty", habits, notes);
+    drop(&mut sampling.seed, "seed", habits, notes);
+    drop(&mut request.choices, "n", habits, notes);
+    drop(&mut request.logprobs, "logprobs", habits, notes);
+    drop(&mut request.verbosity, "verbosity", habits, notes);
+    drop(&mut request.user, "user", habits, notes);
+    drop(&mut request.metadata, "metadata", habits, notes);
+    drop(&mut request.store, "store", habits, notes);
+    drop(&mut request.service_tier, "service_tier", habits, notes);
+    drop(&mut request.cache_key, "prompt_cache_key", habits, notes);
+    drop(&mut request.search, "web_search", habits, notes);
+    if habits.lacks("parallel_tool_calls") {
+        // That several may be called is what everybody does anyway.
+        request.parallel_tools = request.parallel_tools.filter(|several| !several);
+        drop(&mut request.parallel_tools, "parallel_tool_calls", habits, notes);
+    }
+    if habits.lacks("stop") && !request.stop.is_empty() {
+        request.stop.clear();
+        notes.warn("stop");
+    }
+    if habits.lacks("stream_options") {
+        // It says what was used without being asked.
+        request.usage_wanted = false;
+    }
+    for tool in &mut request.tools {
+        drop(&mut tool.strict, "tool_strict", habits, notes);
+    }
+    if habits.lacks("name") {
+        for turn in request.turns.iter_mut().filter(|turn| !turn.name.is_empty()) {
+            turn.name = JsonStr::default();
+            notes.lose("name");
+        }
+    }
+    request.extra.retain(|extra| {
+        let taken = !habits.lacks(extra.name);
+        if !taken {
+            notes.lose(extra.name.to_owned());
+        }
+        taken
+    });
+}
+
+/// Brings a figure into a range; what is no figure is the vendor's to refuse.
+fn bring_into(
+    slot: &mut Option<RawJson<'_>>,
+    (least, most): (&'static str, &'static str),
+    name: &'static str,
+    notes: &mut Notes,
+) {
+    let figure = |text: &str| text.parse::<f64>().ok();
+    let Some(said) = slot.and_then(|value| figure(value.text())) else { return };
+    let bound = match (figure(least), figure(most)) {
+        (Some(least_figure), _) if said < least_figure => least,
+        (_, Some(most_figure)) if said > most_figure => most,
+        _ => return,
+    };
+    *slot = Some(RawJson::from_text(bound));
+    notes.lose(name);
+}
+
+/// The nearest choice of tools that can be said. What the client forbids stays forbidden.
+fn choose<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut Notes) {
+    let choices = dialect.habits.choices;
+    if choices == Choices::ALL || request.tools.is_empty() {
+        return;
+    }
+    let told = dialect.reasoning.tell(request.thinking);
+    let reasons = !matches!(told, Told::Nothing | Told::Off);
+    let forced = !reasons || choices.while_reasoning;
+    let tools = &mut request.tools;
+    let choice = match request.tool_choice.take() {
+        None => None,
+        // The choice that everybody makes who is not told.
+        Some(ToolChoice::Auto) if !choices.none => None,
+        Some(ToolChoice::None) if !choices.none => {
+            // It cannot be told not to call, but it cannot call what it does not know.
+            tools.clear();
+            None
+        }
+        Some(ToolChoice::Tool(name)) if !(choices.named && forced) => {
+            tools.retain(|tool| tool.name == name);
+            Some(ToolChoice::Required)
+        }
+        Some(ToolChoice::Allowed { names, required }) if !choices.some => {
+            tools.retain(|tool| names.contains(&tool.name));
+            Some(if required { ToolChoice::Required } else { ToolChoice::Auto })
+        }
+        said => said,
+    };
+    request.tool_choice = match choice {
+        Some(ToolChoice::Required) if choices.any.is_none() || !forced => {
+            notes.lose("tool_choice");
+            choices.none.then_some(ToolChoice::Auto)
+        }
+        Some(ToolChoice::Auto) if !choices.none => None,
+        choice => choice,
+    };
+}
+
+/// An id of nine letters and digits: the same for the same id, wherever it stands.
+fn nine_letters<'a>(id: JsonStr<'a>, bump: &'a Bump) -> JsonStr<'a> {
+    let text = id.escaped();
+    if text.len() == 9 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return id;
+    }
+    let made = crate::wire::codec::make_id("", text, 0);
+    JsonStr::from_escaped(bump.alloc_str(made.get(..9).unwrap_or_default()))
+}

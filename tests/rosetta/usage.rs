@@ -1,0 +1,245 @@
+//! The usage that a client is shown and the usage that is charged are one object: over all pairs of formats, streams and
+//! documents, and also where the vendor says nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model_gateway::canonical::Usage;
+use model_gateway::framing::sse::{Event, SseSplitter};
+use model_gateway::translate::translated::{Route, Translated};
+use model_gateway::translate::verbatim::{Arrival, Changes};
+use model_gateway::translate::{Exchange, Restore, Verbatim};
+use model_gateway::wire::Format;
+use model_gateway::wire::watch;
+use serde_json::Value;
+
+use crate::route::{pairs, reply};
+
+const LIMIT: usize = 1 << 24;
+/// What the request is expected to have.
+const INPUT: u64 = 321;
+
+fn exchange(vendor: Format, client: Format, arrival: Arrival, stream: bool) -> Exchange {
+    let mut exchange = if vendor == client {
+        Exchange::Verbatim(Verbatim::new(vendor.api(), arrival, Changes::default(), LIMIT))
+    } else {
+        let route = Route { client, vendor, stream };
+        let reply = Arc::new(reply(vendor));
+        Exchange::Translated(Box::new(Translated::new(&route, arrival, reply, Restore::default(), LIMIT)))
+    };
+    exchange.expect_input(INPUT);
+    exchange
+}
+
+/// The answers of the goldens in a format: streams, and documents.
+fn answers(format: Format) -> Vec<(Arrival, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut answers = Vec::new();
+    for case in ["plain", "reasoning", "tools", "length"] {
+        for (arrival, kind) in [(Arrival::Events, "sse"), (Arrival::Whole, "json")] {
+            let text = std::fs::read_to_string(folder.join(case).join(format!("answer.{format}.{kind}")));
+            answers.extend(text.ok().map(|text| (arrival, text)));
+        }
+    }
+    assert!(answers.len() >= 6, "{format}: answers have gone missing");
+    answers
+}
+
+/// Every figure that an answer may have, in the words of its format.
+fn rich(format: Format) -> &'static str {
+    match format {
+        Format::Chat => {
+            r#"{"prompt_tokens":1000,"completion_tokens":200,"total_tokens":1200,"prompt_tokens_details":{"cached_tokens":300,"cache_write_tokens":50,"audio_tokens":7},"completion_tokens_details":{"reasoning_tokens":150,"audio_tokens":3}}"#
+        }
+        Format::Messages => {
+            r#"{"input_tokens":600,"cache_read_input_tokens":300,"cache_creation_input_tokens":100,"cache_creation":{"ephemeral_5m_input_tokens":60,"ephemeral_1h_input_tokens":40},"output_tokens":200,"output_tokens_details":{"thinking_tokens":150},"server_tool_use":{"web_search_requests":2}}"#
+        }
+        Format::Responses => {
+            r#"{"input_tokens":1000,"input_tokens_details":{"cached_tokens":300},"output_tokens":200,"output_tokens_details":{"reasoning_tokens":150},"total_tokens":1200}"#
+        }
+        Format::Generate => {
+            r#"{"promptTokenCount":1000,"cachedContentTokenCount":300,"candidatesTokenCount":50,"thoughtsTokenCount":150,"toolUsePromptTokenCount":20,"totalTokenCount":1220}"#
+        }
+    }
+}
+
+/// Puts another usage into the place of each that there is, or takes all of them out.
+fn change(value: &mut Value, usage: Option<&Value>) {
+    match value {
+        Value::Object(members) => {
+            for name in ["usage", "usageMetadata"] {
+                match (members.get_mut(name), usage) {
+                    (Some(old), Some(new)) if !old.is_null() => *old = new.clone(),
+                    (Some(_), None) => drop(members.shift_remove(name)),
+                    _ => {}
+                }
+            }
+            members.values_mut().for_each(|member| change(member, usage));
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(|element| change(element, usage)),
+        _ => {}
+    }
+}
+
+fn changed(arrival: Arrival, text: &str, usage: Option<&Value>) -> String {
+    let rewrite = |json: &str| {
+        let mut value: Value = serde_json::from_str(json).unwrap();
+        change(&mut value, usage);
+        value.to_string()
+    };
+    if arrival == Arrival::Whole {
+        return rewrite(text);
+    }
+    let lines = text.lines().map(|line| match line.strip_prefix("data: ") {
+        Some(data) if data.starts_with('{') => format!("data: {}\n", rewrite(data)),
+        _ => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+/// The usage that an answer shows its client.
+fn shown(format: Format, stream: bool, text: &str) -> Usage {
+    let mut usage = Usage::default();
+    if !stream {
+        usage.update(&watch::answer(format, text).unwrap().usage.unwrap_or_default());
+        return usage;
+    }
+    let (mut splitter, mut from) = (SseSplitter::default(), 0);
+    while let Some(end) = splitter.next_boundary(text.as_bytes(), from) {
+        let mut scratch = Vec::new();
+        let event = Event::parse(&text.as_bytes()[from..end], &mut scratch);
+        if let Some(data) = event.data
+            && let Ok(sight) = watch::frame(format, std::str::from_utf8(data).unwrap())
+            && let Some(later) = sight.usage
+        {
+            usage.update(&later);
+        }
+        from = end;
+    }
+    usage
+}
+
+/// Whatever the client is shown stands in the record, and what both must have is there.
+fn assert_same(shown: &Usage, charged: &Usage, place: &str) {
+    let parts = |usage: &Usage| {
+        [
+            usage.cached,
+            usage.cache_write,
+            usage.cache_write_1h,
+            usage.reasoning,
+            usage.audio_input,
+            usage.audio_output,
+            usage.searches,
+        ]
+    };
+    assert_eq!((shown.input, shown.output), (charged.input, charged.output), "{place}");
+    for (shown, charged) in parts(shown).into_iter().zip(parts(charged)) {
+        // A format that cannot say for how long something is kept in the cache says that it is.
+        assert!(
+            shown.unwrap_or(0) == charged.unwrap_or(0) || shown.is_none(),
+            "{place}: {shown:?} {charged:?}"
+        );
+    }
+}
+
+/// All that leaves, and the usage that is charged.
+fn pass(mut exchange: Exchange, arrival: Arrival, stream: bool, text: &str) -> (String, Exchange) {
+    let mut out = Vec::new();
+    if stream && arrival == Arrival::Events {
+        for piece in text.as_bytes().chunks(97) {
+            out.extend_from_slice(&exchange.feed(Bytes::copy_from_slice(piece)).unwrap());
+        }
+        out.extend_from_slice(&exchange.finish().unwrap());
+    } else {
+        out.extend_from_slice(&exchange.whole(Bytes::copy_from_slice(text.as_bytes())).unwrap());
+    }
+    (String::from_utf8(out).unwrap(), exchange)
+}
+
+#[test]
+fn bug_39_what_the_client_is_shown_is_what_is_charged() {
+    for (vendor, client) in pairs() {
+        let rich: Value = serde_json::from_str(rich(vendor)).unwrap();
+        for (arrival, text) in answers(vendor) {
+            let stream = arrival == Arrival::Events;
+            for usage in [None, Some(&rich)] {
+                let text = usage.map_or(text.clone(), |usage| changed(arrival, &text, Some(usage)));
+                let (out, exchange) = pass(exchange(vendor, client, arrival, stream), arrival, stream, &text);
+                let charged = exchange.meter().usage();
+                let place = format!("{vendor} to {client}, {arrival:?}: {out}");
+                assert!(!exchange.meter().is_counted(), "{place}");
+                assert!(charged.input.is_some() && charged.output.is_some(), "{place}");
+                if usage.is_some() {
+                    assert_eq!((charged.output, charged.cached), (Some(200), Some(300)), "{place}");
+                }
+                let shown = shown(client, stream, &out);
+                let both = |usage: &Usage| usage.cache_write.unwrap_or(0) + usage.cache_write_1h.unwrap_or(0);
+                if shown.cache_write.is_some() {
+                    assert_eq!(both(&shown), both(charged), "{place}");
+                }
+                let merged = Usage { cache_write: None, cache_write_1h: None, ..shown };
+                assert_same(&merged, charged, &place);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_vendor_does_not_say_is_counted_and_shown_as_it_is_charged() {
+    for (vendor, client) in pairs() {
+        for (arrival, text) in answers(vendor) {
+            let stream = arrival == Arrival::Events;
+            let text = changed(arrival, &text, None);
+            let (out, exchange) = pass(exchange(vendor, client, arrival, stream), arrival, stream, &text);
+            let charged = *exchange.meter().usage();
+            let place = format!("{vendor} to {client}, {arrival:?}: {out}");
+            assert!(exchange.meter().is_counted(), "{place}");
+            assert_eq!(charged.input, Some(INPUT), "{place}");
+            assert!(charged.output.is_some_and(|tokens| (1..200).contains(&tokens)), "{place}: {charged:?}");
+            if vendor != client {
+                assert_same(&shown(client, stream, &out), &charged, &place);
+            }
+        }
+    }
+}
+
+/// bugs.md 40, 44: a stream that breaks is charged for what was delivered, and keeps what its vendor has said.
+#[test]
+fn bug_40_bug_44_a_cut_stream_is_charged_for_what_was_delivered() {
+    let words = "eight letters and some more words for the answer ";
+    let start = r#"{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[],"model":"x","usage":{"input_tokens":10,"cache_read_input_tokens":90,"output_tokens":1}}}"#;
+    let mut messages = format!(
+        "event: message_start\ndata: {start}\n\nevent: content_block_start\ndata: \
+         {{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{{\"type\":\"text\",\"text\":\"\"}}}}\n\n"
+    );
+    let mut generate = String::new();
+    for _ in 0..40 {
+        messages += &format!(
+            "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{words}\"}}}}\n\n"
+        );
+        generate += &format!(
+            "data: {{\"candidates\":[{{\"content\":{{\"role\":\"model\",\"parts\":[{{\"text\":\"{words}\"}}]}},\"index\":0}}]}}\n\n"
+        );
+    }
+    let delivered = 40 * words.len() as u64 / 4;
+    for client in Format::ALL {
+        for (vendor, text, input, cached) in
+            [(Format::Messages, &messages, 100, Some(90)), (Format::Generate, &generate, INPUT, None)]
+        {
+            let mut exchange = exchange(vendor, client, Arrival::Events, true);
+            exchange.feed(Bytes::copy_from_slice(text.as_bytes())).unwrap();
+            assert!(exchange.finish().is_err());
+            exchange.cut();
+            let usage = exchange.meter().usage();
+            assert_eq!((usage.input, usage.cached), (Some(input), cached), "{vendor} to {client}");
+            let output = usage.output.unwrap();
+            if vendor != client {
+                assert_eq!(output, delivered, "{vendor} to {client}");
+            } else {
+                // Frames of one length are not taken apart; each has a token at least.
+                assert!((40..=delivered + 1).contains(&output), "{vendor}: {output}");
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Every vendor's deviations, as a client of any format meets them: what is sent to it, and what it answers.
+//!
+//! A test is named after its row of the table of vendors (docs/vendors.md).
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "it is a test")]
+
+mod addresses;
+mod answers;
+mod own_words;
+mod requests;
+mod servers;
+
+use model_gateway::canonical::{Dialect, Thinking};
+use model_gateway::json::EscapedString;
+use model_gateway::translate::{Ask, Outgoing, Refused, outgoing};
+use model_gateway::vendor::{BaseUrl, Kind, Provider, Setup};
+use model_gateway::wire::{Api, Format};
+use serde_json::Value;
+
+/// A provider at an address.
+fn provider(kind: Kind, base: &str) -> Provider {
+    let base = BaseUrl::parse(base).unwrap();
+    Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![Api::Chat], base })
+}
+
+/// Somebody who speaks chat completions, known by the address.
+fn at(base: &str) -> Provider {
+    provider(Kind::OpenAiCompatible, base)
+}
+
+/// What becomes of a request on its way to a vendor of chat completions.
+fn ask(provider: &Provider, model: &str, from: Format, body: &str) -> Result<Outgoing, Refused> {
+    go(&provider.dialect(Api::Chat, model), from, Format::Chat, body)
+}
+
+fn go(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Result<Outgoing, Refused> {
+    outgoing(
+        body,
+        &Ask {
+            client: from,
+            vendor: to,
+            stream: serde_json::from_str::<Value>(body).unwrap()["stream"] == true,
+            array: false,
+            thinking: Thinking::Unsaid,
+            dialect,
+            model: &EscapedString::from(dialect.model),
+            id: "req_1",
+            now: 0,
+        },
+    )
+}
+
+/// What is sent from one format to another.
+fn translated(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Value {
+    serde_json::from_slice(&go(dialect, from, to, body).unwrap().body).unwrap()
+}
+
+/// What is sent for a request.
+fn sent_from(provider: &Provider, model: &str, from: Format, body: &str) -> Value {
+    serde_json::from_slice(&ask(provider, model, from, body).unwrap().body).unwrap()
+}
+
+/// What is sent for members of a chat request, and the names of what was lost.
+fn sent(provider: &Provider, model: &str, members: &str) -> (Value, Vec<String>) {
+    let comma = if members.is_empty() { "" } else { "," };
+    let messages = if members.contains("\"messages\"") {
+        String::new()
+    } else {
+        format!(r#"{comma}"messages":[{{"role":"user","content":"Hi"}}]"#)
+    };
+    let body = format!(r#"{{"model":"m",{members}{messages}}}"#);
+    let outgoing = ask(provider, model, Format::Chat, &body).unwrap();
+    let losses = outgoing.losses.iter().map(|loss| loss.element.to_string()).collect();
+    (serde_json::from_slice(&outgoing.body).unwrap(), losses)
+}
+
+/// Why a chat request of these members is refused.
+fn refused(provider: &Provider, model: &str, members: &str) -> String {
+    let body = format!(r#"{{"model":"m",{members},"messages":[{{"role":"user","content":"Hi"}}]}}"#);
+    let refused = ask(provider, model, Format::Chat, &body).unwrap_err();
+    refused.error.param.unwrap().into_owned()
+}
+
+const TOOLS: &str = r#""tools":[{"type":"function","function":{"name":"look","parameters":{"type":"object","properties":{}}}},{"type":"function","function":{"name":"find","parameters":{"type":"object","properties":{}}}}]"#;
+
+/// Members of a request with two tools and a choice.
+fn choose(choice: &str) -> String {
+    format!(r#"{TOOLS},"tool_choice":{choice}"#)
+}
+
+const ONE: &str = r#"{"type":"function","function":{"name":"find"}}"#;
+
+fn tools_of(sent: &Value) -> Vec<&str> {
+    let tools = sent["tools"].as_array();
+    tools
+        .map(|tools| tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect())
+        .unwrap_or_default()
+}
