@@ -21,6 +21,7 @@ mod connections;
 mod counting;
 mod embeddings;
 mod limits;
+mod listing;
 mod losses;
 mod parity;
 mod refusals;

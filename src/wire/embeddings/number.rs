@@ -3,7 +3,7 @@
 //! A number is read as the nearest 32-bit float and written with as few digits as tell it from its neighbours, so that
 //! nothing is lost on the way there and back.
 
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::{AsOut as _, STANDARD};
 use bytes::{BufMut, BytesMut};
 
 use super::Broken;
@@ -25,14 +25,9 @@ pub fn push_base64(numbers: RawJson<'_>, out: &mut BytesMut) -> Result<(), Broke
         numbers.text().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).ok_or(Broken::NoVector)?;
     let mut part = [0; PART * SIZE];
     let mut filled = 0;
-    let mut rest = inside.trim_ascii();
+    let mut rest = inside.trim_ascii().as_bytes();
     while !rest.is_empty() {
-        let end = memchr::memchr(b',', rest.as_bytes()).unwrap_or(rest.len());
-        let (number, after) = rest.split_at(end);
-        let number: f32 = number.trim_ascii().parse().map_err(|_| Broken::NoVector)?;
-        if !number.is_finite() {
-            return Err(Broken::NoVector);
-        }
+        let (number, after) = leading_float(rest).ok_or(Broken::NoVector)?;
         if let Some(slot) = part.get_mut(filled..filled + SIZE) {
             slot.copy_from_slice(&number.to_le_bytes());
         }
@@ -41,10 +36,70 @@ pub fn push_base64(numbers: RawJson<'_>, out: &mut BytesMut) -> Result<(), Broke
             push_encoded(&part, out);
             filled = 0;
         }
-        rest = after.get(1..).unwrap_or_default();
+        rest = after;
     }
     push_encoded(part.get(..filled).unwrap_or_default(), out);
     Ok(())
+}
+
+/// The number that a text begins with, and what follows the comma behind it.
+fn leading_float(text: &[u8]) -> Option<(f32, &[u8])> {
+    let text = text.trim_ascii_start();
+    let end = memchr::memchr(b',', text).unwrap_or(text.len());
+    let (number, rest) = text.split_at_checked(end)?;
+    let number = number.trim_ascii_end();
+    if !matches!(number.first(), Some(b'-' | b'0'..=b'9')) {
+        return None;
+    }
+    let float = match short_float(number) {
+        Some(float) => float,
+        None => std::str::from_utf8(number).ok()?.parse().ok()?,
+    };
+    // A comma at the end promises a number that is not there.
+    let ends_well = rest.is_empty() || rest.len() > 1;
+    (float.is_finite() && ends_well).then(|| (float, rest.get(1..).unwrap_or_default()))
+}
+
+/// Reads what most embeddings consist of, a few digits around a point, in a quarter of the time that any number takes;
+/// nothing for what is longer, or so near to the middle of two floats that one rounding might not be as good as another.
+fn short_float(number: &[u8]) -> Option<f32> {
+    const POWERS: [f64; 23] = [
+        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17,
+        1e18, 1e19, 1e20, 1e21, 1e22,
+    ];
+    /// Bits that a 32-bit float has not, and the middle between two of them.
+    const LOW: u64 = (1 << 29) - 1;
+    const MIDDLE: u64 = 1 << 28;
+    let (negative, digits) = match number.split_first()? {
+        (b'-', rest) => (true, rest),
+        _ => (false, number),
+    };
+    let (mut mantissa, mut point, mut fraction) = (0u64, false, 0usize);
+    // More than 15 digits may not fit exactly; and with fewer, nothing can overflow.
+    if digits.len() > 17 {
+        return None;
+    }
+    for byte in digits {
+        match byte {
+            b'0'..=b'9' => {
+                mantissa = mantissa * 10 + u64::from(byte - b'0');
+                fraction += usize::from(point);
+            }
+            b'.' if !point => point = true,
+            _ => return None,
+        }
+    }
+    // Both are exact, so that the quotient is rounded once.
+    if mantissa >= 1 << 53 || (point && fraction == 0) {
+        return None;
+    }
+    let value = mantissa as f64 / POWERS.get(fraction)?;
+    let from_middle = (value.to_bits() & LOW).abs_diff(MIDDLE);
+    if from_middle <= 1 || (mantissa != 0 && value < f64::from(f32::MIN_POSITIVE)) {
+        return None;
+    }
+    let float = value as f32;
+    Some(if negative { -float } else { float })
 }
 
 /// Appends the base64 of floats.
@@ -62,13 +117,13 @@ fn push_encoded(bytes: &[u8], out: &mut BytesMut) {
     let start = out.len();
     out.put_bytes(0, bytes.len().div_ceil(3) * 4);
     let room = out.get_mut(start..).unwrap_or_default();
-    let written = base64::Engine::encode_slice(&STANDARD, bytes, room).unwrap_or(0);
+    let written = STANDARD.encode(bytes, room.as_out()).len();
     out.truncate(start + written);
 }
 
 /// The floats that a base64 text holds; nothing where it holds something else.
 pub fn floats(base64: &str) -> Option<Vec<f32>> {
-    let bytes = base64::Engine::decode(&STANDARD, base64).ok()?;
+    let bytes = STANDARD.decode_to_vec(base64).ok()?;
     if bytes.is_empty() || !bytes.len().is_multiple_of(SIZE) {
         return None;
     }
@@ -119,8 +174,55 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_read_as_the_nearest_floats() {
+        for number in [
+            "0",
+            "-0",
+            "0.0",
+            "-0.0",
+            "7",
+            "0.1",
+            "-0.022186279296875",
+            "0.716894992759484",
+            "1e-7",
+            "1.5E+3",
+            "16777217",
+            "16777217.0000001",
+            "0.00000000000001",
+            "3.4028235e38",
+            "1e-45",
+            "1e-50",
+            "123456789012345",
+            "0.5000000298023224",
+            "9007199254740993",
+            "33554435",
+            "33554433",
+            "0.10000000149011612",
+        ] {
+            let (float, rest) = leading_float(number.as_bytes()).unwrap();
+            assert_eq!(float.to_bits(), number.parse::<f32>().unwrap().to_bits(), "{number}");
+            assert!(rest.is_empty());
+        }
+    }
+
+    #[test]
     fn what_is_no_vector_is_none() {
-        for wrong in ["[1,\"2\"]", "[1,,2]", "[null]", "[1e99]", "[[1]]", "{}", "[NaN]"] {
+        for wrong in [
+            "[1,]",
+            "[,1]",
+            "[--1]",
+            "[+1]",
+            "[1.2.3]",
+            "[inf]",
+            "[1 2]",
+            "[1,\"2\"]",
+            "[1,,2]",
+            "[null]",
+            "[1e99]",
+            "[[1]]",
+            "{}",
+            "[NaN]",
+        ] {
             assert!(base64(wrong).is_err(), "{wrong}");
         }
         // Bytes of another kind: odd in number, or of sizes that no vector has.
@@ -131,6 +233,18 @@ mod tests {
 
     proptest! {
         #[test]
+        fn any_decimals_are_read_as_the_standard_library_does(mantissa in -99_999_999_999_999_999i64.., places in 0usize..16) {
+            let text = format!("{mantissa:018}");
+            let (sign, digits) = text.strip_prefix('-').map_or(("", &*text), |digits| ("-", digits));
+            let (whole, fraction) = digits.split_at(digits.len() - places);
+            let whole = whole.trim_start_matches('0');
+            let point = if fraction.is_empty() { "" } else { "." };
+            let number = format!("{sign}{}{point}{fraction}", if whole.is_empty() { "0" } else { whole });
+            let (float, _) = leading_float(number.as_bytes()).unwrap();
+            prop_assert_eq!(float.to_bits(), number.parse::<f32>().unwrap().to_bits());
+        }
+
+        #[test]
         fn there_and_back(vector in prop::collection::vec(-2.0f32..2.0, 1..2_000)) {
             let text = numbers(&vector);
             let packed = base64(&text).unwrap();
@@ -138,10 +252,14 @@ mod tests {
             push_floats(&vector, &mut direct);
             prop_assert_eq!(packed.as_bytes(), &direct[..]);
             prop_assert_eq!(&floats(&packed).unwrap(), &vector);
-            // As short as can be: what the standard library prints is the shortest, too.
+            // As few digits as can be, which is what the standard library prints.
+            let digits = |text: &str| {
+                let mantissa = text.split('e').next().unwrap().replace(['-', '.'], "");
+                mantissa.trim_matches('0').len()
+            };
             for (short, float) in text.trim_matches(['[', ']']).split(',').zip(&vector) {
                 prop_assert_eq!(short.parse::<f32>().unwrap(), *float);
-                prop_assert!(short.len() <= format!("{float:?}").len().max(3), "{short}");
+                prop_assert_eq!(digits(short), digits(&format!("{float:?}")), "{}", short);
             }
         }
     }
