@@ -8,6 +8,8 @@ mod codec;
 #[cfg(feature = "config")]
 mod config;
 mod exchange;
+#[cfg(feature = "config")]
+mod journal;
 mod json;
 mod translate;
 mod wire;
@@ -16,6 +18,8 @@ pub use codec::framing;
 #[cfg(feature = "config")]
 pub use config::{config, keys_file};
 pub use exchange::verbatim;
+#[cfg(feature = "config")]
+pub use journal::journal;
 pub use json::{json_cursor, json_scanner};
 pub use translate::{answer, schemas, seals, translated, translated_request};
 pub use wire::{path, request, vendor_error, watch};
@@ -42,6 +46,8 @@ pub const TARGETS: &[Target] = &[
     ("config", config),
     #[cfg(feature = "config")]
     ("keys_file", keys_file),
+    #[cfg(feature = "config")]
+    ("journal", journal),
 ];
 
 /// Takes a choice of `count` off the front of the input.

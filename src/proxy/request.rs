@@ -210,7 +210,7 @@ impl Gateway {
             chosen.rank(body)?
         } else if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
             chosen.pass_on(name, body)?
-        } else if api == Api::Responses && upstream != api && self.keeps() {
+        } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
             // Boxed: hardly any request has to wait for the store.
             Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await?
         } else {

@@ -248,3 +248,45 @@ async fn seals_expire() {
     remember(&store, "a", 1, "one").await;
     assert_eq!(recall(&store, "a", &[1]).await, [None]);
 }
+
+/// What a gateway of layout 1 left, with two responses of the key `demo`.
+const LAYOUT_1: &[u8] = include_bytes!("../../tests/store/layout-1.db");
+
+/// Several processes find an old file at the same time.
+#[tokio::test]
+async fn a_file_of_an_older_layout_is_brought_up_and_keeps_what_is_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    std::fs::write(&path, LAYOUT_1).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| drop(schema::open(&path).unwrap()));
+        }
+    });
+    let store = open(folder.path(), Limits { total: 1 << 20, ..LIMITS });
+    for id in ["resp_06baefaf72daa9e56473ca9dd56d8d55", "resp_d16c70fc0018fac0ecf3bcd61e934b28"] {
+        let found = find(&store, "demo", id).await.unwrap();
+        assert!(found.contains("Hello") && found.contains(id), "{found}");
+    }
+    remember(&store, "demo", 1, "one").await;
+    assert_eq!(recall(&store, "demo", &[1]).await, [Some("one".to_owned())]);
+    let account = AccountId::new("acme").unwrap();
+    book::Desk::open(&path).unwrap().create(&account).unwrap();
+}
+
+#[test]
+fn a_file_of_a_later_layout_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    std::fs::write(&path, LAYOUT_1).unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA user_version = 99").unwrap();
+    let error = Sqlite::open(&path, LIMITS).unwrap_err();
+    assert!(matches!(error, OpenError::Layout { found: 99, .. }), "{error}");
+    let error = book::Desk::open(&path).unwrap_err();
+    assert!(matches!(error, OpenError::Layout { found: 99, .. }), "{error}");
+    let tables: i64 = connection
+        .query_row("SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = 'account'", (), |row| row.get(0))
+        .unwrap();
+    assert_eq!(tables, 0);
+}

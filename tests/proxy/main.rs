@@ -16,6 +16,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod accounts;
 mod bodies;
 mod connections;
 mod counting;
@@ -24,6 +25,7 @@ mod limits;
 mod listing;
 mod losses;
 mod parity;
+mod quotas;
 mod refusals;
 mod reload;
 mod rerank;
@@ -35,4 +37,5 @@ mod stored;
 mod streams;
 mod upgrade;
 mod upstreams;
+mod vault;
 mod verbatim;

@@ -45,9 +45,13 @@ impl Keeper {
 
     /// Works until the ledger is dropped.
     pub(super) fn run(mut self, asks: &Receiver<Ask>) {
-        let mut sweep = Instant::now();
+        let mut sweep = Instant::now() + self.terms.flush;
         loop {
             let ask = asks.recv_timeout(self.terms.flush);
+            #[cfg(test)]
+            if matches!(ask, Ok(Ask::Crash)) {
+                return;
+            }
             let done = self.turn();
             match ask {
                 Ok(ask) => self.answer(ask, done),
@@ -62,7 +66,7 @@ impl Keeper {
             }
             if Instant::now() >= sweep {
                 self.sweep();
-                sweep = Instant::now() + SWEEP;
+                sweep = Instant::now() + SWEEP.max(self.terms.flush);
             }
         }
     }
@@ -87,6 +91,8 @@ impl Keeper {
         // Whoever asked may have stopped waiting.
         match ask {
             Ask::Flush { outcome } => drop(outcome.send(done)),
+            #[cfg(test)]
+            Ask::Crash => {}
             Ask::Spent { day, outcome } => drop(outcome.send(
                 done.and_then(|()| self.spent(day).map_err(|error| StoreError::Failed(error.to_string()))),
             )),

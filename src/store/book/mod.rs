@@ -69,8 +69,16 @@ type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
 /// What the thread is asked.
 #[derive(Debug)]
 enum Ask {
-    Spent { day: i64, outcome: Outcome<Vec<Spent>> },
-    Flush { outcome: Outcome<()> },
+    Spent {
+        day: i64,
+        outcome: Outcome<Vec<Spent>>,
+    },
+    Flush {
+        outcome: Outcome<()>,
+    },
+    /// The thread ends at once, as with its process.
+    #[cfg(test)]
+    Crash,
 }
 
 impl Book {
@@ -102,6 +110,14 @@ impl Book {
     /// Brings what is settled into the database now, and takes over what others have changed there.
     pub fn flush(&self) -> Pending<()> {
         self.ask(|outcome| Ask::Flush { outcome })
+    }
+
+    /// Ends as a process does that is killed: nothing more is brought in.
+    #[cfg(test)]
+    fn crash(self) {
+        if let Some(asks) = &self.asks {
+            let _ = asks.send(Ask::Crash);
+        }
     }
 
     fn ask<T>(&self, make: impl FnOnce(Outcome<T>) -> Ask) -> Pending<T> {

@@ -100,9 +100,9 @@ pub(super) fn sums(connection: &Connection, filter: &Filter, by: By) -> rusqlite
         }
     }
     // Day by day: within a day, an account's rows lie together.
+    let ends = "SELECT (SELECT MIN(day) FROM daily), (SELECT MAX(day) FROM daily)";
     let (first, last): (Option<i64>, Option<i64>) =
-        connection
-            .query_row("SELECT MIN(day), MAX(day) FROM daily", (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        connection.query_row(ends, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
     let (Some(first), Some(last)) = (first, last) else { return Ok(Vec::new()) };
     let (from, to) = (filter.from.max(first), filter.to.min(last.saturating_add(1)));
     let order = if by == By::Day { "1" } else { "SUM(cost) DESC, 1" };

@@ -1,5 +1,7 @@
 //! What whoever charges money by the ledger may rely on.
 
+mod model;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +23,12 @@ fn other(folder: &Path) -> rusqlite::Connection {
 }
 
 fn credit(folder: &Path, account: &str, amount: i64) {
-    let connection = other(folder);
-    let stamp = entries::next_stamp(&connection).unwrap();
-    connection
-        .execute(
-            "INSERT INTO account (name, created, enabled, credited, changed) VALUES (?1, 0, TRUE, ?2, ?3)
-             ON CONFLICT (name) DO UPDATE SET credited = credited + ?2, changed = ?3",
-            rusqlite::params![account, amount, stamp],
-        )
-        .unwrap();
+    let desk = Desk::open(&folder.join("state.db")).unwrap();
+    match desk.create(&id(account)) {
+        Ok(()) | Err(DeskError::Exists(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+    desk.credit(account, amount, "", None).unwrap();
 }
 
 /// Balance, charges and requests of an account, as they stand in the file.
@@ -108,9 +107,7 @@ async fn accounts_that_are_not_there_or_disabled_are_refused() {
     credit(folder.path(), "acme", 100);
     let book = open(folder.path());
     assert_eq!(reserve(&book, "nobody", 0).unwrap_err(), Refused::UnknownAccount);
-    other(folder.path())
-        .execute_batch("UPDATE account SET enabled = FALSE, changed = (SELECT MAX(changed) + 1 FROM account)")
-        .unwrap();
+    Desk::open(&folder.path().join("state.db")).unwrap().set_enabled("acme", false).unwrap();
     flush(&book).await;
     assert_eq!(reserve(&book, "acme", 0).unwrap_err(), Refused::Disabled);
     // What is under way is charged for nevertheless.
@@ -223,4 +220,132 @@ async fn a_database_that_is_held_costs_nothing() {
     flush(&book).await;
     flush(&book).await;
     assert_eq!(stored(folder.path(), "acme"), (997, 3, 2));
+}
+
+fn desk(folder: &Path) -> Desk {
+    Desk::open_existing(&folder.join("state.db")).unwrap()
+}
+
+#[test]
+fn a_reference_is_credited_once() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(Desk::open_existing(&folder.path().join("state.db")), Err(OpenError::Missing(_))));
+    credit(folder.path(), "acme", 5);
+    let desk = desk(folder.path());
+    let first = desk.credit("acme", 100, "January", Some("inv-1")).unwrap();
+    assert_eq!(first, Credited { balance: 105, repeated: false });
+    let again = desk.credit("acme", 100, "January", Some("inv-1")).unwrap();
+    assert_eq!(again, Credited { balance: 105, repeated: true });
+    let other = desk.credit("acme", 101, "January", Some("inv-1"));
+    assert!(matches!(other, Err(DeskError::Reference { amount: 100, .. })), "{other:?}");
+    desk.create(&id("other")).unwrap();
+    assert!(!desk.credit("other", 100, "", Some("inv-1")).unwrap().repeated);
+    assert_eq!(desk.credit("acme", -30, "taken back", None).unwrap().balance, 75);
+    assert!(matches!(desk.credit("acme", i64::MAX, "", None), Err(DeskError::TooLarge)));
+    assert!(matches!(desk.credit("nobody", 1, "", None), Err(DeskError::Unknown(_))));
+    assert!(matches!(desk.create(&id("acme")), Err(DeskError::Exists(_))));
+    let notes: Vec<(i64, String)> =
+        desk.credits("acme", 2).unwrap().into_iter().map(|credit| (credit.amount, credit.note)).collect();
+    assert_eq!(notes, [(-30, "taken back".to_owned()), (100, "January".to_owned())]);
+    assert!(desk.audit().unwrap().is_empty());
+}
+
+fn sums(lines: &[Line]) -> Vec<(&str, i64, i64, i64)> {
+    lines
+        .iter()
+        .map(|line| (line.name.as_str(), line.sums.requests, line.sums.failed, line.sums.cost))
+        .collect()
+}
+
+#[test]
+fn usage_is_summed_and_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    credit(folder.path(), "acme", 1000);
+    let book = open(folder.path());
+    let day = entries::DAY;
+    for (request, account, model, time, cost, status) in [
+        ("r1", "acme", "gpt-4o", 10 * day, 5, 200),
+        ("r2", "acme", "gpt-4o", 10 * day + 1, 6, 200),
+        ("r3", "acme", "claude", 11 * day - 1, 0, 502),
+        ("r4", "acme", "claude", 11 * day, 70, 200),
+        ("r5", "", "claude", 11 * day, 0, 200),
+        ("r6", "acme", "claude", 12 * day, 9, 200),
+    ] {
+        settle(&book, None, &UsageRecord { request, account, model, time, cost, status, ..record("", 0) });
+    }
+    drop(book);
+    let desk = desk(folder.path());
+    let filter = Filter { from: 10, to: 12, ..Filter::default() };
+    assert_eq!(sums(&desk.usage(&filter, By::Day).unwrap()), [("10", 3, 1, 11), ("11", 2, 0, 70)]);
+    assert_eq!(sums(&desk.usage(&filter, By::Model).unwrap()), [("claude", 3, 1, 70), ("gpt-4o", 2, 0, 11)]);
+    assert_eq!(sums(&desk.usage(&filter, By::Account).unwrap()), [("acme", 4, 1, 81), ("", 1, 0, 0)]);
+    let acme = Filter { account: Some("acme".to_owned()), model: Some("claude".to_owned()), ..filter };
+    let lines = desk.usage(&acme, By::Key).unwrap();
+    assert_eq!(sums(&lines), [("alice", 2, 1, 70)]);
+    assert_eq!(lines[0].sums.usage[..5], [20, 0, 0, 0, 10]);
+    let mut shown = Vec::new();
+    desk.records(&acme, &mut |record| {
+        shown.push((record.request.to_owned(), record.cost));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(shown, [("r3".to_owned(), 0), ("r4".to_owned(), 70)]);
+    let none = Filter { from: 500, to: 600, ..Filter::default() };
+    assert!(desk.usage(&none, By::Day).unwrap().is_empty());
+}
+
+/// Records end with their time; sums stay, and so the books still add up.
+#[test]
+fn old_records_are_removed_and_sums_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    credit(folder.path(), "acme", 1000);
+    let all = Filter { from: 0, to: i64::MAX / entries::DAY - 1, ..Filter::default() };
+    let count = || {
+        let mut count = 0;
+        let mut show = |_: &UsageRecord<'_>| {
+            count += 1;
+            Ok(())
+        };
+        desk(folder.path()).records(&all, &mut show).unwrap();
+        count
+    };
+    let slow = Terms { flush: Duration::from_secs(10), ..TERMS };
+    let book = Book::open(&folder.path().join("state.db"), slow).unwrap();
+    settle(&book, None, &UsageRecord { time: 1, ..record("acme", 5) });
+    settle(&book, None, &UsageRecord { time: crate::store::now(), ..record("acme", 6) });
+    drop(book);
+    assert_eq!(count(), 2, "both were written together and stay together");
+    let book = open(folder.path());
+    settle(&book, None, &UsageRecord { time: 1, ..record("acme", 7) });
+    drop(book);
+    // The next one sweeps when it begins.
+    let book = open(folder.path());
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while count() > 2 && std::time::Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    drop(book);
+    assert_eq!(count(), 2);
+    assert_eq!(stored(folder.path(), "acme"), (982, 18, 3));
+    assert!(desk(folder.path()).audit().unwrap().is_empty());
+}
+
+#[test]
+fn a_backup_is_whole_while_others_write() {
+    let folder = tempfile::tempdir().unwrap();
+    credit(folder.path(), "acme", 1000);
+    let book = open(folder.path());
+    let copy = folder.path().join("copy.db");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (0..500).for_each(|_| settle(&book, None, &record("acme", 1))));
+        desk(folder.path()).backup(&copy).unwrap();
+        writer.join().unwrap();
+    });
+    let again = desk(folder.path()).backup(&copy);
+    assert!(matches!(again, Err(DeskError::Io { .. })), "{again:?}");
+    drop(book);
+    let copied = Desk::open_existing(&copy).unwrap();
+    assert!(copied.audit().unwrap().is_empty());
+    assert!(copied.account("acme").unwrap().balance() >= 500);
+    assert_eq!(desk(folder.path()).account("acme").unwrap().balance(), 500);
 }

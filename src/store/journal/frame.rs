@@ -9,7 +9,7 @@ const HEADER: usize = 16;
 const LARGEST: usize = 64 << 10;
 
 /// The opening of a segment.
-pub(super) fn opening(journal: u64) -> [u8; OPENING] {
+pub fn opening(journal: u64) -> [u8; OPENING] {
     let mut bytes = [0; OPENING];
     let (mark, id) = bytes.split_at_mut(MARK.len());
     mark.copy_from_slice(MARK);
@@ -18,7 +18,7 @@ pub(super) fn opening(journal: u64) -> [u8; OPENING] {
 }
 
 /// Appends a frame to a buffer.
-pub(super) fn write(journal: u64, number: u64, out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
+pub fn write(journal: u64, number: u64, out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER]);
     payload(out);

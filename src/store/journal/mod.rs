@@ -12,7 +12,7 @@ mod files;
 mod frame;
 
 pub(super) use files::{exists, leftovers};
-pub use frame::{Frame, Frames};
+pub use frame::{Frame, Frames, opening, write};
 
 use std::fs::File;
 use std::io;

@@ -1,0 +1,124 @@
+//! The disk that a loss of power leaves: what was synced, and any part of what was not.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rand::RngExt as _;
+
+/// What a disk writes at once, or not at all.
+const SECTOR: usize = 512;
+
+/// Something that was done to a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) kind: u8,
+    /// Nanoseconds.
+    pub(crate) time: u64,
+    pub(crate) offset: usize,
+    pub(crate) path: PathBuf,
+    pub(crate) data: Vec<u8>,
+}
+
+/// Reads what the shim wrote down.
+pub(crate) fn entries(mut log: &[u8]) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    // A process that is killed may leave half of an entry at the end of its part, but writes them in one piece each.
+    while log.len() >= 25 {
+        let number = |at: usize| u64::from_le_bytes(log[at..at + 8].try_into().unwrap());
+        let length = |at: usize| u32::from_le_bytes(log[at..at + 4].try_into().unwrap()) as usize;
+        let (named, size) = (length(17), length(21));
+        let path = std::str::from_utf8(&log[25..25 + named]).unwrap().into();
+        let data = log[25 + named..25 + named + size].to_vec();
+        entries.push(Entry { kind: log[0], time: number(1), offset: number(9) as usize, path, data });
+        log = &log[25 + named + size..];
+    }
+    assert!(log.is_empty(), "the log ends in the middle of an entry");
+    entries
+}
+
+/// How much of what was not synced reached the disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Luck {
+    None,
+    Some,
+    All,
+}
+
+#[derive(Default)]
+struct File {
+    synced: Vec<u8>,
+    /// Writes and cuts since then.
+    since: Vec<Entry>,
+    /// Whether its name is on the disk, and whether it should be.
+    named: bool,
+    there: bool,
+}
+
+fn apply(bytes: &mut Vec<u8>, entry: &Entry, length: usize) {
+    if entry.kind == b'T' {
+        bytes.resize(entry.offset, 0);
+    } else {
+        let end = entry.offset + length;
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[entry.offset..end].copy_from_slice(&entry.data[..length]);
+    }
+}
+
+/// Builds the disk of the moment after these entries in another folder.
+pub(crate) fn build(entries: &[Entry], from: &Path, to: &Path, luck: Luck) {
+    let mut random = rand::rng();
+    let mut files: BTreeMap<&Path, File> = BTreeMap::new();
+    for entry in entries {
+        match entry.kind {
+            b'C' => {
+                // A new file of the name of one that was removed is another file.
+                *files.entry(&entry.path).or_default() = File { there: true, ..File::default() };
+            }
+            b'W' | b'T' => files.entry(&entry.path).or_default().since.push(entry.clone()),
+            b'U' => files.entry(&entry.path).or_default().there = false,
+            b'S' if entry.path.is_dir() => {
+                for (path, file) in &mut files {
+                    if path.parent() == Some(&entry.path) {
+                        file.named = file.there;
+                    }
+                }
+            }
+            b'S' => {
+                let file = files.entry(&entry.path).or_default();
+                for entry in std::mem::take(&mut file.since) {
+                    apply(&mut file.synced, &entry, entry.data.len());
+                }
+            }
+            _ => {}
+        }
+    }
+    for (path, mut file) in files {
+        let name = path.strip_prefix(from).unwrap();
+        // Shared memory is not on a disk, and marks are the test's own.
+        if name.to_str().unwrap().ends_with("-shm") || name == Path::new("marks") {
+            continue;
+        }
+        let mut reaches = || match luck {
+            Luck::None => false,
+            Luck::Some => random.random_range(0..2) == 0,
+            Luck::All => true,
+        };
+        let there = if reaches() { file.there } else { file.named };
+        for entry in std::mem::take(&mut file.since) {
+            if reaches() {
+                apply(&mut file.synced, &entry, entry.data.len());
+            } else if matches!(luck, Luck::Some) && entry.data.len() > SECTOR {
+                // Some sectors of it.
+                let sectors = entry.data.len() / SECTOR;
+                apply(&mut file.synced, &entry, rand::rng().random_range(0..=sectors) * SECTOR);
+            }
+        }
+        if there {
+            let path = to.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, file.synced).unwrap();
+        }
+    }
+}
