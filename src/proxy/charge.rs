@@ -209,6 +209,15 @@ impl Gateway {
         if ended { ctx.settle(true) } else { None }
     }
 
+    /// Settles a request that ends otherwise than with a complete answer, before its client is told so.
+    pub(super) async fn settle_cut(&self, ctx: &mut Context) {
+        match ctx.settle(false) {
+            None => {}
+            Some(Settled::Known(outcome)) => self.settled(ctx, outcome),
+            Some(pending) => Box::pin(self.settling(ctx, pending)).await,
+        }
+    }
+
     /// Waits for a settlement. That it is not confirmed is no reason for the client not to get its answer.
     pub(super) async fn settling(&self, ctx: &Context, settled: Settled) {
         let outcome = settled.within(SETTLING).await;

@@ -44,6 +44,7 @@ mod signals;
 mod silence;
 mod stored;
 mod upstream;
+mod vault;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,12 +16,12 @@ use crate::error::{ApiError, Kind};
 use crate::json::Rope;
 use crate::route::{Model, Target};
 use crate::translate::verbatim::Changes;
-use crate::translate::{Ask, Outgoing, Stored, outgoing_stored};
+use crate::translate::{Ask, Outgoing, Recalled, Stored, outgoing_stored};
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, Policy};
 use crate::wire::path::Action;
 use crate::wire::request::Body;
-use crate::wire::responses::stored::wish;
+use crate::wire::responses::stored::{Wish, wish};
 use crate::wire::{Api, Format};
 
 /// Warnings that are named in the header at most, and how much of each name.
@@ -42,7 +42,7 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    fn target(&self) -> Result<&Target, ApiError> {
+    pub(super) fn target(&self) -> Result<&Target, ApiError> {
         self.model.targets.get(self.index).ok_or_else(|| ApiError::new(Kind::Internal, "The gateway failed."))
     }
 
@@ -131,13 +131,21 @@ impl Gateway {
         thinking: Thinking,
         text: Bytes,
     ) -> Result<Plan, ApiError> {
-        let wish = wish(std::str::from_utf8(&text).unwrap_or_default());
+        let body = std::str::from_utf8(&text).unwrap_or_default();
+        let wish = if chosen.api == Api::Responses && self.keeps() {
+            wish(body)
+        } else {
+            Wish { previous: None, keep: false }
+        };
         let before = match &wish.previous {
             Some(id) => self.conversation(ctx, id).await?,
             None => None,
         };
         let keep_as = if wish.keep { new_id() } else { String::new() };
-        let stored = Stored { before: before.as_deref(), keep_as: &keep_as };
+        let remembers = self.may_recall(&chosen);
+        let found = if remembers { self.recall(ctx, &chosen, thinking, body).await } else { Vec::new() };
+        let stored =
+            Stored { before: before.as_deref(), keep_as: &keep_as, remembers, recalled: Recalled(&found) };
         self.translate(ctx, chosen, thinking, &text, stored)
     }
 

@@ -206,7 +206,7 @@ impl Gateway {
         let thinking = named.thinking;
         let plan = if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
             chosen.pass_on(name, body)?
-        } else if api == Api::Responses && upstream != api && self.keeps() {
+        } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
             // Boxed: hardly any request has to wait for the store.
             Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await?
         } else {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::codecs::{Decoder, Encoder, decode_answer, encode_answer};
+use super::keepsake::{Collector, Keepsake};
 use super::restore::{Restore, Restorer};
 use super::verbatim::Arrival;
 use super::{Meter, StreamError};
@@ -50,6 +51,7 @@ pub struct Translated {
 #[derive(Debug)]
 struct Through {
     meter: Meter,
+    collector: Option<Box<Collector>>,
     restorer: Option<Restorer>,
     to: To,
     out: BytesMut,
@@ -66,6 +68,9 @@ enum To {
 impl Through {
     fn event(&mut self, event: &Event<'_>) {
         self.meter.see_event(event);
+        if let Some(collector) = &mut self.collector {
+            collector.see(event);
+        }
         if let Event::Error(error) = event {
             self.error = Some(Bytes::copy_from_slice(error.text().as_bytes()));
             return;
@@ -125,6 +130,7 @@ impl Translated {
             from,
             through: Through {
                 meter: Meter::default(),
+                collector: reply.remember.then(|| Box::new(Collector::new(&reply.issuer))),
                 restorer: (!restore.is_empty()).then(|| Restorer::new(restore)),
                 to,
                 out: BytesMut::with_capacity(OUT),
@@ -228,6 +234,11 @@ impl Translated {
             To::Stream(encoder) => encoder.take_document(),
             To::Whole(_) => self.document.take(),
         }
+    }
+
+    /// See [`Exchange::take_keepsake`](super::Exchange::take_keepsake).
+    pub fn take_keepsake(&mut self) -> Option<Keepsake> {
+        self.through.collector.as_mut()?.take()
     }
 
     /// What is ready to leave.

@@ -238,7 +238,8 @@ impl Verbatim {
             // What was left is older than what is read now, which may say less.
             settle(*api, unread, meter);
             meter.see(&sight);
-            if sight.content {
+            // The first one and the last have more around their content, or less.
+            if sight.content && sight.finish.is_none() && meter.content_frames() > 1 {
                 meter.weigh_frame(data.len());
             }
             if changes.drop_usage && sight.usage_only {

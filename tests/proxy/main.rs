@@ -16,12 +16,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod accounts;
 mod bodies;
 mod connections;
 mod counting;
 mod limits;
 mod losses;
 mod parity;
+mod quotas;
 mod refusals;
 mod reload;
 mod routing;
@@ -32,4 +34,5 @@ mod stored;
 mod streams;
 mod upgrade;
 mod upstreams;
+mod vault;
 mod verbatim;
