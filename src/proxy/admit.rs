@@ -54,8 +54,8 @@ impl Gateway {
         if !limits.is_empty() {
             limited.push((Scope::Key, &key.name, limits, key.gauge(gauges)));
         }
-        if let Some(account) = account.filter(|account| !account.limits.is_empty()) {
-            limited.push((Scope::Account, &account.name, &account.limits, account.gauge(gauges)));
+        if let Some(account) = account.filter(|account| !account.limits().is_empty()) {
+            limited.push((Scope::Account, &account.name, account.limits(), account.gauge(gauges)));
         }
         if !limited.is_empty() {
             let ask = Ask {
