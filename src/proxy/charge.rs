@@ -179,6 +179,7 @@ impl Context {
                 }
                 (*exchange.meter().usage(), exchange.meter().is_counted())
             }
+            Answer::Made(made) => (made.usage, made.counted),
             Answer::Awaited if gone && self.record.said => {
                 (Usage { input: Some(self.tab.input), output: Some(0), ..Usage::default() }, true)
             }
