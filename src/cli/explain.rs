@@ -84,7 +84,8 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let Ok(base) = BaseUrl::parse(kind.default_base_url().unwrap_or("http://localhost/v1")) else {
         return fail("the kind has no address");
     };
-    let mut provider = Provider::new(Setup { name: kind.name().to_owned(), kind, apis: vec![to.api()], base });
+    let mut provider =
+        Provider::new(Setup { name: kind.name().to_owned(), kind, apis: vec![to.api()], base });
     provider.row = options.dialect.unwrap_or(provider.row);
     let stream = options.stream || asks_stream(&body);
     let asked = outgoing(
