@@ -12,6 +12,7 @@ pub mod money;
 pub mod record;
 pub mod schema;
 pub mod sqlite;
+pub mod valkey;
 mod vault;
 
 #[cfg(test)]

@@ -49,6 +49,9 @@ pub enum DeskError {
     /// The database failed.
     #[error("the ledger failed: {0}")]
     Database(#[from] rusqlite::Error),
+    /// The server failed.
+    #[error("the server failed: {0}")]
+    Server(String),
     /// The operating system refuses.
     #[error("{}: {source}", .path.display())]
     Io {

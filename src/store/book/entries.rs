@@ -12,7 +12,7 @@ use crate::store::journal::Frame;
 use crate::store::record::{KINDS, UsageRecord};
 
 /// Milliseconds of a day.
-pub(super) const DAY: i64 = 86_400_000;
+pub(in crate::store) const DAY: i64 = 86_400_000;
 
 /// An account that was charged: how it stands now, and by how much.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -59,7 +58,7 @@ impl Keeper {
                 Err(RecvTimeoutError::Disconnected) => {
                     // What came while the segment before was drained.
                     if done.is_ok() && self.turn().is_ok() {
-                        self.shared.journal.remove_if_drained();
+                        self.shared.sure.journal.remove_if_drained();
                     }
                     return;
                 }
@@ -77,7 +76,7 @@ impl Keeper {
         done.map_err(|error| {
             // The database does not take it: then at least the disk does.
             if let Some(segment) = &self.draining {
-                let _ = self.shared.journal.sync(segment);
+                let _ = self.shared.sure.journal.sync(segment);
             }
             if self.said.is_none_or(|said| said.elapsed() > SAID) {
                 tracing::error!(%error, "the ledger's database takes nothing; charges wait in the journal");
@@ -100,24 +99,22 @@ impl Keeper {
     }
 
     fn drain(&mut self) -> Result<(), ApplyError> {
-        if self.shared.failing.load(Ordering::Acquire) {
-            self.shared.write_the_rest()?;
-        }
+        self.shared.sure.write_the_rest()?;
         if self.draining.is_none() {
-            self.draining = self.shared.journal.rotate();
+            self.draining = self.shared.sure.journal.rotate();
         }
         let Some(segment) = &self.draining else { return Ok(()) };
         let bytes = segment.read()?;
         self.bring_in(&bytes)?;
         if let Some(segment) = self.draining.take() {
-            self.shared.journal.recycle(segment)?;
+            self.shared.sure.journal.recycle(segment)?;
         }
         Ok(())
     }
 
     /// Brings the frames of a segment into the database, on the disk, and into the balances.
     fn bring_in(&mut self, segment: &[u8]) -> Result<(), ApplyError> {
-        let own = self.shared.journal.id();
+        let own = self.shared.sure.journal.id();
         let balances = &self.shared.balances;
         intake::bring_in(&self.connection, segment, &mut self.seen, &mut |journal, row, charge| {
             // What an ended process charged is news here.

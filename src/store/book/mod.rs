@@ -15,26 +15,22 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::journal::Journal;
+use super::journal::Sure;
 use super::ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
 use super::record::UsageRecord;
 use super::schema::{self, OpenError};
 use super::{Pending, StoreError};
 use balances::Balances;
 pub use desk::{AccountState, Credit, Credited, Desk, DeskError};
+pub(super) use entries::DAY;
 use keeper::Keeper;
 pub use report::{By, Filter, Line, Sums};
-
-/// Settlements that no file took are kept in memory up to this size, until one does.
-const UNWRITTEN: usize = 16 << 20;
 
 /// How the ledger does its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +53,7 @@ pub struct Book {
 #[derive(Debug)]
 struct Shared {
     balances: Balances,
-    journal: Journal,
-    /// Settlements that no file took, each behind its length.
-    unwritten: Mutex<Vec<u8>>,
-    /// Whether there are any. Nothing is held while there are, for it could not be charged for certain.
-    failing: AtomicBool,
+    sure: Sure,
 }
 
 type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -91,13 +83,8 @@ impl Book {
         let folder = schema::journals(path);
         let io = |source| OpenError::Io { path: folder.clone(), source };
         let connection = schema::open(path)?;
-        let journal = Journal::create(&folder).map_err(io)?;
-        let shared = Arc::new(Shared {
-            balances: Balances::new(),
-            journal,
-            unwritten: Mutex::default(),
-            failing: AtomicBool::new(false),
-        });
+        let sure = Sure::create(&folder).map_err(io)?;
+        let shared = Arc::new(Shared { balances: Balances::new(), sure });
         let mut keeper = Keeper::new(connection, shared.clone(), terms, &folder);
         keeper.recover()?;
         keeper.refresh().map_err(|source| OpenError::Database { path: path.to_owned(), source })?;
@@ -142,14 +129,14 @@ impl Drop for Book {
 
 impl Ledger for Book {
     fn reserve(&self, account: &AccountId, amount: i64) -> Held {
-        if self.shared.failing.load(Ordering::Acquire) {
+        if self.shared.sure.is_failing() {
             return Held::Known(Err(Refused::Unavailable));
         }
         self.shared.balances.reserve(account, amount)
     }
 
     fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled {
-        let kept = self.shared.journal.append(|out| record.encode(out));
+        let kept = self.shared.sure.append(|out| record.encode(out));
         match reservation {
             Some(reservation) => reservation.spend(record.cost),
             None if record.cost != 0 && !record.account.is_empty() => {
@@ -157,10 +144,7 @@ impl Ledger for Book {
             }
             None => {}
         }
-        Settled::Known(kept.map_err(|error| {
-            self.shared.hold_on_to(record);
-            StoreError::Failed(error.to_string())
-        }))
+        Settled::Known(kept.map_err(|error| StoreError::Failed(error.to_string())))
     }
 
     fn available(&self, account: &AccountId) -> Option<i64> {
@@ -169,36 +153,5 @@ impl Ledger for Book {
 
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {
         self.ask(|outcome| Ask::Spent { day, outcome })
-    }
-}
-
-impl Shared {
-    /// Keeps a settlement in memory that no file took.
-    #[cold]
-    fn hold_on_to(&self, record: &UsageRecord<'_>) {
-        self.failing.store(true, Ordering::Release);
-        let mut unwritten = self.unwritten.lock();
-        if unwritten.len() < UNWRITTEN {
-            let start = unwritten.len();
-            unwritten.extend_from_slice(&[0; 4]);
-            record.encode(&mut unwritten);
-            let length = u32::try_from(unwritten.len() - start - 4).unwrap_or(0).to_le_bytes();
-            if let Some(slot) = unwritten.get_mut(start..start + 4) {
-                slot.copy_from_slice(&length);
-            }
-        }
-    }
-
-    /// Tries to write what no file took before.
-    fn write_the_rest(&self) -> std::io::Result<()> {
-        let mut unwritten = self.unwritten.lock();
-        while let Some((length, rest)) = unwritten.split_first_chunk::<4>() {
-            let end = u32::from_le_bytes(*length) as usize;
-            let record = rest.get(..end).unwrap_or_default();
-            self.journal.append(|out| out.extend_from_slice(record))?;
-            unwritten.drain(..4 + end);
-        }
-        self.failing.store(false, Ordering::Release);
-        Ok(())
     }
 }

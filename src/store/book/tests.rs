@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::canonical::Usage;
+use crate::store::journal::Journal;
 use crate::store::schema;
 
 const TERMS: Terms = Terms { flush: Duration::from_millis(20), records: Duration::from_secs(400 * 86_400) };
@@ -185,11 +186,11 @@ fn many_threads_never_hold_more_than_there_is() {
             std::thread::spawn(move || {
                 let mut spent = 0;
                 for n in 0..2000 {
-                    if let Ok(held) = reserve(&book, "acme", 3) {
-                        if n % 2 == 0 {
-                            settle(&book, Some(held), &record("acme", 2));
-                            spent += 2;
-                        }
+                    if let Ok(held) = reserve(&book, "acme", 3)
+                        && n % 2 == 0
+                    {
+                        settle(&book, Some(held), &record("acme", 2));
+                        spent += 2;
                     }
                     assert!(book.available(&id("acme")).unwrap() >= 0);
                 }

@@ -10,9 +10,11 @@
 
 mod files;
 mod frame;
+mod sure;
 
 pub(super) use files::{exists, leftovers};
 pub use frame::{Frame, Frames, opening, write};
+pub(super) use sure::Sure;
 
 use std::fs::File;
 use std::io;
@@ -91,7 +93,7 @@ impl Journal {
             return Err(io::Error::other("the journal is full"));
         }
         writing.buffer.clear();
-        frame::write(self.id, writing.last + 1, &mut writing.buffer, payload);
+        write(self.id, writing.last + 1, &mut writing.buffer, payload);
         // A write that fails half-way is written over by the next one.
         writing.current.file.write_all_at(&writing.buffer, writing.current.end)?;
         writing.current.end += writing.buffer.len() as u64;
