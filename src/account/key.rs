@@ -234,6 +234,11 @@ impl Keys {
         self.by_hash.get(&KeyHash::of(text))
     }
 
+    /// Whether any of them belongs to an account.
+    pub fn any_account(&self) -> bool {
+        self.by_hash.values().any(|key| key.account.is_some())
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.by_hash.len()

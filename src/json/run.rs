@@ -55,7 +55,7 @@ pub(super) fn string_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
             at += (bits / 8) as usize;
             match (word >> bits) as u8 {
                 b'"' => return Ok(at),
-                b'\\' => at += 2,
+                b'\\' => at = escaped(bytes, at)?,
                 _ => return Err(at),
             }
             near = NEAR;
@@ -71,13 +71,23 @@ pub(super) fn string_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     }
 }
 
+/// Where the text goes on behind a backslash and what it escapes. A line break does not become harmless by being escaped:
+/// what is read here is pasted into frames that end with one.
+#[inline]
+fn escaped(bytes: &[u8], at: usize) -> Result<usize, usize> {
+    match bytes.get(at + 1) {
+        Some(0..0x20) => Err(at + 1),
+        _ => Ok(at + 2),
+    }
+}
+
 /// The same for the last bytes.
 fn tail_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     let mut at = from;
     loop {
         match bytes.get(at) {
             Some(b'"') => return Ok(at),
-            Some(b'\\') => at += 2,
+            Some(b'\\') => at = escaped(bytes, at)?,
             Some(0..0x20) => return Err(at),
             Some(_) => at += 1,
             // A backslash that nothing follows is where it ends.
@@ -196,13 +206,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_end_of_a_string_is_found(text in r#"([a-zé]{0,90}(\\["\\n]|\\u00e9)?){0,4}["\x01]?[a-z]{0,20}"#) {
+        fn the_end_of_a_string_is_found(text in "([a-zé]{0,90}(\\\\[\"\\\\n\n]|\\\\u00e9)?){0,4}[\"\u{1}]?[a-z]{0,20}") {
             let bytes = text.as_bytes();
             let mut at = 0;
             let expected = loop {
                 at += plain_run(bytes.get(at..).unwrap_or_default());
                 match bytes.get(at) {
                     Some(b'"') => break Ok(at),
+                    Some(b'\\') if bytes.get(at + 1).is_some_and(|byte| *byte < 0x20) => break Err(at + 1),
                     Some(b'\\') => at += 2,
                     _ => break Err(at),
                 }

@@ -133,7 +133,7 @@ table! {
         "What is loaded, by kind (models, providers, keys).";
     /// Operations of the store.
     STORE_OPERATIONS = "gateway_store_operations_total" Shape::Counter, &["operation", "result"],
-        "What was asked of the store of responses (keep, find, remove), by result (done, too_large, busy, late, failed).";
+        "What was asked of the store (keep, find, remove, remember, recall), by result (done, too_large, busy, late, failed).";
     /// Size of the store.
     STORE_BYTES = "gateway_store_bytes" Shape::Gauge, &[],
         "Bytes of the responses that are kept.";

@@ -87,6 +87,9 @@ impl Gateway {
             if let Some(pending) = self.keep(ctx) {
                 Box::pin(self.kept(ctx, pending)).await;
             }
+            if let Some(pending) = self.remember(ctx) {
+                Box::pin(self.remembered(ctx, pending)).await;
+            }
             // Nor has anybody the end of an answer that is not charged.
             if let Some(settled) = self.settle_at_end(ctx, end) {
                 match settled {

@@ -169,7 +169,8 @@ impl Context {
         let (usage, counted) = match &mut self.answer {
             Answer::Stream(passing) | Answer::Whole(passing, _) => {
                 let exchange = &mut passing.exchange;
-                if complete {
+                // A stream that passed to its end may have ended in its vendor's error.
+                if complete && exchange.meter().end() != End::Failed {
                     exchange.complete();
                 } else if gone || exchange.meter().content_frames() > 0 {
                     exchange.cut();
@@ -178,6 +179,7 @@ impl Context {
                 }
                 (*exchange.meter().usage(), exchange.meter().is_counted())
             }
+            Answer::Made(made) => (made.usage, made.counted),
             Answer::Awaited if gone && self.record.said => {
                 (Usage { input: Some(self.tab.input), output: Some(0), ..Usage::default() }, true)
             }
@@ -207,6 +209,15 @@ impl Gateway {
         // A whole answer is noted when it is complete; in a stream the end may stand before that of the body.
         let ended = end || (ctx.record.stream && passing.exchange.meter().end() == End::Terminated);
         if ended { ctx.settle(true) } else { None }
+    }
+
+    /// Settles a request that ends otherwise than with a complete answer, before its client is told so.
+    pub(super) async fn settle_cut(&self, ctx: &mut Context) {
+        match ctx.settle(false) {
+            None => {}
+            Some(Settled::Known(outcome)) => self.settled(ctx, outcome),
+            Some(pending) => Box::pin(self.settling(ctx, pending)).await,
+        }
     }
 
     /// Waits for a settlement. That it is not confirmed is no reason for the client not to get its answer.

@@ -25,6 +25,7 @@ mod finish;
 mod front;
 mod guarded;
 mod http1;
+mod job;
 mod lane;
 mod live;
 mod memory;
@@ -44,6 +45,7 @@ mod signals;
 mod silence;
 mod stored;
 mod upstream;
+mod vault;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,15 +13,16 @@ use super::stored::{Keep, new_id};
 use crate::account::Losses;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
+use crate::job::{embed, rank};
 use crate::json::Rope;
 use crate::route::{Model, Target};
 use crate::translate::verbatim::Changes;
-use crate::translate::{Ask, Outgoing, Stored, outgoing_stored};
+use crate::translate::{Ask, Outgoing, Recalled, Stored, outgoing_stored};
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, Policy};
 use crate::wire::path::Action;
 use crate::wire::request::Body;
-use crate::wire::responses::stored::wish;
+use crate::wire::responses::stored::{Wish, wish};
 use crate::wire::{Api, Format};
 
 /// Warnings that are named in the header at most, and how much of each name.
@@ -42,7 +43,7 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    fn target(&self) -> Result<&Target, ApiError> {
+    pub(super) fn target(&self) -> Result<&Target, ApiError> {
         self.model.targets.get(self.index).ok_or_else(|| ApiError::new(Kind::Internal, "The gateway failed."))
     }
 
@@ -118,7 +119,45 @@ impl Chosen {
             changes: Changes::default(),
             translation: None,
             warning: None,
+            job: None,
         }
+    }
+
+    /// Vectors are asked for: the body goes on as it is, or there is a job.
+    pub(super) fn embed(self, name: &str, action: Option<Action>, body: Body) -> Result<Plan, ApiError> {
+        let target = self.target()?;
+        let asked = embed::Ask {
+            client: match action {
+                Some(Action::BatchEmbed) => embed::Client::Parts,
+                Some(_) => embed::Client::Part,
+                None => embed::Client::List,
+            },
+            body: body.text.clone().into_contiguous(),
+            named: name.to_owned(),
+            model: self.model.escaped_id.clone(),
+            upstream: target.model.clone(),
+            dialect: target.provider.embedding(self.upstream, &target.model),
+        };
+        match embed::way(asked)? {
+            embed::Way::Pass { base64 } => {
+                let mut plan = self.pass_on(name, body)?;
+                plan.changes.base64 = Some(base64);
+                Ok(plan)
+            }
+            embed::Way::Job(job) => Ok(Plan { job: Some(job), ..self.plan() }),
+        }
+    }
+
+    /// Documents are to be put in order.
+    pub(super) fn rank(self, body: Body) -> Result<Plan, ApiError> {
+        let target = self.target()?;
+        let asked = rank::Ask {
+            body: body.text.into_contiguous(),
+            model: self.model.escaped_id.clone(),
+            upstream: target.model.clone(),
+            dialect: target.provider.ranking(&target.model),
+        };
+        Ok(Plan { job: Some(Box::new(rank::Ranking::new(asked)?)), ..self.plan() })
     }
 }
 
@@ -131,13 +170,21 @@ impl Gateway {
         thinking: Thinking,
         text: Bytes,
     ) -> Result<Plan, ApiError> {
-        let wish = wish(std::str::from_utf8(&text).unwrap_or_default());
+        let body = std::str::from_utf8(&text).unwrap_or_default();
+        let wish = if chosen.api == Api::Responses && self.keeps() {
+            wish(body)
+        } else {
+            Wish { previous: None, keep: false }
+        };
         let before = match &wish.previous {
             Some(id) => self.conversation(ctx, id).await?,
             None => None,
         };
         let keep_as = if wish.keep { new_id() } else { String::new() };
-        let stored = Stored { before: before.as_deref(), keep_as: &keep_as };
+        let remembers = self.may_recall(&chosen);
+        let found = if remembers { self.recall(ctx, &chosen, thinking, body).await } else { Vec::new() };
+        let stored =
+            Stored { before: before.as_deref(), keep_as: &keep_as, remembers, recalled: Recalled(&found) };
         self.translate(ctx, chosen, thinking, &text, stored)
     }
 
@@ -188,6 +235,7 @@ impl Gateway {
         let changes = Changes {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
             drop_usage: client == Format::Chat && vendor == Format::Chat && !reply.usage_wanted,
+            base64: None,
         };
         let keep = (!stored.keep_as.is_empty())
             .then(|| Box::new(Keep { id: stored.keep_as.to_owned(), items: items.into() }));

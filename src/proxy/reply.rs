@@ -108,6 +108,8 @@ impl Gateway {
         body: Bytes,
     ) -> pingora::Result<()> {
         let status = head.status.as_u16();
+        // Whoever has the answer may ask again at once, and finds its place and its money free.
+        self.settle_cut(ctx).await;
         self.close_if_stopping(client);
         let unread = !client.is_body_done();
         if unread {
@@ -168,6 +170,7 @@ impl Gateway {
         if error.kind == Kind::ClientGone {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
+        self.settle_cut(ctx).await;
         let (format, id) = (ctx.format, ctx.id.clone());
         let streaming = ctx.record.stream;
         let Some(passing) = ctx.passing_mut().filter(|_| streaming) else {

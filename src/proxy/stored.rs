@@ -126,7 +126,7 @@ impl Gateway {
         found.map_err(|error| unavailable(&error))
     }
 
-    fn count_store<T>(&self, operation: &'static str, outcome: &Result<T, StoreError>) {
+    pub(super) fn count_store<T>(&self, operation: &'static str, outcome: &Result<T, StoreError>) {
         let result = outcome.as_ref().err().map_or("done", StoreError::label);
         self.metrics.store_operations.with_label_values(&[operation, result]).inc();
         if let Some(store) = &self.store {
@@ -136,7 +136,7 @@ impl Gateway {
 }
 
 /// Whose responses these are: those of the key's account, or of the key's name, so that a key may be replaced by another.
-fn account(ctx: &Context) -> String {
+pub(super) fn account(ctx: &Context) -> String {
     ctx.key.as_ref().map_or_else(String::new, |key| key.owner().to_owned())
 }
 

@@ -148,16 +148,6 @@ impl Reservation {
         self.amount
     }
 
-    /// Its number with whoever holds it.
-    pub(super) fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Ends the reservation without giving anything back: the settlement does.
-    pub(super) fn hand_over(mut self) {
-        self.amount = 0;
-    }
-
     /// Ends the reservation at this cost; what is left of it is given back. A cost above what is held is taken.
     pub(super) fn spend(mut self, cost: i64) {
         self.amount = self.amount.saturating_sub(cost);

@@ -9,12 +9,15 @@ pub mod book;
 pub mod journal;
 pub mod ledger;
 pub mod money;
+pub mod office;
 pub mod record;
 pub mod schema;
 pub mod sqlite;
 pub mod valkey;
 mod vault;
 
+#[cfg(test)]
+mod suite;
 #[cfg(test)]
 mod tests;
 

@@ -10,6 +10,7 @@
 mod adapt;
 mod codecs;
 mod fit;
+mod keepsake;
 mod meter;
 mod outgoing;
 mod restore;
@@ -23,8 +24,9 @@ mod tests;
 use bytes::Bytes;
 
 pub use codecs::decode_request;
+pub use keepsake::{Keepsake, Key, Recalled, issues_seals};
 pub use meter::Meter;
-pub use outgoing::{Ask, Outgoing, Refused, Stored, outgoing, outgoing_stored};
+pub use outgoing::{Ask, Outgoing, Refused, Stored, bare_turns, outgoing, outgoing_stored};
 pub use restore::Restore;
 pub use translated::Translated;
 pub use verbatim::{StreamError, Verbatim};
@@ -149,6 +151,14 @@ impl Exchange {
         match self {
             Exchange::Verbatim(_) => None,
             Exchange::Translated(translated) => translated.take_document(),
+        }
+    }
+
+    /// The vendor's seals that are to be kept, once, as soon as the end of the answer is among what may leave.
+    pub fn take_keepsake(&mut self) -> Option<Keepsake> {
+        match self {
+            Exchange::Verbatim(_) => None,
+            Exchange::Translated(translated) => translated.take_keepsake(),
         }
     }
 

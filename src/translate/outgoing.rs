@@ -5,9 +5,10 @@ use bytes::{Bytes, BytesMut};
 
 use super::adapt::adapt;
 use super::codecs::{decode_request, encode_request};
+use super::keepsake::{Key, Recalled, may_seal, missing};
 use super::restore::Restore;
 use crate::canonical::request::Extra;
-use crate::canonical::{Dialect, Thinking};
+use crate::canonical::{Block, Dialect, Request, Thinking};
 use crate::error::ApiError;
 use crate::json::{Cursor, EscapedString};
 use crate::wire::Format;
@@ -66,6 +67,10 @@ pub struct Stored<'a> {
     pub before: Option<&'a str>,
     /// The id under which the answer is kept; empty where it is not.
     pub keep_as: &'a str,
+    /// Seals are kept for clients that do not send them back.
+    pub remembers: bool,
+    /// What was found for the turns of this request that have lost theirs ([`bare_turns`]).
+    pub recalled: Recalled<'a>,
 }
 
 /// What goes to the vendor, and what must be known when its answer comes.
@@ -128,8 +133,13 @@ pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<
         issuer: ask.dialect.issuer.into(),
         array: ask.array,
         keep_as: stored.keep_as.into(),
+        remember: stored.remembers
+            && ask.client != ask.vendor
+            && may_seal(&request, ask.dialect, ask.vendor)
+            && !sends_back(&request, ask.dialect.issuer),
         echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
     };
+    stored.recalled.put_back(&mut request, ask.dialect.issuer);
     // A vendor's stream says what was used only if it is asked to.
     request.usage_wanted = true;
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
@@ -150,6 +160,30 @@ pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<
     let items = conversation.filter(|_| !stored.keep_as.is_empty()).map(|all| all.items);
     let losses = notes.losses().to_vec();
     Ok(Outgoing { body: out.freeze(), restore, reply, losses, items: items.unwrap_or_default() })
+}
+
+/// The keys of the turns of a request that have lost the seals that their vendor may have issued. None for a vendor that
+/// issues none when it is asked so.
+pub fn bare_turns(
+    body: &str,
+    client: Format,
+    vendor: Format,
+    thinking: Thinking,
+    dialect: &Dialect<'_>,
+) -> Vec<Key> {
+    let Ok(mut request) = decode_request(client, body) else { return Vec::new() };
+    if request.thinking == Thinking::Unsaid {
+        request.thinking = thinking;
+    }
+    if may_seal(&request, dialect, vendor) { missing(&request, dialect.issuer) } else { Vec::new() }
+}
+
+/// Whether the client has sent back reasoning with a seal of this issuer, and so does not need to be helped.
+fn sends_back(request: &Request<'_>, issuer: &str) -> bool {
+    request.turns.iter().flat_map(|turn| &turn.blocks).any(|block| match block {
+        Block::Reasoning { seal: Some(seal), .. } => seal.issuer.as_deref() == Some(issuer),
+        _ => false,
+    })
 }
 
 /// The conversation that the request is part of, if it goes on from one or is kept. A body that cannot be read is the

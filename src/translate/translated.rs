@@ -8,15 +8,17 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::codecs::{Decoder, Encoder, decode_answer, encode_answer};
+use super::keepsake::{Collector, Keepsake};
 use super::restore::{Restore, Restorer};
 use super::verbatim::Arrival;
 use super::{Meter, StreamError};
-use crate::canonical::{Answer, Event};
+use crate::canonical::{Answer, BlockKind, Event, Finish};
 use crate::error::ApiError;
 use crate::framing::hold::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{self, SseSplitter};
 use crate::framing::{Hold, Splitter};
+use crate::json::{JsonStr, Writer};
 use crate::wire::Format;
 use crate::wire::codec::Reply;
 use crate::wire::watch::End;
@@ -50,11 +52,14 @@ pub struct Translated {
 #[derive(Debug)]
 struct Through {
     meter: Meter,
+    collector: Option<Box<Collector>>,
     restorer: Option<Restorer>,
     to: To,
     out: BytesMut,
     /// The vendor's error, once it has come.
     error: Option<Bytes>,
+    /// Something came besides reasoning.
+    spoke: bool,
 }
 
 #[derive(Debug)]
@@ -66,9 +71,26 @@ enum To {
 impl Through {
     fn event(&mut self, event: &Event<'_>) {
         self.meter.see_event(event);
-        if let Event::Error(error) = event {
-            self.error = Some(Bytes::copy_from_slice(error.text().as_bytes()));
+        if let Some(collector) = &mut self.collector {
+            collector.see(event);
+        }
+        if self.error.is_some() {
             return;
+        }
+        match event {
+            Event::Error(error) => {
+                self.error = Some(Bytes::copy_from_slice(error.text().as_bytes()));
+                return;
+            }
+            Event::BlockStart { kind, .. } => {
+                self.spoke |= !matches!(kind, BlockKind::Reasoning | BlockKind::HiddenReasoning);
+            }
+            // An answer without a word that ended for a reason of the vendor's own is none.
+            Event::Finish { finish: Finish::Other(word), .. } if !self.spoke && !word.is_empty() => {
+                self.error = Some(gave_up(*word));
+                return;
+            }
+            _ => {}
         }
         let Through { meter, restorer, to, out, .. } = self;
         let mut write = |event: &Event<'_>| match to {
@@ -125,10 +147,12 @@ impl Translated {
             from,
             through: Through {
                 meter: Meter::default(),
+                collector: reply.remember.then(|| Box::new(Collector::new(&reply.issuer))),
                 restorer: (!restore.is_empty()).then(|| Restorer::new(restore)),
                 to,
                 out: BytesMut::with_capacity(OUT),
                 error: None,
+                spoke: false,
             },
             body: BytesMut::new(),
             limit,
@@ -230,6 +254,11 @@ impl Translated {
         }
     }
 
+    /// See [`Exchange::take_keepsake`](super::Exchange::take_keepsake).
+    pub fn take_keepsake(&mut self) -> Option<Keepsake> {
+        self.through.collector.as_mut()?.take()
+    }
+
     /// What is ready to leave.
     pub fn take_ready(&mut self) -> Bytes {
         self.through.out.split().freeze()
@@ -282,6 +311,20 @@ impl Translated {
         }
         document
     }
+}
+
+/// The error that a vendor did not write which gave up.
+fn gave_up(word: JsonStr<'_>) -> Bytes {
+    // The vendor misses what the client should have sent.
+    let kind = if word.is("MISSING_THOUGHT_SIGNATURE") { "invalid_request_error" } else { "server_error" };
+    let mut out = BytesMut::with_capacity(160);
+    let mut json = Writer::new(&mut out);
+    json.begin_object().key("error").begin_object().key("type").string(kind).key("message").pasted(|out| {
+        out.extend_from_slice(b"The model gave up before it had said anything: ");
+        out.extend_from_slice(word.escaped().as_bytes());
+    });
+    json.end_object().end_object();
+    out.freeze()
 }
 
 impl Through {

@@ -30,6 +30,8 @@ pub struct Reply {
     /// The id under which the answer is kept, and which it therefore carries instead of one made from the vendor's: a
     /// vendor's id need not be the only one of its kind. Empty where the answer is not kept.
     pub keep_as: Box<str>,
+    /// The seals in this answer are collected, because the client may not send them back.
+    pub remember: bool,
     /// Members of the request that the format repeats in its answer: JSON text, `"name":value` joined with commas.
     pub echo: Box<str>,
 }

@@ -16,14 +16,19 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod accounts;
 mod bodies;
 mod connections;
 mod counting;
+mod embeddings;
 mod limits;
+mod listing;
 mod losses;
 mod parity;
+mod quotas;
 mod refusals;
 mod reload;
+mod rerank;
 mod routing;
 mod secrets;
 mod silence;
@@ -32,4 +37,5 @@ mod stored;
 mod streams;
 mod upgrade;
 mod upstreams;
+mod vault;
 mod verbatim;

@@ -78,6 +78,9 @@ impl Gateway {
     pub(crate) fn spawn(setup: &Setup, ports: Ports) -> Gateway {
         let folder = tempfile::tempdir().unwrap();
         let conf = setup.write(folder.path(), &ports);
+        for (name, credit) in &setup.accounts {
+            command(&conf, &["accounts", "create", name, "--credit", credit]);
+        }
         let child = run(&conf, &[], folder.path());
         Gateway { addr: ports.plain, tls: ports.tls, admin: ports.admin, folder, child }
     }
@@ -230,6 +233,29 @@ impl Gateway {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
+    /// Runs another command with the same configuration; gives what it said.
+    pub(crate) fn command(&self, arguments: &[&str]) -> String {
+        command(&self.folder().join("gateway.toml"), arguments)
+    }
+
+    /// The records of requests, as soon as there are so many.
+    pub(crate) async fn records(&self, count: usize) -> Vec<Value> {
+        let mut records: Vec<Value> = Vec::new();
+        until(|| {
+            let text = self.command(&["usage", "--records", "--json"]);
+            records = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            records.len() >= count
+        })
+        .await;
+        assert_eq!(records.len(), count, "{records:#?}");
+        records
+    }
+
+    /// What an account can spend, as its books say.
+    pub(crate) fn account(&self, name: &str) -> Value {
+        serde_json::from_str(&self.command(&["accounts", "show", name, "--json"])).unwrap()
+    }
+
     /// Starts another process with the same configuration.
     pub(crate) fn start_beside(&self, arguments: &[&str]) -> Successor {
         Successor(run(&self.folder().join("gateway.toml"), arguments, self.folder()))
@@ -275,6 +301,20 @@ impl Drop for Successor {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Runs a command of the gateway's that ends.
+fn command(conf: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_model-gateway"))
+        .args(arguments)
+        .arg("--conf")
+        .arg(conf)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn run(conf: &Path, arguments: &[&str], folder: &Path) -> Child {

@@ -37,6 +37,8 @@ pub(crate) struct Setup {
     pub(crate) tls: Option<(String, String)>,
     /// Files beside the configuration, by name.
     pub(crate) files: Vec<(String, String)>,
+    /// Accounts that are there from the beginning, and what they are credited.
+    pub(crate) accounts: Vec<(&'static str, &'static str)>,
 }
 
 impl Setup {
@@ -55,6 +57,7 @@ impl Setup {
             keys,
             tls: None,
             files: Vec::new(),
+            accounts: Vec::new(),
         }
     }
 
@@ -133,6 +136,18 @@ impl Setup {
     pub(crate) fn limits(mut self, lines: &str) -> Setup {
         let _ = writeln!(self.limits, "{lines}");
         self
+    }
+
+    /// Adds an account with its first credit.
+    pub(crate) fn account(mut self, name: &'static str, credit: &'static str) -> Setup {
+        self.accounts.push((name, credit));
+        self
+    }
+
+    /// Gives every model this price.
+    pub(crate) fn priced(mut self, price: &str) -> Setup {
+        self.routes = format!("prices = \"prices.toml\"\n\n{}", self.routes);
+        self.file("prices.toml", &format!("[[price]]\nmodels = [\"*\"]\n{price}\n"))
     }
 
     /// Adds a file beside the configuration.

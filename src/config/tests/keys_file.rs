@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::account::{KeyHash, Losses};
-use crate::config::{KeysFile, KeysFileError};
+use crate::config::{Entry, KeysFile, KeysFileError};
 
 const BEFORE: &str = "\
 # Keys of the team.
@@ -43,10 +43,15 @@ fn a_new_key_is_added_behind_the_others_and_read_back() {
     let mut file = KeysFile::open(&path).unwrap();
     assert_eq!(file.list().unwrap(), [], "a file that is not there is empty");
     let expires = "2030-01-01T00:00:00Z".parse().unwrap();
-    file.add("a \"quoted\" name", KeyHash::of("k1"), &["gpt-*".to_owned()], Some(expires), Losses::Refuse)
-        .unwrap();
-    file.add("second", KeyHash::of("k2"), &[], None, Losses::Warn).unwrap();
-    let again = file.add("second", KeyHash::of("k3"), &[], None, Losses::Warn);
+    let entry = Entry {
+        models: vec!["gpt-*".to_owned()],
+        expires: Some(expires),
+        losses: Losses::Refuse,
+        account: Some("acme".to_owned()),
+    };
+    file.add("a \"quoted\" name", KeyHash::of("k1"), &entry).unwrap();
+    file.add("second", KeyHash::of("k2"), &Entry::default()).unwrap();
+    let again = file.add("second", KeyHash::of("k3"), &Entry::default());
     assert!(matches!(again, Err(KeysFileError::Exists(name)) if name == "second"));
     file.save().unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
@@ -57,6 +62,7 @@ fn a_new_key_is_added_behind_the_others_and_read_back() {
     assert_eq!(listed[0].expires.as_deref(), Some("2030-01-01T00:00:00Z"));
     assert_eq!(listed[0].models.as_deref(), Some(&["gpt-*".to_owned()][..]));
     assert_eq!((listed[1].enabled, &listed[1].models), (true, &None));
+    assert_eq!((listed[0].account.as_deref(), listed[1].account.as_deref()), (Some("acme"), None));
     assert_eq!((listed[0].losses.as_deref(), listed[1].losses.as_deref()), (Some("refuse"), None));
     assert!(KeyHash::of("k2").to_hex().starts_with(&listed[1].hash) && listed[1].hash.len() == 12);
 
@@ -64,6 +70,7 @@ fn a_new_key_is_added_behind_the_others_and_read_back() {
     let keys = crate::config::keys::read(&path, &text).unwrap();
     assert_eq!((keys.len(), &*keys.find("k2").unwrap().name), (2, "second"));
     let losses = |text| keys.find(text).unwrap().rules.losses;
+    assert_eq!(keys.find("k1").unwrap().owner(), "acme");
     assert_eq!((losses("k1"), losses("k2")), (Losses::Refuse, Losses::Warn));
 }
 
@@ -87,7 +94,7 @@ fn what_cannot_be_edited_is_said() {
     std::fs::write(&path, "key = 1\n").unwrap();
     let mut file = KeysFile::open(&path).unwrap();
     assert!(matches!(file.list(), Err(KeysFileError::Broken { .. })));
-    assert!(file.add("x", KeyHash::of("k"), &[], None, Losses::Warn).is_err());
+    assert!(file.add("x", KeyHash::of("k"), &Entry::default()).is_err());
     std::fs::write(&path, "[[key\n").unwrap();
     assert!(matches!(KeysFile::open(&path), Err(KeysFileError::Broken { .. })));
     std::fs::write(&path, BEFORE).unwrap();

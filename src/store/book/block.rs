@@ -20,7 +20,7 @@ const PACKED: i64 = 1;
 
 /// A block that is being filled.
 #[derive(Default)]
-pub(super) struct Writer {
+pub(in crate::store) struct Writer {
     /// Earliest and latest time.
     span: Option<(i64, i64)>,
     records: i64,
@@ -29,7 +29,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Adds a record, which is written already.
-    pub(super) fn add(&mut self, record: &UsageRecord<'_>, payload: &[u8]) {
+    pub(in crate::store) fn add(&mut self, record: &UsageRecord<'_>, payload: &[u8]) {
         let (first, last) = self.span.unwrap_or((record.time, record.time));
         self.span = Some((first.min(record.time), last.max(record.time)));
         self.records += 1;
@@ -40,11 +40,7 @@ impl Writer {
     /// Puts the block into the table.
     pub(super) fn insert(self, connection: &Connection) -> Result<(), super::entries::ApplyError> {
         let Some((first, last)) = self.span else { return Ok(()) };
-        let (packed, data) = if self.bytes.len() < WORTH_PACKING {
-            (PLAIN, self.bytes)
-        } else {
-            (PACKED, zstd::bulk::compress(&self.bytes, LEVEL)?)
-        };
+        let (packed, data) = pack(self.bytes)?;
         connection
             .prepare_cached(
                 "INSERT INTO block (first, last, records, packed, data) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -52,10 +48,22 @@ impl Writer {
             .execute(params![first, last, self.records, packed, data])?;
         Ok(())
     }
+
+    /// The block: how it is packed, and its bytes.
+    pub(in crate::store) fn finish(self) -> io::Result<(i64, Vec<u8>)> {
+        pack(self.bytes)
+    }
+}
+
+fn pack(bytes: Vec<u8>) -> io::Result<(i64, Vec<u8>)> {
+    if bytes.len() < WORTH_PACKING {
+        return Ok((PLAIN, bytes));
+    }
+    Ok((PACKED, zstd::bulk::compress(&bytes, LEVEL)?))
 }
 
 /// The records of a block, as bytes.
-pub(super) fn unpack(packed: i64, data: &[u8]) -> io::Result<Cow<'_, [u8]>> {
+pub(in crate::store) fn unpack(packed: i64, data: &[u8]) -> io::Result<Cow<'_, [u8]>> {
     match packed {
         PLAIN => Ok(Cow::Borrowed(data)),
         PACKED => {
@@ -69,7 +77,7 @@ pub(super) fn unpack(packed: i64, data: &[u8]) -> io::Result<Cow<'_, [u8]>> {
 }
 
 /// Reads the records of an unpacked block; what is none is an error, and the last.
-pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = io::Result<UsageRecord<'_>>> {
+pub(in crate::store) fn records(mut bytes: &[u8]) -> impl Iterator<Item = io::Result<UsageRecord<'_>>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
             return None;

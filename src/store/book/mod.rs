@@ -4,7 +4,7 @@
 //! them. Here must not live: prices, limits, who may spend (`account`).
 
 mod balances;
-mod block;
+pub(super) mod block;
 mod desk;
 mod entries;
 mod intake;

@@ -12,7 +12,7 @@ mod files;
 mod frame;
 mod sure;
 
-pub(super) use files::{exists, leftovers};
+pub(super) use files::{Leftover, exists, leftovers};
 pub use frame::{Frame, Frames, opening, write};
 pub(super) use sure::Sure;
 

@@ -1,129 +1,227 @@
-//! What people do with accounts on the server.
+//! What people do with the ledger of a fleet.
 
-use redis::{RedisResult, Script};
+use std::future::Future;
+use std::io;
+use std::path::Path;
 
-use super::link::{Link, Mode};
-use super::names::{self, Keys};
-use crate::store::book::{AccountState, Credited, DeskError};
+use redis::{Cmd, Value};
+use tokio::runtime::Runtime;
+
+use super::link::{Address, Link, LinkError, number, parts, text};
+use super::report::{self, ReadError};
+use super::{keys, script};
+use crate::store::book::{AccountState, By, Credit, Credited, DeskError, Filter, Line};
 use crate::store::ledger::AccountId;
 use crate::store::money::LARGEST;
-use crate::store::now;
+use crate::store::office::Office;
+use crate::store::record::UsageRecord;
+use crate::store::{Money, now};
 
-/// The ledger on a server, for people.
-pub struct ValkeyDesk {
+/// The ledger of a fleet, for people.
+pub struct Desk {
     link: Link,
-    runtime: tokio::runtime::Runtime,
+    runtime: Runtime,
 }
 
-impl From<redis::RedisError> for DeskError {
-    fn from(error: redis::RedisError) -> Self {
+impl From<LinkError> for DeskError {
+    fn from(error: LinkError) -> Self {
         DeskError::Server(error.to_string())
     }
 }
 
-impl ValkeyDesk {
-    /// Prepares the way to the server.
+/// Fields of an account, in the order in which they are asked for.
+const FIELDS: [&str; 4] = ["created", "enabled", "credited", "charged"];
+
+fn ask_state(account: &str) -> Cmd {
+    let mut ask = redis::cmd("HMGET");
+    ask.arg(keys::account(account)).arg(&FIELDS);
+    ask
+}
+
+fn state(name: &str, answer: &Value) -> Option<AccountState> {
+    let [created, enabled, credited, charged] = parts(answer) else { return None };
+    (*created != Value::Nil).then(|| AccountState {
+        name: name.to_owned(),
+        created: number(created),
+        enabled: number(enabled) == 1,
+        credited: number(credited),
+        charged: number(charged),
+    })
+}
+
+/// How a credit is written: time, amount, note, reference.
+type Entry = (i64, i64, String, Option<String>);
+
+fn credit(entry: &Value) -> Option<Credit> {
+    let (time, amount, note, reference) = serde_json::from_str::<Entry>(text(entry)).ok()?;
+    Some(Credit { time, amount, note, reference })
+}
+
+impl Desk {
+    /// Connects.
     ///
     /// # Errors
-    /// An address is none.
-    pub fn open(addresses: &str, mode: Mode) -> Result<Self, DeskError> {
+    /// The server is not there.
+    pub fn open(address: &Address) -> Result<Self, DeskError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| DeskError::Server(error.to_string()))?;
-        Ok(ValkeyDesk { link: Link::new(addresses, mode)?, runtime })
+        let link = runtime.block_on(Link::connect(address))?;
+        Ok(Desk { link, runtime })
     }
 
-    fn run<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> RedisResult<T> {
-        self.runtime.block_on(self.link.run(async |connection| command.query_async(connection).await))
+    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
     }
 
-    /// Makes an account with nothing on it.
-    ///
-    /// # Errors
-    /// There is one of this name, or the server failed.
-    pub fn create(&self, account: &AccountId) -> Result<(), DeskError> {
-        let script = Script::new(include_str!("create.lua"));
-        let mut call = script.prepare_invoke();
-        call.key(Keys::of(account.as_str()).account).arg(now());
-        // In the list first: an account that is not listed could be lost sight of.
-        self.run::<i64>(redis::cmd("SADD").arg(names::ACCOUNTS).arg(account.as_str()))?;
-        let made: i64 =
-            self.runtime.block_on(self.link.run(async |connection| call.invoke_async(connection).await))?;
-        if made == 1 { Ok(()) } else { Err(DeskError::Exists(account.to_string())) }
+    fn one(&self, command: Cmd) -> Result<Value, DeskError> {
+        Ok(self.wait(self.link.one(command))?)
     }
 
-    /// Credits an account. A reference that was used for the same amount before changes nothing.
-    ///
-    /// # Errors
-    /// There is no such account, the reference stands for another amount, or the server failed.
-    pub fn credit(
+    fn names(&self) -> Result<Vec<String>, DeskError> {
+        let mut ask = redis::cmd("SMEMBERS");
+        ask.arg(keys::accounts());
+        let names = self.one(ask)?;
+        let mut names: Vec<String> = parts(&names).iter().map(|name| text(name).to_owned()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Credits of an account, from the one of this number on; numbers below zero count from the end.
+    fn entries(&self, account: &str, from: i64) -> Result<Vec<Credit>, DeskError> {
+        let mut range = redis::cmd("LRANGE");
+        range.arg(keys::credits(account)).arg(from).arg(-1);
+        Ok(parts(&self.one(range)?).iter().filter_map(credit).collect())
+    }
+
+    /// What an account was charged on all days.
+    fn charges(&self, account: &str) -> Result<i64, DeskError> {
+        let filter =
+            Filter { account: Some(account.to_owned()), from: i64::MIN, to: i64::MAX, ..Filter::default() };
+        Ok(Office::usage(self, &filter, By::Account)?.iter().map(|line| line.sums.cost).sum())
+    }
+}
+
+impl Office for Desk {
+    fn create(&self, account: &AccountId) -> Result<(), DeskError> {
+        let mut list = redis::cmd("SADD");
+        list.arg(keys::accounts()).arg(account.as_str());
+        let mut make = script::CREATE.call(&[keys::account(account.as_str())]);
+        make.arg(now());
+        // On the list first: nothing may have money and stand nowhere.
+        self.one(list)?;
+        match number(&self.one(make)?) {
+            1 => Ok(()),
+            _ => Err(DeskError::Exists(account.to_string())),
+        }
+    }
+
+    fn credit(
         &self,
         account: &str,
         amount: i64,
         note: &str,
         reference: Option<&str>,
     ) -> Result<Credited, DeskError> {
-        let before = self.account(account)?;
-        if before.credited.checked_add(amount).is_none_or(|sum| sum.abs() > LARGEST) {
+        if !(-LARGEST..=LARGEST).contains(&amount) {
             return Err(DeskError::TooLarge);
         }
-        let keys = Keys::of(account);
-        let script = Script::new(include_str!("credit.lua"));
-        let mut call = script.prepare_invoke();
-        call.key(&keys.account).key(&keys.credits).key(&keys.references);
-        call.arg(amount).arg(note).arg(reference.unwrap_or_default()).arg(i32::from(reference.is_some()));
-        let (word, given): (String, i64) =
-            self.runtime.block_on(self.link.run(async |connection| call.invoke_async(connection).await))?;
-        match word.as_str() {
-            "unknown" => Err(DeskError::Unknown(account.to_owned())),
-            "reference" => Err(DeskError::Reference {
-                reference: reference.unwrap_or_default().to_owned(),
-                amount: given,
-            }),
-            word => Ok(Credited { balance: self.account(account)?.balance(), repeated: word == "repeated" }),
+        let entry: Entry = (now(), amount, note.to_owned(), reference.map(str::to_owned));
+        let entry = serde_json::to_string(&entry).map_err(|error| DeskError::Server(error.to_string()))?;
+        let mut call = script::CREDIT.call(&[
+            keys::account(account),
+            keys::credits(account),
+            keys::references(account),
+        ]);
+        call.arg(amount).arg(-amount).arg(entry).arg(reference.unwrap_or_default()).arg(LARGEST);
+        let answer = self.one(call)?;
+        let repeated = match parts(&answer) {
+            [done] if text(done) == "done" => false,
+            [given, before] if text(given) == "given" => match (reference, number(before)) {
+                (Some(reference), before) if before != amount => {
+                    return Err(DeskError::Reference { reference: reference.to_owned(), amount: before });
+                }
+                _ => true,
+            },
+            [large] if text(large) == "large" => return Err(DeskError::TooLarge),
+            _ => return Err(DeskError::Unknown(account.to_owned())),
+        };
+        Ok(Credited { balance: self.account(account)?.balance(), repeated })
+    }
+
+    fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, DeskError> {
+        let mut call = script::SWITCH.call(&[keys::account(account)]);
+        call.arg(i64::from(enabled));
+        match text(&self.one(call)?) {
+            "" => Err(DeskError::Unknown(account.to_owned())),
+            before => Ok((before == "1") != enabled),
         }
     }
 
-    /// Switches an account on or off; tells whether that is news.
-    ///
-    /// # Errors
-    /// There is no such account, or the server failed.
-    pub fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, DeskError> {
-        let before = self.account(account)?;
-        let key = Keys::of(account).account;
-        self.run::<i64>(redis::cmd("HSET").arg(key).arg("enabled").arg(i32::from(enabled)))?;
-        Ok(before.enabled != enabled)
+    fn account(&self, account: &str) -> Result<AccountState, DeskError> {
+        state(account, &self.one(ask_state(account))?)
+            .ok_or_else(|| DeskError::Unknown(account.to_owned()))
     }
 
-    /// An account.
-    ///
-    /// # Errors
-    /// There is no such account, or the server failed.
-    pub fn account(&self, account: &str) -> Result<AccountState, DeskError> {
-        let key = Keys::of(account).account;
-        let fields = ["created", "enabled", "credited", "charged"];
-        let [created, enabled, credited, charged]: [Option<i64>; 4] =
-            self.run(redis::cmd("HMGET").arg(key).arg(&fields))?;
-        let (Some(created), Some(enabled)) = (created, enabled) else {
-            return Err(DeskError::Unknown(account.to_owned()));
-        };
-        Ok(AccountState {
-            name: account.to_owned(),
-            created,
-            enabled: enabled != 0,
-            credited: credited.unwrap_or(0),
-            charged: charged.unwrap_or(0),
+    fn accounts(&self) -> Result<Vec<AccountState>, DeskError> {
+        let names = self.names()?;
+        let answers = self.wait(self.link.all(names.iter().map(|name| ask_state(name)).collect()))?;
+        Ok(names.iter().zip(&answers).filter_map(|(name, answer)| state(name, answer)).collect())
+    }
+
+    fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, DeskError> {
+        self.account(account)?;
+        let mut credits = if most == 0 { Vec::new() } else { self.entries(account, -i64::from(most))? };
+        credits.reverse();
+        Ok(credits)
+    }
+
+    fn usage(&self, filter: &Filter, by: By) -> Result<Vec<Line>, DeskError> {
+        Ok(self.wait(report::sums(&self.link, filter, by))?)
+    }
+
+    fn records(
+        &self,
+        filter: &Filter,
+        show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+    ) -> Result<(), DeskError> {
+        self.wait(report::records(&self.link, filter, show)).map_err(|error| match error {
+            ReadError::Link(error) => error.into(),
+            ReadError::Io(error) => DeskError::Records(error),
         })
     }
 
-    /// All accounts, by name.
-    ///
-    /// # Errors
-    /// The server failed.
-    pub fn accounts(&self) -> Result<Vec<AccountState>, DeskError> {
-        let mut names: Vec<String> = self.run(redis::cmd("SMEMBERS").arg(names::ACCOUNTS))?;
-        names.sort_unstable();
-        let found = names.iter().map(|name| self.account(name));
-        // One that is only listed was not made to its end.
-        found.filter(|account| !matches!(account, Err(DeskError::Unknown(_)))).collect()
+    /// While gateways go on, what they charge between two questions shows as a fault; then it is asked once more.
+    fn audit(&self) -> Result<Vec<String>, DeskError> {
+        let mut faults = Vec::new();
+        for account in Office::accounts(self)? {
+            let mut fault = self.fault(&account)?;
+            for _ in 0..3 {
+                if fault.is_some() {
+                    fault = self.fault(&self.account(&account.name)?)?;
+                }
+            }
+            faults.extend(fault);
+        }
+        Ok(faults)
+    }
+
+    fn backup(&self, _: &Path) -> Result<(), DeskError> {
+        Err(DeskError::Server("it makes its copies itself (BGSAVE, or its append-only file)".to_owned()))
+    }
+}
+
+impl Desk {
+    fn fault(&self, account: &AccountState) -> Result<Option<String>, DeskError> {
+        let credits: i64 = self.entries(&account.name, 0)?.iter().map(|credit| credit.amount).sum();
+        let charges = self.charges(&account.name)?;
+        let wrong = credits != account.credited || charges != account.charged;
+        let [credited, charged, credits, charges] =
+            [account.credited, account.charged, credits, charges].map(Money);
+        Ok(wrong.then(|| {
+            format!(
+                "{}: credited {credited}, entries {credits}; charged {charged}, sums of days {charges}",
+                account.name
+            )
+        }))
     }
 }

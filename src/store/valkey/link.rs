@@ -1,197 +1,230 @@
-//! The way to the server: one, the one that sentinels name, or a cluster. A connection that broke is made anew by the next
-//! who needs it; nothing waits longer than [`ANSWER`].
+//! The connection: how a server is reached, what is asked of it at a time, and for how long it is waited for.
 
-use std::cell::{Cell, RefCell};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster::ClusterClient;
+use redis::aio::{ConnectionLike as _, MultiplexedConnection};
+use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{Sentinel, SentinelNodeConnectionInfo};
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo as _, Pipeline, RedisError};
-use redis::{RedisFuture, RedisResult, Value};
-use tokio::sync::Mutex;
+use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _,
+    RedisConnectionInfo, RedisError, TlsMode, Value,
+};
+use tokio::task::JoinSet;
 
-/// How long an answer, or a connection, is waited for: a server in the same room answers in less than a thousandth of it.
-pub(super) const ANSWER: Duration = Duration::from_millis(500);
-/// How long after a failure nothing is tried, so that requests do not queue before a server that is away.
-const PAUSE: Duration = Duration::from_millis(200);
+use super::script;
 
-/// What kind of servers the addresses are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// One server.
-    Single,
-    /// Sentinels, which know under this name which server is in charge.
-    Sentinel(String),
-    /// Nodes of a cluster.
-    Cluster,
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(2);
+/// How long an answer may take. Scripts take microseconds: what takes longer is not there.
+const ANSWER: Duration = Duration::from_secs(1);
+/// Commands that are sent before their answers are awaited.
+const BATCH: usize = 128;
+
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub struct Address {
+    urls: Vec<ConnectionInfo>,
+    sentinel: Option<String>,
 }
 
-/// A connection.
+/// An address cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct AddressError(String);
+
+impl Address {
+    /// One URL is a server, several are a cluster; with a name, all of them are sentinels that know where the server of
+    /// that name is.
+    ///
+    /// # Errors
+    /// A URL cannot be used.
+    pub fn new<'u>(
+        urls: impl IntoIterator<Item = &'u str>,
+        sentinel: Option<&str>,
+    ) -> Result<Self, AddressError> {
+        let read = |url: &str| {
+            // Why a URL is wrong may show its password.
+            let info = url.into_connection_info();
+            info.map_err(|error| AddressError(format!("a URL cannot be used: {:?}", error.kind())))
+        };
+        let urls = urls.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        if urls.is_empty() {
+            return Err(AddressError("there is no URL".to_owned()));
+        }
+        Ok(Address { urls, sentinel: sentinel.map(str::to_owned) })
+    }
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum LinkError {
+    #[error("{0}")]
+    Server(String),
+    #[error("it did not answer in time")]
+    Late,
+}
+
+impl From<RedisError> for LinkError {
+    fn from(error: RedisError) -> Self {
+        LinkError::Server(error.to_string())
+    }
+}
+
+/// A connection that stands.
 #[derive(Clone)]
-pub(super) enum Connection {
+pub(super) enum Link {
     One(MultiplexedConnection),
-    Cluster(ClusterConnection),
-}
-
-impl ConnectionLike for Connection {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        match self {
-            Connection::One(connection) => connection.req_packed_command(command),
-            Connection::Cluster(connection) => connection.req_packed_command(command),
-        }
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        match self {
-            Connection::One(connection) => connection.req_packed_commands(pipeline, offset, count),
-            Connection::Cluster(connection) => connection.req_packed_commands(pipeline, offset, count),
-        }
-    }
-
-    fn get_db(&self) -> i64 {
-        match self {
-            Connection::One(connection) => connection.get_db(),
-            Connection::Cluster(connection) => connection.get_db(),
-        }
-    }
-}
-
-/// The way to the server. Only its own thread uses it.
-pub(super) struct Link {
-    addresses: Vec<String>,
-    mode: Mode,
-    current: RefCell<Option<Connection>>,
-    /// Held by whoever connects.
-    connecting: Mutex<()>,
-    failed: Cell<Option<Instant>>,
-}
-
-fn unreachable_now() -> RedisError {
-    RedisError::from((ErrorKind::Io, "the server is away"))
+    Cluster(Box<ClusterConnection>),
 }
 
 impl Link {
-    /// `addresses` are URLs, with commas between them.
-    pub(super) fn new(addresses: &str, mode: Mode) -> RedisResult<Self> {
-        let addresses: Vec<String> = addresses.split(',').map(|part| spelled(part.trim())).collect();
-        for address in &addresses {
-            // So that a fault is found at the start.
-            address.as_str().into_connection_info()?;
-        }
-        let current = RefCell::new(None);
-        Ok(Link { addresses, mode, current, connecting: Mutex::new(()), failed: Cell::new(None) })
+    /// Connects, and makes the scripts known.
+    pub(super) async fn connect(address: &Address) -> Result<Link, LinkError> {
+        let link = tokio::time::timeout(CONNECT * 2, open(address)).await.map_err(|_| LinkError::Late)??;
+        link.teach().await?;
+        Ok(link)
     }
 
-    pub(super) fn mode(&self) -> &Mode {
-        &self.mode
+    async fn teach(&self) -> Result<(), LinkError> {
+        let load = |script: &&script::Script| {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(script.code);
+            load
+        };
+        self.run(script::ALL.iter().map(load).collect()).await.map(drop)
     }
 
-    /// Whether something failed just now.
-    fn is_away(&self) -> bool {
-        self.failed.get().is_some_and(|failed| failed.elapsed() < PAUSE)
-    }
-
-    async fn connection(&self) -> RedisResult<Connection> {
-        if let Some(connection) = self.current.borrow().clone() {
-            return Ok(connection);
-        }
-        let _connecting = self.connecting.lock().await;
-        // Somebody else may have been faster, or may have failed.
-        if let Some(connection) = self.current.borrow().clone() {
-            return Ok(connection);
-        }
-        if self.is_away() {
-            return Err(unreachable_now());
-        }
-        let connected = tokio::time::timeout(ANSWER * 2, self.connect()).await;
-        let connected = connected.unwrap_or_else(|_| Err(unreachable_now()));
-        match connected {
-            Ok(connection) => {
-                self.failed.set(None);
-                *self.current.borrow_mut() = Some(connection.clone());
-                Ok(connection)
+    /// Runs commands, each of which has its own keys; the answers come in the same order. When this fails, some of them
+    /// may have been run.
+    pub(super) async fn all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, LinkError> {
+        let mut answers = Vec::with_capacity(commands.len());
+        let mut commands = commands.into_iter();
+        loop {
+            let batch: Vec<Cmd> = commands.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                return Ok(answers);
             }
-            Err(error) => {
-                self.failed.set(Some(Instant::now()));
-                Err(error)
-            }
+            answers.extend(self.batch(batch).await?);
         }
     }
 
-    async fn connect(&self) -> RedisResult<Connection> {
-        let times = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(ANSWER))
-            .set_response_timeout(Some(ANSWER));
-        match &self.mode {
-            Mode::Single => {
-                let client = Client::open(self.addresses.first().map_or("", String::as_str))?;
-                client.get_multiplexed_async_connection_with_config(&times).await.map(Connection::One)
+    /// Runs one command.
+    pub(super) async fn one(&self, command: Cmd) -> Result<Value, LinkError> {
+        let answers = self.batch(vec![command]).await?;
+        answers.into_iter().next().ok_or_else(|| LinkError::Server("no answer".to_owned()))
+    }
+
+    async fn batch(&self, batch: Vec<Cmd>) -> Result<Vec<Value>, LinkError> {
+        match self.run(batch.clone()).await {
+            // A server that was started anew, or has taken over from another one.
+            Err(LinkError::Server(error)) if error.contains("NOSCRIPT") => {
+                self.teach().await?;
+                self.run(batch).await
             }
-            Mode::Sentinel(name) => {
-                let mut sentinel = Sentinel::build(self.addresses.clone())?;
-                // The servers are asked with the password that the sentinels are asked with.
-                let info = self.addresses.first().map_or("", String::as_str).into_connection_info()?;
-                let mut redis = info.redis_settings().clone();
-                redis = redis.set_db(0);
-                let node = SentinelNodeConnectionInfo::default().set_redis_connection_info(redis);
-                let master = sentinel.async_master_for(name, Some(&node)).await?;
-                master.get_multiplexed_async_connection_with_config(&times).await.map(Connection::One)
-            }
-            Mode::Cluster => {
-                let client = ClusterClient::builder(self.addresses.clone())
-                    .connection_timeout(ANSWER)
-                    .response_timeout(ANSWER)
-                    .retries(2)
-                    .build()?;
-                client.get_async_connection().await.map(Connection::Cluster)
-            }
+            done => done,
         }
     }
 
-    /// Does something with the connection. After a failure of the way, or of a server that is no longer in charge, the next
-    /// one connects anew.
-    pub(super) async fn run<T>(
-        &self,
-        run: impl AsyncFnOnce(&mut Connection) -> RedisResult<T>,
-    ) -> RedisResult<T> {
-        let mut connection = self.connection().await?;
-        let outcome = tokio::time::timeout(ANSWER * 2, run(&mut connection)).await;
-        let outcome = outcome.unwrap_or_else(|_| Err(unreachable_now()));
-        match &outcome {
-            Ok(_) => self.failed.set(None),
-            Err(error) if is_of_the_way(error) => {
-                self.failed.set(Some(Instant::now()));
-                *self.current.borrow_mut() = None;
+    async fn run(&self, batch: Vec<Cmd>) -> Result<Vec<Value>, LinkError> {
+        let answers = async {
+            match self {
+                Link::One(connection) => {
+                    let mut connection = connection.clone();
+                    if let [command] = &batch[..] {
+                        let answer = connection.req_packed_command(command).await?;
+                        return Ok(vec![answer.extract_error()?]);
+                    }
+                    let mut pipe = redis::Pipeline::with_capacity(batch.len());
+                    for command in batch {
+                        pipe.add_command(command);
+                    }
+                    pipe.query_async::<Vec<Value>>(&mut connection).await
+                }
+                Link::Cluster(connection) => run_each(connection, batch).await,
             }
-            Err(_) => {}
-        }
-        outcome
+        };
+        Ok(tokio::time::timeout(ANSWER, answers).await.map_err(|_| LinkError::Late)??)
     }
 }
 
-fn is_of_the_way(error: &RedisError) -> bool {
-    // A replica that was the one in charge says READONLY; a server that reads its file says LOADING.
-    let code = error.code().unwrap_or_default();
-    error.is_io_error()
-        || error.is_timeout()
-        || error.is_connection_dropped()
-        || error.is_unrecoverable_error()
-        || ["READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN"].contains(&code)
-}
-
-/// The crate's spelling of an address.
-fn spelled(address: &str) -> String {
-    for (from, to) in [("valkey://", "redis://"), ("valkeys://", "rediss://")] {
-        if let Some(rest) = address.strip_prefix(from) {
-            return format!("{to}{rest}");
+/// In a cluster each command may go to another server.
+async fn run_each(connection: &ClusterConnection, batch: Vec<Cmd>) -> Result<Vec<Value>, RedisError> {
+    let mut running = JoinSet::new();
+    let mut answers = vec![Value::Nil; batch.len()];
+    for (at, command) in batch.into_iter().enumerate() {
+        let mut connection = connection.clone();
+        running.spawn(async move { (at, connection.req_packed_command(&command).await) });
+    }
+    while let Some(Ok((at, answer))) = running.join_next().await {
+        if let Some(slot) = answers.get_mut(at) {
+            *slot = answer?.extract_error()?;
         }
     }
-    address.to_owned()
+    Ok(answers)
+}
+
+async fn open(address: &Address) -> Result<Link, RedisError> {
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(ANSWER));
+    let Some(first) = address.urls.first().cloned() else {
+        return Err((redis::ErrorKind::InvalidClientConfig, "there is no URL").into());
+    };
+    if let Some(name) = &address.sentinel {
+        let mut node =
+            SentinelNodeConnectionInfo::default().set_redis_connection_info(first.redis_settings().clone());
+        if matches!(first.addr(), ConnectionAddr::TcpTls { .. }) {
+            node = node.set_tls_mode(TlsMode::Secure);
+        }
+        let urls: Vec<ConnectionInfo> = address.urls.iter().map(sentinel).collect();
+        let mut client = SentinelClient::build(urls, name, Some(node), SentinelServerType::Master)?;
+        return Ok(Link::One(client.get_async_connection_with_config(&config).await?));
+    }
+    if address.urls.len() > 1 {
+        let client = ClusterClientBuilder::new(address.urls.clone())
+            .connection_timeout(CONNECT)
+            .response_timeout(ANSWER)
+            .build()?;
+        return Ok(Link::Cluster(Box::new(client.get_async_connection().await?)));
+    }
+    let client = Client::open(first)?;
+    Ok(Link::One(client.get_multiplexed_async_connection_with_config(&config).await?))
+}
+
+/// User, password and database are those of the server: sentinels are asked without.
+fn sentinel(url: &ConnectionInfo) -> ConnectionInfo {
+    url.clone().set_redis_settings(RedisConnectionInfo::default())
+}
+
+/// A text in an answer; empty, if it is none.
+pub(super) fn text(value: &Value) -> &str {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
+        Value::SimpleString(text) => text,
+        _ => "",
+    }
+}
+
+/// A whole number in an answer; 0, if it is none.
+pub(super) fn number(value: &Value) -> i64 {
+    match value {
+        Value::Int(number) => *number,
+        other => text(other).parse().unwrap_or(0),
+    }
+}
+
+/// The parts of an answer.
+pub(super) fn parts(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(parts) | Value::Set(parts) => parts,
+        _ => &[],
+    }
+}
+
+/// The names and values of a hash.
+pub(super) fn pairs(value: &Value) -> Vec<(&Value, &Value)> {
+    match value {
+        Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
+        other => parts(other).chunks_exact(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?))).collect(),
+    }
 }

@@ -8,6 +8,8 @@ mod changes;
 mod ends;
 mod first_error;
 mod keep_alive;
+mod requests;
+mod silent_ends;
 mod splits;
 mod streams;
 

@@ -211,11 +211,13 @@ impl Decoder {
         self.ensure_started(sink);
         let (index, base) = (self.next, self.characters);
         self.next += 1;
+        let call = matches!(kind, BlockKind::ToolUse { .. });
         sink(Event::BlockStart { index, choice: 0, kind });
         let slot = self.slot(at);
         slot.blocks.push(Block {
             part,
             index,
+            call,
             open: true,
             filled: false,
             complete: false,
@@ -240,7 +242,7 @@ impl Decoder {
     ) -> Option<&mut Block> {
         let place = self.slot(at).blocks.iter().rposition(|block| block.part == part);
         match place {
-            Some(place) => self.slot(at).blocks.get_mut(place).filter(|block| block.open),
+            Some(place) => self.slot(at).blocks.get_mut(place).filter(|block| block.open && !block.call),
             None if self.slot(at).done => None,
             None => {
                 self.settle_complete(sink);
@@ -409,7 +411,7 @@ impl Decoder {
 
     /// The call at this position, if it is open.
     pub(super) fn call(&mut self, at: u64) -> Option<&mut Block> {
-        self.slot(at).blocks.first_mut().filter(|block| block.open)
+        self.slot(at).blocks.first_mut().filter(|block| block.open && block.call)
     }
 
     #[inline]

@@ -22,6 +22,8 @@ pub(super) struct Block {
     /// The part that it is: the `content_index`, or 0 where an item is one block.
     pub(super) part: u64,
     pub(super) index: u32,
+    /// It is a call: it takes input and no text.
+    pub(super) call: bool,
     pub(super) open: bool,
     /// Text or arguments have come.
     pub(super) filled: bool,

@@ -106,7 +106,7 @@ impl Decoder {
             }
         }
         if !item.encrypted.is_empty() {
-            let block = match self.slot(at).blocks.first() {
+            let block = match self.slot(at).blocks.first().filter(|block| block.open && !block.call) {
                 Some(block) => block.index,
                 None => self.open(at, 0, BlockKind::HiddenReasoning, sink).index,
             };

@@ -363,3 +363,20 @@ fn a_delta_that_is_almost_like_the_last_one_is_read() {
     let blocks: Vec<_> = answer.blocks.iter().map(|block| (&block.kind, &*block.text)).collect();
     assert_eq!(blocks, [(&Kind::Text, "ab\\ncde"), (&Kind::Refusal, "nono")]);
 }
+
+/// Whoever mixes up its items loses what has no place, and nothing else.
+#[test]
+fn input_is_for_calls_and_text_is_for_the_rest() {
+    let call = r#"{"type":"response.output_item.added","output_index":1,"item":{"id":"fc_1","type":"function_call","call_id":"call_1","name":"f","arguments":""}}"#;
+    let answer = read_between(&[
+        ADDED,
+        PART,
+        r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"text"}"#,
+        r#"{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{}"}"#,
+        r#"{"type":"response.function_call_arguments.done","output_index":0,"arguments":"{}"}"#,
+        call,
+        r#"{"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"more"}"#,
+        r#"{"type":"response.function_call_arguments.delta","output_index":1,"delta":"[]"}"#,
+    ]);
+    assert_eq!(texts(&answer), ["text", "[]"]);
+}

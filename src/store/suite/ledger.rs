@@ -1,0 +1,380 @@
+//! Balances, usage and what people do with them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Flushing, PATIENCE, Place, on_both, runtime, wait};
+use crate::canonical::Usage;
+use crate::store::book::{By, DAY, DeskError, Filter};
+use crate::store::ledger::{AccountId, Refused, Reservation, Settled};
+use crate::store::money::LARGEST;
+use crate::store::office::Office;
+use crate::store::record::UsageRecord;
+
+on_both!(
+    what_is_held_cannot_be_spent_again_and_what_is_left_can,
+    accounts_that_are_not_there_or_disabled_are_refused,
+    a_reservation_that_nobody_waits_for_is_given_back,
+    credits_count_once_and_balances_have_an_end,
+    amounts_that_no_double_holds_are_exact,
+    records_are_kept_once_with_their_sums,
+    keys_without_an_account_are_recorded_and_not_charged,
+    what_others_change_is_seen,
+    no_more_is_held_than_there_is,
+    many_at_once_are_charged_to_the_unit,
+    what_was_settled_before_the_end_is_there_after_it,
+);
+
+pub(in crate::store) fn id(account: &str) -> AccountId {
+    AccountId::new(account).unwrap()
+}
+
+pub(in crate::store) fn open_account(office: &dyn Office, account: &str, amount: i64) {
+    office.create(&id(account)).unwrap();
+    office.credit(account, amount, "first", None).unwrap();
+}
+
+/// A day of which records are still kept.
+fn first_day() -> i64 {
+    crate::store::now() / DAY - 10
+}
+
+pub(in crate::store) fn record<'a>(account: &'a str, cost: i64) -> UsageRecord<'a> {
+    UsageRecord {
+        time: first_day() * DAY + 5,
+        request: "req_1",
+        account,
+        key: "alice",
+        model: "gpt-4o",
+        status: 200,
+        attempts: 1,
+        usage: Usage { input: Some(10), output: Some(5), ..Usage::default() },
+        cost,
+        ..UsageRecord::default()
+    }
+}
+
+pub(in crate::store) fn reserve(
+    ledger: &(impl Flushing + ?Sized),
+    account: &str,
+    amount: i64,
+) -> Result<Reservation, Refused> {
+    let held = ledger.reserve(&id(account), amount);
+    runtime().block_on(held.within(PATIENCE))
+}
+
+/// Holds an amount as soon as it can be held.
+fn soon(ledger: &dyn Flushing, account: &str, amount: i64) -> Reservation {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match reserve(ledger, account, amount) {
+            Ok(held) => return held,
+            Err(refused) => assert!(Instant::now() < deadline, "{refused}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub(in crate::store) fn settle(
+    ledger: &(impl Flushing + ?Sized),
+    reservation: Option<Reservation>,
+    record: &UsageRecord<'_>,
+) {
+    let settled: Settled = ledger.settle(reservation, record);
+    runtime().block_on(settled.within(PATIENCE)).unwrap();
+}
+
+/// Balance, charges and requests of an account.
+pub(in crate::store) fn stored(office: &dyn Office, account: &str) -> (i64, i64, i64) {
+    let filter = Filter { account: Some(account.to_owned()), from: 0, to: i64::MAX / DAY, ..Filter::default() };
+    let lines = office.usage(&filter, By::Account).unwrap();
+    let sums = lines.first().map(|line| line.sums).unwrap_or_default();
+    (office.account(account).unwrap().balance(), sums.cost, sums.requests)
+}
+
+fn what_is_held_cannot_be_spent_again_and_what_is_left_can(place: &dyn Place) {
+    let office = place.office();
+    open_account(&*office, "acme", 100);
+    let ledger = &*place.ledger();
+    let held = reserve(ledger, "acme", 70).unwrap();
+    assert_eq!(held.amount(), 70);
+    assert_eq!(reserve(ledger, "acme", 31).unwrap_err(), Refused::Empty { available: 30 });
+    settle(ledger, Some(held), &record("acme", 25));
+    assert_eq!(ledger.available(&id("acme")), Some(75));
+    drop(reserve(ledger, "acme", 75).unwrap());
+    assert_eq!(ledger.available(&id("acme")), Some(75));
+    // What a request costs beyond what was held is charged nevertheless, and then there is nothing to hold.
+    let held = reserve(ledger, "acme", 75).unwrap();
+    settle(ledger, Some(held), &record("acme", 80));
+    assert_eq!(ledger.available(&id("acme")), Some(-5));
+    assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), Refused::Empty { available: -5 });
+    ledger.flush();
+    assert_eq!(stored(&*office, "acme"), (-5, 105, 2));
+    assert_eq!(ledger.available(&id("acme")), Some(-5));
+    assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), Refused::Empty { available: -5 });
+    // An account that owes may make requests that cost nothing.
+    assert_eq!(reserve(ledger, "acme", 0).unwrap().amount(), 0);
+    assert_eq!(reserve(ledger, "acme", -7).unwrap().amount(), 0);
+    // One without a reservation is charged, too.
+    settle(ledger, None, &record("acme", 10));
+    ledger.flush();
+    assert_eq!(stored(&*office, "acme"), (-15, 115, 3));
+    assert_eq!(ledger.available(&id("acme")), Some(-15));
+    assert!(office.audit().unwrap().is_empty());
+}
+
+fn accounts_that_are_not_there_or_disabled_are_refused(place: &dyn Place) {
+    let office = place.office();
+    let ledger = &*place.ledger();
+    assert_eq!(reserve(ledger, "acme", 0).unwrap_err(), Refused::UnknownAccount);
+    assert_eq!(ledger.available(&id("acme")), None);
+    assert!(matches!(office.account("acme"), Err(DeskError::Unknown(_))));
+    assert!(matches!(office.credit("acme", 1, "", None), Err(DeskError::Unknown(_))));
+    assert!(matches!(office.set_enabled("acme", true), Err(DeskError::Unknown(_))));
+    assert!(matches!(office.credits("acme", 1), Err(DeskError::Unknown(_))));
+    open_account(&*office, "acme", 100);
+    assert!(matches!(office.create(&id("acme")), Err(DeskError::Exists(_))));
+    ledger.flush();
+    let held = reserve(ledger, "acme", 10).unwrap();
+    assert!(office.set_enabled("acme", false).unwrap());
+    assert!(!office.set_enabled("acme", false).unwrap());
+    ledger.flush();
+    assert_eq!(reserve(ledger, "acme", 0).unwrap_err(), Refused::Disabled);
+    // What is under way is charged for nevertheless.
+    settle(ledger, Some(held), &record("acme", 7));
+    ledger.flush();
+    assert_eq!(stored(&*office, "acme"), (93, 7, 1));
+    assert!(office.set_enabled("acme", true).unwrap());
+    ledger.flush();
+    drop(reserve(ledger, "acme", 93).unwrap());
+    assert_eq!(reserve(ledger, "acme", 94).unwrap_err(), Refused::Empty { available: 93 });
+}
+
+fn a_reservation_that_nobody_waits_for_is_given_back(place: &dyn Place) {
+    let office = place.office();
+    open_account(&*office, "acme", 100);
+    let ledger = &*place.ledger();
+    for _ in 0..10 {
+        drop(ledger.reserve(&id("acme"), 60));
+    }
+    ledger.flush();
+    drop(reserve(ledger, "acme", 100).unwrap());
+}
+
+fn credits_count_once_and_balances_have_an_end(place: &dyn Place) {
+    let office = place.office();
+    office.create(&id("acme")).unwrap();
+    for repeated in [false, true] {
+        let credited = office.credit("acme", 50, "invoice", Some("inv-1")).unwrap();
+        assert_eq!((credited.balance, credited.repeated), (50, repeated));
+    }
+    let error = office.credit("acme", 51, "invoice", Some("inv-1")).unwrap_err();
+    assert!(matches!(error, DeskError::Reference { amount: 50, .. }), "{error}");
+    assert_eq!(office.credit("acme", -20, "back", None).unwrap().balance, 30);
+    for amount in [LARGEST, i64::MAX] {
+        assert!(matches!(office.credit("acme", amount, "", None), Err(DeskError::TooLarge)));
+    }
+    assert_eq!(office.credit("acme", LARGEST - 30, "", None).unwrap().balance, LARGEST);
+    assert!(matches!(office.credit("acme", 1, "", None), Err(DeskError::TooLarge)));
+    let credits = office.credits("acme", 2).unwrap();
+    assert_eq!(credits.iter().map(|credit| credit.amount).collect::<Vec<_>>(), [LARGEST - 30, -20]);
+    assert_eq!((&*credits[1].note, &credits[1].reference), ("back", &None));
+    let all = office.credits("acme", 10).unwrap();
+    assert_eq!(all[2].reference.as_deref(), Some("inv-1"));
+    let names: Vec<String> = office.accounts().unwrap().into_iter().map(|account| account.name).collect();
+    assert_eq!(names, ["acme"]);
+    assert!(office.audit().unwrap().is_empty());
+}
+
+fn amounts_that_no_double_holds_are_exact(place: &dyn Place) {
+    let office = place.office();
+    // Odd numbers beyond 2^53, which a double would round.
+    let large = (1 << 53) + 1;
+    open_account(&*office, "acme", large);
+    open_account(&*office, "most", LARGEST);
+    let ledger = &*place.ledger();
+    assert_eq!(reserve(ledger, "acme", large + 1).unwrap_err(), Refused::Empty { available: large });
+    let held = reserve(ledger, "acme", large).unwrap();
+    assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), Refused::Empty { available: 0 });
+    settle(ledger, Some(held), &record("acme", large - 2));
+    ledger.flush();
+    assert_eq!(stored(&*office, "acme"), (2, large - 2, 1));
+    assert_eq!(ledger.available(&id("acme")), Some(2));
+    drop(reserve(ledger, "most", LARGEST).unwrap());
+    ledger.flush();
+    assert_eq!(reserve(ledger, "most", LARGEST + 1).unwrap_err(), Refused::Empty { available: LARGEST });
+    let held = reserve(ledger, "most", LARGEST - 1).unwrap();
+    settle(ledger, Some(held), &record("most", LARGEST - 3));
+    ledger.flush();
+    assert_eq!(stored(&*office, "most").0, 3);
+    drop(reserve(ledger, "most", 3).unwrap());
+}
+
+fn records_are_kept_once_with_their_sums(place: &dyn Place) {
+    let office = place.office();
+    open_account(&*office, "acme", 1_000_000);
+    let first = first_day();
+    {
+        let ledger = &*place.ledger();
+        for n in 0..300 {
+            let held = reserve(ledger, "acme", 10).unwrap();
+            let request = format!("req_{n}");
+            let (key, model) = if n % 3 == 0 { ("bob", "o3") } else { ("alice", "gpt-4o") };
+            let time = (first + n / 100) * DAY + n;
+            let failed = n % 10 == 0;
+            let (cost, status) = if failed { (0, 500) } else { (n, 200) };
+            settle(
+                ledger,
+                Some(held),
+                &UsageRecord { request: &request, key, model, time, cost, status, ..record("acme", 0) },
+            );
+        }
+        ledger.flush();
+        let spent = wait(ledger.spent_since(first + 1)).unwrap();
+        let mut spent: Vec<_> = spent.iter().map(|row| (row.day, &*row.account, &*row.key, row.cost)).collect();
+        spent.sort();
+        let sum = |days: std::ops::Range<i64>, bob: bool| {
+            days.filter(|n| n % 10 != 0 && (n % 3 == 0) == bob).sum::<i64>()
+        };
+        assert_eq!(spent, [
+            (first + 1, "acme", "alice", sum(100..200, false)),
+            (first + 1, "acme", "bob", sum(100..200, true)),
+            (first + 2, "acme", "alice", sum(200..300, false)),
+            (first + 2, "acme", "bob", sum(200..300, true)),
+        ]);
+    }
+    let all = Filter { from: first, to: first + 3, ..Filter::default() };
+    let total: i64 = (0..300).filter(|n| n % 10 != 0).sum();
+    assert_eq!(stored(&*office, "acme"), (1_000_000 - total, total, 300));
+    let days = office.usage(&all, By::Day).unwrap();
+    let days: Vec<_> = days.iter().map(|line| (&*line.name, line.sums.requests, line.sums.failed)).collect();
+    let [one, two, three] = [0, 1, 2].map(|day| (first + day).to_string());
+    assert_eq!(days, [(&*one, 100, 10), (&*two, 100, 10), (&*three, 100, 10)]);
+    let models = office.usage(&all, By::Model).unwrap();
+    let models: Vec<_> = models.iter().map(|line| (&*line.name, line.sums.requests, line.sums.usage[0])).collect();
+    assert_eq!(models, [("gpt-4o", 200, 2000), ("o3", 100, 1000)]);
+    let bob = Filter { key: Some("bob".to_owned()), from: first + 1, to: first + 2, ..Filter::default() };
+    let bob = office.usage(&bob, By::Key).unwrap();
+    assert_eq!((bob.len(), &*bob[0].name, bob[0].sums.requests), (1, "bob", 33));
+    let mut requests = Vec::new();
+    let show = &mut |record: &UsageRecord<'_>| {
+        assert_eq!((record.account, record.attempts), ("acme", 1));
+        requests.push(record.request.to_owned());
+        Ok(())
+    };
+    let part = Filter { from: first + 1, to: first + 3, ..Filter::default() };
+    office.records(&part, show).unwrap();
+    assert_eq!(requests, (100..300).map(|n| format!("req_{n}")).collect::<Vec<_>>());
+}
+
+fn keys_without_an_account_are_recorded_and_not_charged(place: &dyn Place) {
+    let office = place.office();
+    let ledger = &*place.ledger();
+    settle(ledger, None, &record("", 5));
+    settle(ledger, None, &record("", 6));
+    ledger.flush();
+    let all = Filter { from: 0, to: 30_000, ..Filter::default() };
+    let lines = office.usage(&all, By::Account).unwrap();
+    assert_eq!((lines.len(), &*lines[0].name, lines[0].sums.cost, lines[0].sums.requests), (1, "", 11, 2));
+    assert!(office.accounts().unwrap().is_empty());
+    let one = Filter { account: Some(String::new()), ..all };
+    assert_eq!(office.usage(&one, By::Key).unwrap()[0].sums.requests, 2);
+}
+
+fn what_others_change_is_seen(place: &dyn Place) {
+    let office = place.office();
+    open_account(&*office, "acme", 100);
+    let (one, other) = (place.ledger(), place.ledger());
+    settle(&*one, Some(reserve(&*one, "acme", 60).unwrap()), &record("acme", 60));
+    one.flush();
+    other.flush();
+    // Gateways of a fleet set a sixteenth of what is free aside for what comes next, and give it back when nothing comes.
+    let refused = reserve(&*other, "acme", 41).unwrap_err();
+    assert!(matches!(refused, Refused::Empty { available: 37..=40 }), "{refused:?}");
+    office.credit("acme", 1, "", None).unwrap();
+    let held = soon(&*other, "acme", 41);
+    settle(&*other, Some(held), &record("acme", 1));
+    other.flush();
+    drop(soon(&*one, "acme", 40));
+    drop((one, other));
+    assert_eq!(stored(&*office, "acme"), (40, 61, 2));
+}
+
+
+fn no_more_is_held_than_there_is(place: &dyn Place) {
+    let office = place.office();
+    open_account(&*office, "acme", 1_000);
+    let one = place.ledger();
+    let held: Vec<_> = (0..200).map_while(|_| reserve(&*one, "acme", 7).ok()).collect();
+    assert_eq!(held.len(), 142);
+    let refused = reserve(&*one, "acme", 7).unwrap_err();
+    assert_eq!(refused, Refused::Empty { available: 6 });
+    drop(held);
+    one.flush();
+    assert_eq!(one.available(&id("acme")), Some(1_000));
+    drop(reserve(&*one, "acme", 1_000).unwrap());
+}
+
+fn many_at_once_are_charged_to_the_unit(place: &dyn Place) {
+    let office = place.office();
+    let accounts = ["acme", "bits}", "a:{b}"];
+    for account in accounts {
+        open_account(&*office, account, 50_000);
+    }
+    let ledger = place.ledger();
+    let charged: Vec<i64> = std::thread::scope(|scope| {
+        let work = |seed: i64| {
+            let ledger: Arc<dyn Flushing> = ledger.clone();
+            move || {
+                let runtime = runtime();
+                let (mut charged, mut state) = (0, seed);
+                for n in 0..600 {
+                    state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
+                    let account = accounts[usize::try_from(state / 65_536 % 3).unwrap()];
+                    let amount = state / 1_024 % 40;
+                    let held = ledger.reserve(&id(account), amount);
+                    match runtime.block_on(held.within(PATIENCE)) {
+                        Ok(held) if n % 5 == 4 => drop(held),
+                        Ok(held) => {
+                            let cost = amount - amount / 3;
+                            charged += cost;
+                            settle(&*ledger, Some(held), &record(account, cost));
+                        }
+                        Err(refused) => assert!(matches!(refused, Refused::Empty { .. }), "{refused}"),
+                    }
+                }
+                charged
+            }
+        };
+        let workers: Vec<_> = (1..=4).map(|seed| scope.spawn(work(seed))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    ledger.flush();
+    let sums = accounts.map(|account| stored(&*office, account));
+    assert_eq!(sums.iter().map(|sum| sum.1).sum::<i64>(), charged.iter().sum::<i64>());
+    for (balance, cost, _) in sums {
+        assert_eq!(balance + cost, 50_000);
+    }
+    for account in accounts {
+        assert_eq!(ledger.available(&id(account)), Some(stored(&*office, account).0));
+    }
+    assert!(office.audit().unwrap().is_empty());
+}
+
+fn what_was_settled_before_the_end_is_there_after_it(place: &dyn Place) {
+    let office = place.office();
+    open_account(&*office, "acme", 100);
+    {
+        let ledger = place.ledger();
+        settle(&*ledger, Some(reserve(&*ledger, "acme", 30).unwrap()), &record("acme", 20));
+        // This one never ends: its gateway does.
+        std::mem::forget(reserve(&*ledger, "acme", 5).unwrap());
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while stored(&*office, "acme") != (80, 20, 1) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(stored(&*office, "acme"), (80, 20, 1));
+    let ledger = place.ledger();
+    drop(reserve(&*ledger, "acme", 75).unwrap());
+}

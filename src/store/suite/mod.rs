@@ -1,0 +1,138 @@
+//! What whoever uses the store may rely on, wherever it is: the same tests on a file and on a server.
+
+mod keeping;
+mod ledger;
+pub(super) mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::book::{self, Book, Desk};
+use super::ledger::Ledger;
+use super::office::Office;
+use super::sqlite::Sqlite;
+use super::valkey::{self, Away, Fleet, Valkey};
+use super::{Limits, Pending, Store, StoreError};
+use server::Server;
+
+/// How long anything may take before a test is given up.
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
+const FLUSH: Duration = Duration::from_millis(20);
+const RECORDS: Duration = Duration::from_secs(400 * 86_400);
+
+/// Waits for an outcome.
+pub(super) fn wait<T>(pending: Pending<T>) -> Result<T, StoreError> {
+    runtime().block_on(pending.within(PATIENCE))
+}
+
+pub(super) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A ledger that can be told to bring everything in.
+pub(super) trait Flushing: Ledger {
+    fn flush(&self);
+}
+
+impl Flushing for Book {
+    fn flush(&self) {
+        wait(Book::flush(self)).unwrap();
+    }
+}
+
+impl Flushing for Fleet {
+    fn flush(&self) {
+        wait(Fleet::flush(self)).unwrap();
+    }
+}
+
+/// A place where things are kept.
+pub(super) trait Place {
+    fn store(&self, limits: Limits) -> Box<dyn Store>;
+    fn ledger(&self) -> Arc<dyn Flushing>;
+    fn office(&self) -> Box<dyn Office>;
+}
+
+/// A file.
+struct OnFile(tempfile::TempDir);
+
+impl OnFile {
+    fn new() -> Option<Self> {
+        let place = OnFile(tempfile::tempdir().unwrap());
+        drop(place.office());
+        Some(place)
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("state.db")
+    }
+}
+
+impl Place for OnFile {
+    fn store(&self, limits: Limits) -> Box<dyn Store> {
+        Box::new(Sqlite::open(&self.path(), limits).unwrap())
+    }
+
+    fn ledger(&self) -> Arc<dyn Flushing> {
+        let terms = book::Terms { flush: FLUSH, records: RECORDS };
+        Arc::new(Book::open(&self.path(), terms).unwrap())
+    }
+
+    fn office(&self) -> Box<dyn Office> {
+        Box::new(Desk::open(&self.path()).unwrap())
+    }
+}
+
+/// A server, and the folder of one gateway's journals.
+pub(super) struct OnServer {
+    pub(super) server: Server,
+    pub(super) folder: tempfile::TempDir,
+}
+
+impl OnServer {
+    pub(super) fn new() -> Option<Self> {
+        Some(OnServer { server: Server::start()?, folder: tempfile::tempdir().unwrap() })
+    }
+
+    /// A ledger that does something of its own while the server is away.
+    pub(super) fn fleet(&self, away: Away) -> Fleet {
+        let terms =
+            valkey::Terms { flush: FLUSH, records: RECORDS, away, journal: self.folder.path().join("ledger") };
+        Fleet::open(self.server.address(), terms).unwrap()
+    }
+}
+
+impl Place for OnServer {
+    fn store(&self, limits: Limits) -> Box<dyn Store> {
+        Box::new(Valkey::open(self.server.address(), limits).unwrap())
+    }
+
+    fn ledger(&self) -> Arc<dyn Flushing> {
+        Arc::new(self.fleet(Away::Refuse))
+    }
+
+    fn office(&self) -> Box<dyn Office> {
+        Box::new(valkey::Desk::open(&self.server.address()).unwrap())
+    }
+}
+
+/// Makes of each function a test on a file and one on a server.
+macro_rules! on_both {
+    ($($name:ident),* $(,)?) => {
+        mod on_a_file {
+            $(#[test]
+            fn $name() {
+                super::$name(&$crate::store::suite::OnFile::new().unwrap());
+            })*
+        }
+        mod on_a_server {
+            $(#[test]
+            fn $name() {
+                if let Some(place) = $crate::store::suite::OnServer::new() {
+                    super::$name(&place);
+                }
+            })*
+        }
+    };
+}
+use on_both;

@@ -1,0 +1,107 @@
+//! A server of a test's own, on a free port of the loopback, with its files in a folder of its own.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::PATIENCE;
+use crate::store::valkey::Address;
+
+/// What the program may be called.
+const PROGRAMS: [&str; 2] = ["valkey-server", "redis-server"];
+
+/// See the module. It ends with this value.
+pub(crate) struct Server {
+    child: Option<Child>,
+    pub(crate) port: u16,
+    pub(crate) folder: tempfile::TempDir,
+    program: &'static str,
+    arguments: Vec<String>,
+}
+
+fn program() -> Option<&'static str> {
+    let there = |program: &&str| {
+        let mut version = Command::new(program);
+        version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        version.status().is_ok_and(|status| status.success())
+    };
+    let found = PROGRAMS.into_iter().find(there);
+    if found.is_none() {
+        let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
+        assert!(!required, "there is none of {PROGRAMS:?}, and GATEWAY_REQUIRE_ALL=1");
+        eprintln!("SKIPPED: there is none of {PROGRAMS:?}");
+    }
+    found
+}
+
+impl Server {
+    /// Starts one that writes everything to its disk every second. Nothing, if there is no such program here.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&["--appendonly", "yes", "--appendfsync", "everysec"])
+    }
+
+    /// Starts one with other arguments.
+    pub(crate) fn start_with(arguments: &[&str]) -> Option<Self> {
+        let program = program()?;
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Server { child: None, port, folder, program, arguments };
+        server.start_again();
+        Some(server)
+    }
+
+    /// Starts it again, on the same port and with the same files.
+    pub(crate) fn start_again(&mut self) {
+        let mut command = Command::new(self.program);
+        command
+            .args(self.arguments.iter().take_while(|argument| !argument.starts_with("--")))
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
+            .arg(self.folder.path())
+            .args(self.arguments.iter().skip_while(|argument| !argument.starts_with("--")))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        self.child = Some(command.spawn().unwrap());
+        let deadline = Instant::now() + PATIENCE;
+        while self.ask("PING") != "+PONG\r\n" {
+            assert!(Instant::now() < deadline, "the server does not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Ends it at once, as kill -9 does.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Sends it a command, and reads what comes at first; nothing, if it does not answer.
+    pub(crate) fn ask(&self, command: &str) -> String {
+        let ask = || {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            stream.write_all(format!("{command}\r\n").as_bytes())?;
+            let mut answer = [0; 1024];
+            let read = stream.read(&mut answer)?;
+            Ok::<_, std::io::Error>(String::from_utf8_lossy(&answer[..read]).into_owned())
+        };
+        ask().unwrap_or_default()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        Address::new([&*self.url()], None).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,212 @@
+//! The way of a journal to the server: that of this process, and those that ended processes left. Frames go there with
+//! their numbers, so that each is charged once, whatever becomes of the answers and of the server.
+
+use std::time::{Duration, Instant};
+
+use redis::Cmd;
+
+use super::clerk::Clerk;
+use super::fleet::Terms;
+use super::hand::{Visit, Visited, visited};
+use super::keys;
+use super::link::{Link, LinkError};
+use super::parcel::{Parcel, Sorted, sort};
+use crate::store::journal::{self, Frames, Leftover};
+use crate::store::millis;
+
+/// How often it is looked for journals of ended processes.
+pub(super) const SWEEP: Duration = Duration::from_secs(10);
+/// How long what was brought is kept, for a server that is started anew, or takes over, without it. Servers write to
+/// their disk every second, and replicas follow within milliseconds.
+const KEPT: Duration = Duration::from_secs(10);
+/// Most bytes that are kept so.
+const KEPT_BYTES: usize = 64 << 20;
+/// How often the server may say that it stands elsewhere before something else must be wrong.
+const GAPS: usize = 64;
+/// Days and accounts that are remembered to stand in the lists.
+const LISTED: usize = 1 << 18;
+
+/// Why something was not brought.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BringError {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error("frame {0} is of a later version")]
+    Record(u64),
+    #[error("the server does not agree on what was brought")]
+    Gaps,
+}
+
+impl Clerk {
+    /// Brings all that was settled up to now.
+    pub(super) async fn bring(&mut self) -> Result<(), BringError> {
+        self.shared.sure.write_the_rest()?;
+        if self.draining.is_none() {
+            self.draining = self.shared.sure.journal.rotate();
+        }
+        let bytes = self.draining.as_ref().map(|segment| segment.read()).transpose()?;
+        self.bring_segment(bytes.as_deref().unwrap_or_default()).await?;
+        if let Some(bytes) = bytes {
+            let last = Frames::new(&bytes).and_then(Iterator::last);
+            self.through = last.map_or(self.through, |frame| frame.number);
+            self.kept.push_back((Instant::now(), bytes));
+        }
+        if let Some(segment) = self.draining.take() {
+            self.shared.sure.journal.recycle(segment)?;
+        }
+        let mut size: usize = self.kept.iter().map(|(_, bytes)| bytes.len()).sum();
+        while let Some((at, bytes)) = self.kept.front()
+            && (size > KEPT_BYTES || at.elapsed() > KEPT)
+        {
+            size -= bytes.len();
+            self.kept.pop_front();
+        }
+        Ok(())
+    }
+
+    async fn bring_segment(&mut self, bytes: &[u8]) -> Result<(), BringError> {
+        for _ in 0..GAPS {
+            // Set by an answer further below.
+            let kept = if std::mem::take(&mut self.behind) { std::mem::take(&mut self.kept) } else { Default::default() };
+            let mut sorted = Sorted::default();
+            let segments = kept.iter().map(|(_, bytes)| &bytes[..]).chain([bytes]);
+            let read = segments
+                .filter_map(Frames::new)
+                .try_for_each(|frames| sort(frames, &mut sorted).map_err(BringError::Record));
+            let brought = match read {
+                Ok(()) => self.bring_sorted(&sorted).await,
+                Err(error) => Err(error),
+            };
+            drop(sorted);
+            if !kept.is_empty() {
+                self.kept = kept;
+                // What could not be brought again now is tried again.
+                self.behind |= brought.is_err();
+            }
+            brought?;
+            if !self.behind {
+                return Ok(());
+            }
+        }
+        Err(BringError::Gaps)
+    }
+
+    async fn bring_sorted(&mut self, sorted: &Sorted<'_>) -> Result<(), BringError> {
+        let Some(link) = self.link.clone() else { return Err(LinkError::Late.into()) };
+        let gateway = self.shared.sure.journal.id();
+        let records = millis(self.terms.records);
+        loop {
+            let (mut lists, mut commands, mut visits) = (Vec::new(), Vec::new(), Vec::new());
+            for (account, frames) in sorted {
+                let Some(hand) = self.hand(account) else { continue };
+                let Some(parcel) = Parcel::after(hand.stands, hand.booked, account, frames) else { continue };
+                let (last, unbooked) = (parcel.last, parcel.unbooked);
+                let lease = hand.lease.saturating_sub(unbooked).max(0);
+                for day in parcel.days.keys() {
+                    if self.listed.len() > LISTED {
+                        self.listed.clear();
+                    }
+                    if self.listed.insert((*day, (*account).to_owned())) {
+                        lists.extend(list(*day, account));
+                    }
+                }
+                let visit =
+                    Visit { account, gateway, lease, parcel: Some(parcel), needs: Vec::new(), more: 0 };
+                commands.push(visit.command(records)?);
+                visits.push((*account, last, unbooked));
+            }
+            if visits.is_empty() || self.behind {
+                return Ok(());
+            }
+            let asked = Instant::now();
+            if let Err(error) = link.all(lists).await {
+                self.listed.clear();
+                return Err(error.into());
+            }
+            let answers = link.all(commands).await?;
+            for ((account, last, unbooked), answer) in visits.into_iter().zip(&answers) {
+                let Some(hand) = self.hands.get_mut(account) else { continue };
+                match visited(answer) {
+                    Some(Visited::Done(done)) => {
+                        hand.stands = last;
+                        hand.book(last, unbooked);
+                        hand.lease = done.lease;
+                        hand.asked = Some(asked);
+                        if let Some(purse) = &hand.purse {
+                            purse.set(done.state, done.free);
+                        }
+                    }
+                    Some(Visited::Gap(stands)) if stands > hand.stands => {
+                        // It was brought already, and the answer was lost.
+                        let frames = sorted.get(account).map_or(&[][..], Vec::as_slice);
+                        let booked = hand.booked;
+                        let lost = frames.iter().filter(|frame| (booked + 1..=stands).contains(&frame.0));
+                        let cost = lost.map(|(_, record, _)| record.cost).sum();
+                        hand.stands = stands;
+                        hand.book(stands, if account.is_empty() { 0 } else { cost });
+                    }
+                    Some(Visited::Gap(stands)) => {
+                        hand.stands = stands;
+                        self.behind = true;
+                    }
+                    None => return Err(BringError::Gaps),
+                }
+            }
+        }
+    }
+}
+
+/// Puts an account on the list of a day.
+fn list(day: i64, account: &str) -> [Cmd; 2] {
+    let add = |list: String, member: &str| {
+        let mut add = redis::cmd("SADD");
+        add.arg(list).arg(member);
+        add
+    };
+    [add(keys::days(), &day.to_string()), add(keys::active(day), account)]
+}
+
+/// Brings the journals of ended processes. What was set aside for those is free again at once.
+pub(super) async fn leftovers(link: &Link, terms: &Terms) -> Result<(), BringError> {
+    for leftover in journal::leftovers(&terms.journal)? {
+        let mut sorted = Sorted::default();
+        for frames in leftover.segments.iter().filter_map(|segment| Frames::new(segment)) {
+            sort(frames, &mut sorted).map_err(BringError::Record)?;
+        }
+        for (account, frames) in &sorted {
+            bring_leftover(link, terms, &leftover, account, frames).await?;
+        }
+        leftover.remove()?;
+    }
+    Ok(())
+}
+
+async fn bring_leftover(
+    link: &Link,
+    terms: &Terms,
+    leftover: &Leftover,
+    account: &str,
+    frames: &[(u64, crate::store::UsageRecord<'_>, &[u8])],
+) -> Result<(), BringError> {
+    let (mut stands, mut gaps) = (0, 0);
+    while let Some(parcel) = Parcel::after(stands, u64::MAX, account, frames) {
+        let last = parcel.last;
+        link.all(parcel.days.keys().flat_map(|day| list(*day, account)).collect()).await?;
+        let visit = Visit {
+            account,
+            gateway: leftover.id,
+            lease: 0,
+            parcel: Some(parcel),
+            needs: Vec::new(),
+            more: 0,
+        };
+        match visited(&link.one(visit.command(millis(terms.records))?).await?) {
+            Some(Visited::Done(_)) => stands = last,
+            Some(Visited::Gap(there)) if gaps < GAPS => (stands, gaps) = (there, gaps + 1),
+            _ => return Err(BringError::Gaps),
+        }
+    }
+    Ok(())
+}

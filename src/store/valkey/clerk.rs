@@ -1,0 +1,452 @@
+//! The ledger's thread: it asks the server for what is to be held, renews what is set aside and gives back what is not
+//! used, and decides what is done while the server is away.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+
+use super::bring::{self, BringError};
+use super::fleet::{Ask, Away, Shared, Terms};
+use super::hand::{Done, Hand, LIFE, Visit, Visited, visited};
+use super::link::{Address, Link, LinkError};
+use super::parcel::Parcel;
+use super::purse::State;
+use super::report;
+use crate::store::journal::Segment;
+use crate::store::ledger::{AccountId, Refused, Reservation};
+use crate::store::StoreError;
+
+/// Asks that are answered in one turn.
+const ASKS: usize = 1024;
+/// How often it is seen to what is set aside.
+const ROUND: Duration = Duration::from_millis(500);
+/// How old what is known of an account in use may be.
+const FRESH: Duration = Duration::from_secs(1);
+/// An account of which nothing is held, and that was not used for so long, is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+/// Beyond what is needed, so many times as much is set aside, for the requests that follow.
+const AHEAD: i64 = 256;
+/// How long it is waited between attempts to connect: first and longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+/// How long a failure is waited for before the same is said again.
+const SAID: Duration = Duration::from_secs(10);
+/// How long the end waits for the server.
+const END: Duration = Duration::from_secs(5);
+
+type Hold = (i64, oneshot::Sender<Result<Reservation, Refused>>);
+
+pub(super) struct Clerk {
+    pub(super) address: Address,
+    pub(super) shared: Arc<Shared>,
+    pub(super) terms: Terms,
+    pub(super) link: Option<Link>,
+    attempt: Option<JoinHandle<Result<Link, LinkError>>>,
+    /// When to connect again, and how long to wait after that.
+    next: (Instant, Duration),
+    pub(super) hands: HashMap<String, Hand>,
+    /// The segment that is being brought to the server.
+    pub(super) draining: Option<Segment>,
+    /// Segments that were brought a moment ago: a server that is started anew, or that takes over, may not know them.
+    pub(super) kept: VecDeque<(Instant, Vec<u8>)>,
+    /// The last frame up to which all were brought.
+    pub(super) through: u64,
+    /// The server has forgotten something.
+    pub(super) behind: bool,
+    /// Days and accounts that stand in the lists of what was used.
+    pub(super) listed: HashSet<(i64, String)>,
+    round: Instant,
+    sweep: Instant,
+    said: Option<Instant>,
+}
+
+impl Clerk {
+    pub(super) fn new(address: Address, shared: Arc<Shared>, terms: Terms) -> Self {
+        let now = Instant::now();
+        Clerk {
+            address,
+            shared,
+            terms,
+            link: None,
+            attempt: None,
+            next: (now, PAUSES[0]),
+            hands: HashMap::new(),
+            draining: None,
+            kept: VecDeque::new(),
+            through: 0,
+            behind: false,
+            listed: HashSet::new(),
+            round: now,
+            sweep: now,
+            said: None,
+        }
+    }
+
+    /// Works until the ledger is dropped.
+    pub(super) async fn run(mut self, mut asked: UnboundedReceiver<Ask>) {
+        let connected = Link::connect(&self.address).await;
+        self.connected(connected);
+        let mut ticks = tokio::time::interval(self.terms.flush);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut asks = Vec::new();
+        loop {
+            tokio::select! {
+                count = asked.recv_many(&mut asks, ASKS) => {
+                    if count == 0 {
+                        break;
+                    }
+                    self.answer(std::mem::take(&mut asks)).await;
+                }
+                _ = ticks.tick() => {
+                    self.connect();
+                    if let Err(error) = self.flush(false).await {
+                        self.say(&error);
+                    }
+                }
+                attempt = attempted(&mut self.attempt) => {
+                    self.attempt = None;
+                    self.connected(attempt);
+                }
+            }
+        }
+        let _ = tokio::time::timeout(END, self.end()).await;
+    }
+
+    /// Begins an attempt to connect, if one is due.
+    fn connect(&mut self) {
+        if self.link.is_none() && self.attempt.is_none() && Instant::now() >= self.next.0 {
+            let address = self.address.clone();
+            self.attempt = Some(tokio::spawn(async move { Link::connect(&address).await }));
+        }
+    }
+
+    fn connected(&mut self, attempt: Result<Link, LinkError>) {
+        match attempt {
+            Ok(link) => {
+                self.link = Some(link);
+                self.next.1 = PAUSES[0];
+                self.shared.floor.store(0, Ordering::Release);
+                self.listed.clear();
+                // It is seen to all of them: the server may not be the one that it was, or not know what it knew.
+                self.hands.values_mut().for_each(|hand| hand.asked = None);
+                self.round = Instant::now();
+                self.sweep = self.round;
+                if self.said.take().is_some() {
+                    tracing::warn!("the ledger's server is there again");
+                }
+            }
+            Err(error) => self.lost(&error),
+        }
+    }
+
+    /// The server is away.
+    pub(super) fn lost(&mut self, error: &LinkError) {
+        self.link = None;
+        if let Away::Allow(allowance) = self.terms.away {
+            self.shared.floor.store(allowance.saturating_neg(), Ordering::Release);
+        }
+        let now = Instant::now();
+        self.next = (now + self.next.1, (self.next.1 * 2).min(PAUSES[1]));
+        self.say(&StoreError::Failed(error.to_string()));
+    }
+
+    fn say(&mut self, error: &StoreError) {
+        if self.said.is_none_or(|said| said.elapsed() > SAID) {
+            tracing::error!(%error, "the ledger's server takes nothing; charges wait in the journal");
+            self.said = Some(Instant::now());
+        }
+    }
+
+    async fn answer(&mut self, asks: Vec<Ask>) {
+        let mut holds: HashMap<AccountId, Vec<Hold>> = HashMap::new();
+        for ask in asks {
+            // Whoever asked may have stopped waiting.
+            match ask {
+                Ask::Hold { account, amount, outcome } => {
+                    holds.entry(account).or_default().push((amount, outcome));
+                }
+                Ask::Flush { outcome } => drop(outcome.send(self.flush(true).await)),
+                Ask::Spent { day, outcome } => match self.link.clone() {
+                    // It may take a while.
+                    Some(link) => drop(tokio::spawn(async move {
+                        let spent = report::spent(&link, day).await;
+                        let _ = outcome.send(spent.map_err(|error| StoreError::Failed(error.to_string())));
+                    })),
+                    None => drop(outcome.send(Err(away()))),
+                },
+            }
+        }
+        if !holds.is_empty() {
+            self.hold(holds).await;
+        }
+    }
+
+    /// Asks the server for what is to be held.
+    async fn hold(&mut self, holds: HashMap<AccountId, Vec<Hold>>) {
+        let Some(link) = self.link.clone() else {
+            holds.into_iter().for_each(|(account, holds)| self.hold_away(&account, holds));
+            return;
+        };
+        let gateway = self.shared.sure.journal.id();
+        let (mut commands, mut waiting) = (Vec::new(), Vec::new());
+        for (account, holds) in holds {
+            let Some(hand) = self.hand(account.as_str()) else { continue };
+            let pool = hand.purse.as_ref().map_or(0, |purse| purse.empty());
+            let lease = hand.lease.saturating_sub(pool).max(0);
+            let needs: Vec<i64> = holds.iter().map(|(amount, _)| *amount).collect();
+            let more = needs.iter().max().map_or(0, |need| need.saturating_mul(AHEAD));
+            let visit =
+                Visit { account: account.as_str(), gateway, lease, parcel: None, needs, more };
+            // There are no records in it that could not be packed.
+            commands.extend(visit.command(0).ok());
+            waiting.push((account, holds, pool, lease));
+        }
+        let asked = Instant::now();
+        let answers = match link.all(commands).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                self.lost(&error);
+                Vec::new()
+            }
+        };
+        let mut answers = answers.iter();
+        for (account, holds, pool, lease) in waiting {
+            match answers.next().and_then(visited) {
+                Some(Visited::Done(done)) => self.held(&account, holds, &done, lease, asked),
+                _ => {
+                    if let Some(purse) = self.shared.purses.find(account.as_str()) {
+                        purse.put(pool);
+                    }
+                    self.hold_away(&account, holds);
+                }
+            }
+        }
+    }
+
+    /// Hands out what the server has granted.
+    fn held(&mut self, account: &AccountId, holds: Vec<Hold>, done: &Done, lease: i64, asked: Instant) {
+        let Some(hand) = self.hands.get_mut(account.as_str()) else { return };
+        let Some(purse) = hand.purse.clone() else { return };
+        hand.lease = done.lease;
+        hand.asked = Some(asked);
+        let granted = holds.iter().zip(&done.granted).filter(|(_, granted)| **granted);
+        let granted: i64 = granted.map(|((amount, _), _)| *amount).sum();
+        purse.put(done.lease.saturating_sub(lease).saturating_sub(granted));
+        purse.set(done.state, done.free);
+        for (at, (amount, outcome)) in holds.into_iter().enumerate() {
+            let held = if done.granted.get(at) == Some(&true) {
+                Ok(purse.held(amount))
+            } else {
+                Err(purse.refused().unwrap_or(Refused::Empty { available: purse.available() }))
+            };
+            // Whom nobody waits for any more gives it back.
+            let _ = outcome.send(held);
+        }
+    }
+
+    /// Decides without the server.
+    fn hold_away(&self, account: &AccountId, holds: Vec<Hold>) {
+        let purse = self.shared.purses.find_or_insert(account.as_str());
+        let floor = self.shared.floor.load(Ordering::Acquire);
+        for (amount, outcome) in holds {
+            let held = purse.as_ref().ok_or(Refused::Unavailable).and_then(|purse| {
+                if let Some(refused) = purse.refused() {
+                    return Err(refused);
+                }
+                let known = purse.state() == State::Enabled || matches!(self.terms.away, Away::Allow(_));
+                known.then(|| purse.hold(amount, floor)).flatten().ok_or(Refused::Unavailable)
+            });
+            let _ = outcome.send(held);
+        }
+    }
+
+    /// What is known of an account, made if there is nothing.
+    pub(super) fn hand(&mut self, account: &str) -> Option<&mut Hand> {
+        if !self.hands.contains_key(account) {
+            let purse = self.shared.purses.find_or_insert(account);
+            let hand = Hand { lease: 0, stands: 0, booked: self.through, asked: None, purse };
+            self.hands.insert(account.to_owned(), hand);
+        }
+        self.hands.get_mut(account)
+    }
+
+    /// Brings what was settled to the server, and sees to what is set aside; of all accounts, if `all` is true.
+    async fn flush(&mut self, all: bool) -> Result<(), StoreError> {
+        let failed = |error: &BringError| StoreError::Failed(error.to_string());
+        if self.link.is_none() {
+            self.age();
+            self.secure();
+            return Err(away());
+        }
+        let brought = self.bring().await;
+        let mut done = brought.map_err(|error| self.unless_lost(error)).map_err(|error| failed(&error));
+        if all || Instant::now() >= self.round {
+            self.round = Instant::now() + ROUND;
+            if let Err(error) = self.see_to_all(all).await {
+                let error = self.unless_lost(error);
+                done = done.and(Err(failed(&error)));
+            }
+            self.age();
+        }
+        if self.behind {
+            let brought = self.bring().await;
+            done = done.and(brought.map_err(|error| failed(&self.unless_lost(error))));
+        }
+        if let Some(link) = self.link.clone()
+            && Instant::now() >= self.sweep
+        {
+            self.sweep = Instant::now() + bring::SWEEP;
+            let swept = bring::leftovers(&link, &self.terms).await;
+            done = done.and(swept.map_err(|error| failed(&self.unless_lost(error))));
+        }
+        if done.is_err() {
+            self.secure();
+        }
+        done
+    }
+
+    /// Takes note if it was the connection that failed.
+    fn unless_lost(&mut self, error: BringError) -> BringError {
+        if let BringError::Link(error) = &error {
+            self.lost(error);
+        }
+        error
+    }
+
+    /// Writes to the disk what the server does not take.
+    fn secure(&mut self) {
+        let journal = &self.shared.sure.journal;
+        if self.draining.is_none() {
+            self.draining = journal.rotate();
+        }
+        if let Some(segment) = &self.draining
+            && let Err(error) = journal.sync(segment)
+        {
+            tracing::error!(%error, "the journal cannot be written to the disk");
+        }
+    }
+
+    /// What is known for too long is not relied on: the server may have given away what was set aside.
+    fn age(&mut self) {
+        for hand in self.hands.values().filter(|hand| hand.asked.is_none_or(|at| at.elapsed() > LIFE / 2)) {
+            if let Some(purse) = &hand.purse
+                && purse.state() != State::Unknown
+            {
+                purse.expire();
+            }
+        }
+    }
+
+    /// Renews what is set aside, gives back what is not used, and asks how accounts stand.
+    async fn see_to_all(&mut self, all: bool) -> Result<(), BringError> {
+        let Some(link) = self.link.clone() else { return Ok(()) };
+        let gateway = self.shared.sure.journal.id();
+        let (mut commands, mut visits, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, hand) in &mut self.hands {
+            let age = hand.asked.map(|asked| asked.elapsed());
+            if !all && age.is_some_and(|age| age < FRESH) {
+                continue;
+            }
+            let Some(purse) = &hand.purse else {
+                if age.is_none() && hand.stands > 0 {
+                    let parcel = Some(Parcel::none(hand.stands));
+                    let visit = Visit { account: name, gateway, lease: 0, parcel, needs: Vec::new(), more: 0 };
+                    commands.extend(visit.command(0).ok());
+                    visits.push((name.clone(), 0));
+                }
+                continue;
+            };
+            let used = purse.take_used();
+            let idle = !used && !all && age.is_some();
+            if idle && hand.lease == 0 && purse.left() == 0 {
+                if age.is_some_and(|age| age > FORGOTTEN) {
+                    forgotten.push(name.clone());
+                }
+                continue;
+            }
+            if idle && purse.left() <= 0 && age.is_some_and(|age| age < LIFE / 4) {
+                continue;
+            }
+            let pool = if idle { purse.empty() } else { 0 };
+            let lease = hand.lease.saturating_sub(pool).max(0);
+            let parcel = age.is_none().then(|| Parcel::none(hand.stands)).filter(|_| hand.stands > 0);
+            let visit = Visit { account: name, gateway, lease, parcel, needs: Vec::new(), more: 0 };
+            commands.extend(visit.command(0).ok());
+            visits.push((name.clone(), pool));
+        }
+        for name in forgotten {
+            self.hands.remove(&name);
+            self.shared.purses.remove(&name);
+        }
+        let asked = Instant::now();
+        let answers = link.all(commands).await;
+        let mut outcomes = answers.iter().flatten();
+        for (name, pool) in visits {
+            let outcome = outcomes.next().and_then(visited);
+            let Some(hand) = self.hands.get_mut(&name) else { continue };
+            match outcome {
+                Some(Visited::Done(done)) => {
+                    hand.lease = done.lease;
+                    hand.asked = Some(asked);
+                    if let Some(purse) = &hand.purse {
+                        purse.set(done.state, done.free);
+                    }
+                }
+                other => {
+                    if let Some(purse) = &hand.purse {
+                        purse.put(pool);
+                    }
+                    // Where it stands further on, that comes out when the frames are brought.
+                    if let Some(Visited::Gap(stands)) = other
+                        && stands < hand.stands
+                    {
+                        self.behind = true;
+                        hand.stands = stands;
+                    }
+                }
+            }
+        }
+        answers.map(drop).map_err(BringError::Link)
+    }
+
+    /// Brings the rest, and gives back all that is set aside.
+    async fn end(&mut self) {
+        if self.flush(false).await.is_err() {
+            return;
+        }
+        let gateway = self.shared.sure.journal.id();
+        let mut commands = Vec::new();
+        for (name, hand) in &self.hands {
+            let pool = hand.purse.as_ref().map_or(0, |purse| purse.empty());
+            if hand.lease > 0 {
+                let lease = hand.lease.saturating_sub(pool).max(0);
+                let visit = Visit { account: name, gateway, lease, parcel: None, needs: Vec::new(), more: 0 };
+                commands.extend(visit.command(0).ok());
+            }
+        }
+        if let Some(link) = &self.link {
+            let _ = link.all(commands).await;
+        }
+        // What came while the segment before was brought.
+        if self.bring().await.is_ok() {
+            self.shared.sure.journal.remove_if_drained();
+        }
+    }
+}
+
+/// The outcome of the attempt that is under way; it does not come if there is none.
+async fn attempted(attempt: &mut Option<JoinHandle<Result<Link, LinkError>>>) -> Result<Link, LinkError> {
+    match attempt {
+        Some(attempt) => attempt.await.unwrap_or(Err(LinkError::Late)),
+        None => std::future::pending().await,
+    }
+}
+
+fn away() -> StoreError {
+    StoreError::Failed("the server is away".to_owned())
+}

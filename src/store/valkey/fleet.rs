@@ -1,0 +1,159 @@
+//! The ledger of one gateway of a fleet.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::clerk::Clerk;
+use super::link::Address;
+use super::purse::{Purses, State};
+use crate::store::journal::Sure;
+use crate::store::ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
+use crate::store::record::UsageRecord;
+use crate::store::schema::OpenError;
+use crate::store::{Pending, StoreError};
+
+/// What is done while the server is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Away {
+    /// What is set aside is spent; beyond it, requests are refused.
+    Refuse,
+    /// Beyond it, each account may spend so much more, in nano-units, which is charged when the server is back.
+    Allow(i64),
+}
+
+/// How the ledger does its work.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// How often what was settled is brought to the server.
+    pub flush: Duration,
+    /// How long records are kept. Sums of days stay.
+    pub records: Duration,
+    /// What is done while the server is away.
+    pub away: Away,
+    /// The folder of the journal, where what was settled waits.
+    pub journal: PathBuf,
+}
+
+/// The ledger.
+pub struct Fleet {
+    shared: Arc<Shared>,
+    asks: Option<UnboundedSender<Ask>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the workers and the thread share.
+pub(super) struct Shared {
+    pub(super) purses: Purses,
+    pub(super) sure: Sure,
+    /// How far a purse may be overdrawn: not at all, but where that is permitted while the server is away.
+    pub(super) floor: AtomicI64,
+}
+
+pub(super) type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What the thread is asked.
+pub(super) enum Ask {
+    Hold { account: AccountId, amount: i64, outcome: oneshot::Sender<Result<Reservation, Refused>> },
+    Spent { day: i64, outcome: Outcome<Vec<Spent>> },
+    Flush { outcome: Outcome<()> },
+}
+
+impl Fleet {
+    /// Makes the journal and starts the thread, which connects to the server and brings what ended processes left. The
+    /// server need not be there yet. The thread ends with this value, after it has brought the rest.
+    ///
+    /// # Errors
+    /// The journal's folder cannot be used.
+    pub fn open(address: Address, terms: Terms) -> Result<Self, OpenError> {
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |source| OpenError::Io { path, source }
+        };
+        let sure = Sure::create(&terms.journal).map_err(io(&terms.journal))?;
+        let shared = Arc::new(Shared { purses: Purses::new(), sure, floor: AtomicI64::new(0) });
+        let (asks, asked) = unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(io(&terms.journal))?;
+        let failed = io(&terms.journal);
+        let clerk = Clerk::new(address, shared.clone(), terms);
+        let thread = std::thread::Builder::new().name("ledger".to_owned());
+        let thread = thread.spawn(move || runtime.block_on(clerk.run(asked))).map_err(failed)?;
+        Ok(Fleet { shared, asks: Some(asks), thread: Some(thread) })
+    }
+
+    /// Brings what is settled to the server now, and takes over what others have changed there.
+    pub fn flush(&self) -> Pending<()> {
+        self.ask(|outcome| Ask::Flush { outcome })
+    }
+
+    fn ask<T>(&self, make: impl FnOnce(Outcome<T>) -> Ask) -> Pending<T> {
+        let (outcome, pending) = Pending::new();
+        if let Some(asks) = &self.asks {
+            // The end of the thread is told by the outcome that is dropped with the ask.
+            let _ = asks.send(make(outcome));
+        }
+        pending
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        drop(self.asks.take());
+        if let Some(thread) = self.thread.take() {
+            // What it left is in the journal.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Ledger for Fleet {
+    fn reserve(&self, account: &AccountId, amount: i64) -> Held {
+        if self.shared.sure.is_failing() {
+            return Held::Known(Err(Refused::Unavailable));
+        }
+        if let Some(purse) = self.shared.purses.find(account.as_str())
+            && purse.state() == State::Enabled
+            && let Some(held) = purse.hold(amount, self.shared.floor.load(Ordering::Acquire))
+        {
+            return Held::Known(Ok(held));
+        }
+        let Some(asks) = &self.asks else { return Held::Known(Err(Refused::Unavailable)) };
+        let (outcome, pending) = oneshot::channel();
+        let account = account.clone();
+        match asks.send(Ask::Hold { account, amount: amount.max(0), outcome }) {
+            Ok(()) => Held::Pending(pending),
+            Err(_) => Held::Known(Err(Refused::Unavailable)),
+        }
+    }
+
+    fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled {
+        let kept = self.shared.sure.append(|out| record.encode(out));
+        match reservation {
+            Some(reservation) => reservation.spend(record.cost),
+            None if record.cost != 0 => {
+                if let Some(purse) = self.shared.purses.find_or_insert(record.account) {
+                    purse.put(record.cost.saturating_neg());
+                }
+            }
+            None => {}
+        }
+        Settled::Known(kept.map_err(|error| StoreError::Failed(error.to_string())))
+    }
+
+    fn available(&self, account: &AccountId) -> Option<i64> {
+        let purse = self.shared.purses.find(account.as_str())?;
+        matches!(purse.state(), State::Enabled | State::Disabled).then(|| purse.available())
+    }
+
+    fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {
+        self.ask(|outcome| Ask::Spent { day, outcome })
+    }
+}

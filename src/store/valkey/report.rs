@@ -1,0 +1,145 @@
+//! What was used: sums over days, and single records.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+
+use redis::{Cmd, Value};
+
+use super::link::{Link, LinkError, number, pairs, parts, text};
+use super::{keys, parcel};
+use crate::store::book::{By, DAY, Filter, Line, Sums, block};
+use crate::store::ledger::Spent;
+use crate::store::record::UsageRecord;
+
+/// Blocks of records that are read at a time.
+const BLOCKS: usize = 64;
+
+fn ask(name: &str, key: String) -> Cmd {
+    let mut ask = redis::cmd(name);
+    ask.arg(key);
+    ask
+}
+
+/// The days from one to before another on which something was used, in order.
+pub(super) async fn days(link: &Link, from: i64, to: i64) -> Result<BTreeSet<i64>, LinkError> {
+    let days = link.one(ask("SMEMBERS", keys::days())).await?;
+    Ok(parts(&days).iter().map(number).filter(|day| (from..to).contains(day)).collect())
+}
+
+/// The accounts that used something on a day, in order; one of them alone, if that is what is wanted.
+async fn active(link: &Link, day: i64, wanted: Option<&str>) -> Result<Vec<String>, LinkError> {
+    if let Some(wanted) = wanted {
+        return Ok(vec![wanted.to_owned()]);
+    }
+    let active = link.one(ask("SMEMBERS", keys::active(day))).await?;
+    let mut active: Vec<String> = parts(&active).iter().map(|name| text(name).to_owned()).collect();
+    active.sort();
+    Ok(active)
+}
+
+/// Shows the sums of each account, key and model on a day.
+async fn each(
+    link: &Link,
+    day: i64,
+    wanted: Option<&str>,
+    mut show: impl FnMut(&str, &str, &str, &Sums),
+) -> Result<(), LinkError> {
+    let accounts = active(link, day, wanted).await?;
+    let asks = accounts.iter().map(|account| ask("HGETALL", keys::sums(account, day)));
+    let answers = link.all(asks.collect()).await?;
+    for (account, answer) in accounts.iter().zip(&answers) {
+        for (name, amount) in pairs(answer) {
+            if let Some((key, model, sums)) = parcel::field(text(name), number(amount)) {
+                show(account, key, model, &sums);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What each account and key was charged on each day from a day on.
+pub(super) async fn spent(link: &Link, day: i64) -> Result<Vec<Spent>, LinkError> {
+    let mut spent: HashMap<(i64, String, String), i64> = HashMap::new();
+    for day in days(link, day, i64::MAX).await? {
+        each(link, day, None, |account, key, _, sums| {
+            if sums.cost != 0 {
+                *spent.entry((day, account.to_owned(), key.to_owned())).or_default() += sums.cost;
+            }
+        })
+        .await?;
+    }
+    Ok(spent.into_iter().map(|((day, account, key), cost)| Spent { day, account, key, cost }).collect())
+}
+
+/// Sums of what the filter lets through: days in order, names by what they cost.
+pub(super) async fn sums(link: &Link, filter: &Filter, by: By) -> Result<Vec<Line>, LinkError> {
+    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+    let mut lines: HashMap<String, Sums> = HashMap::new();
+    for day in days(link, filter.from, filter.to).await? {
+        each(link, day, filter.account.as_deref(), |account, key, model, sums| {
+            if is(&filter.key, key) && is(&filter.model, model) {
+                let name = match by {
+                    By::Day => day.to_string(),
+                    By::Account => account.to_owned(),
+                    By::Key => key.to_owned(),
+                    By::Model => model.to_owned(),
+                };
+                lines.entry(name).or_default().add(sums);
+            }
+        })
+        .await?;
+    }
+    let mut lines: Vec<Line> = lines.into_iter().map(|(name, sums)| Line { name, sums }).collect();
+    match by {
+        By::Day => lines.sort_by_key(|line| line.name.parse::<i64>().unwrap_or(0)),
+        _ => lines.sort_by(|a, b| b.sums.cost.cmp(&a.sums.cost).then_with(|| a.name.cmp(&b.name))),
+    }
+    Ok(lines)
+}
+
+/// Why records cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Shows each record that the filter lets through: by day and account, and then in the order in which requests ended.
+pub(super) async fn records(
+    link: &Link,
+    filter: &Filter,
+    show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+) -> Result<(), ReadError> {
+    let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
+    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+    for day in days(link, filter.from, filter.to).await? {
+        for account in active(link, day, filter.account.as_deref()).await? {
+            let mut next = 0;
+            loop {
+                let mut range = ask("LRANGE", keys::records(&account, day));
+                range.arg(next).arg(next + BLOCKS - 1);
+                let blocks = link.one(range).await?;
+                let blocks = parts(&blocks);
+                for data in blocks {
+                    let Value::BulkString(data) = data else { continue };
+                    for record in block::records(&parcel::unpack(data)?) {
+                        let record = record?;
+                        if (from..to).contains(&record.time)
+                            && is(&filter.key, record.key)
+                            && is(&filter.model, record.model)
+                        {
+                            show(&record)?;
+                        }
+                    }
+                }
+                if blocks.len() < BLOCKS {
+                    break;
+                }
+                next += BLOCKS;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! The scripts.
+
+use redis::Cmd;
+
+/// A script that the server knows by its hash.
+pub(super) struct Script {
+    pub(super) code: &'static str,
+    hash: std::sync::LazyLock<String>,
+}
+
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $name:ident = $file:literal;)*) => {
+        $($(#[$doc])* pub(super) static $name: Script = Script {
+            code: include_str!($file),
+            hash: std::sync::LazyLock::new(|| hash(include_str!($file))),
+        };)*
+        /// All of them.
+        pub(super) static ALL: &[&Script] = &[$(&$name),*];
+    };
+}
+
+scripts! {
+    /// A gateway's visit to an account.
+    VISIT = "scripts/visit.lua";
+    /// Makes an account.
+    CREATE = "scripts/create.lua";
+    /// Credits an account.
+    CREDIT = "scripts/credit.lua";
+    /// Switches an account.
+    SWITCH = "scripts/switch.lua";
+    /// Keeps something.
+    KEEP = "scripts/keep.lua";
+    /// Finds something.
+    FIND = "scripts/find.lua";
+    /// Removes something.
+    REMOVE = "scripts/remove.lua";
+    /// Removes what has expired.
+    SWEEP = "scripts/sweep.lua";
+}
+
+fn hash(code: &str) -> String {
+    redis::Script::new(code).get_hash().to_owned()
+}
+
+impl Script {
+    /// A call of it with these keys; arguments follow.
+    pub(super) fn call<K: redis::ToRedisArgs>(&self, keys: &[K]) -> Cmd {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(self.hash.as_str()).arg(keys.len()).arg(keys);
+        call
+    }
+}

@@ -1,0 +1,2 @@
+//! What a fleet may rely on, against a real server.
+

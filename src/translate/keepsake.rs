@@ -1,0 +1,386 @@
+//! What a vendor wants to see again, for clients that send nothing back but words and the ids of calls.
+//!
+//! Most seals travel through clients in envelopes ([`Seal`]). A client that keeps no field of its format that it does not
+//! know loses them. So the seals of an answer are collected while it passes ([`Collector`]); whoever keeps things keeps
+//! them under the [`Key`]s of the turn: one for each call's id, and one for its words. When the turn
+//! comes back bare, [`missing`] names its key, and what is found is put back where it was ([`Recalled`]).
+//!
+//! Every key holds the issuer, so that nothing comes to another vendor. Whose answer it was is the keeper's business.
+
+use bytes::{Bytes, BytesMut};
+use sha2::{Digest as _, Sha256};
+
+use crate::canonical::content::Turn;
+use crate::canonical::dialect::{Reasoning, Told};
+use crate::canonical::{Block, BlockKind, Delta, Dialect, Event, Request, Role, Seal};
+use crate::json::{Cursor, JsonError, JsonStr, Writer};
+use crate::wire::Format;
+
+/// Under what the seals of a turn are kept.
+pub type Key = [u8; 32];
+
+/// Turns that are asked for at most: the latest.
+const MOST_TURNS: usize = 256;
+
+/// Seals with their reasoning are kept up to this size. An answer beyond it goes without.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The seals of an answer, and the keys under which they are to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keepsake {
+    /// The keys.
+    pub keys: Vec<Key>,
+    /// The seals: what [`Recalled`] reads.
+    pub record: Bytes,
+}
+
+/// Whether a model issues seals at all, as far as its vendor's row tells.
+pub fn issues_seals(dialect: &Dialect<'_>, vendor: Format) -> bool {
+    match vendor {
+        Format::Chat => dialect.extensions.contains(&"reasoning"),
+        _ => dialect.reasoning != Reasoning::Fixed,
+    }
+}
+
+/// Whether a vendor issues seals when it is asked so.
+pub(super) fn may_seal(request: &Request<'_>, dialect: &Dialect<'_>, vendor: Format) -> bool {
+    let told = dialect.reasoning.tell(request.thinking);
+    let unsaid = vendor == Format::Messages && told == Told::Nothing;
+    issues_seals(dialect, vendor) && told != Told::Off && !unsaid
+}
+
+fn key(issuer: &str, what: &str, text: impl FnOnce(&mut Sha256)) -> Key {
+    let mut hash = Sha256::new();
+    hash.update(issuer.as_bytes());
+    hash.update([0]);
+    hash.update(what.as_bytes());
+    hash.update([0]);
+    text(&mut hash);
+    hash.finalize().into()
+}
+
+/// Clients change what an id may not hold in their format.
+fn key_of_call(issuer: &str, id: JsonStr<'_>) -> Key {
+    key(issuer, "call", |hash| {
+        for byte in id.escaped().bytes() {
+            hash.update([if byte.is_ascii_alphanumeric() || byte == b'-' { byte } else { b'_' }]);
+        }
+    })
+}
+
+/// Clients trim words and join their pieces, so white space does not count.
+fn add_words(hash: &mut Sha256, text: JsonStr<'_>) -> bool {
+    let plain = text.decode();
+    let mut any = false;
+    for word in plain.split_whitespace() {
+        hash.update(word.as_bytes());
+        any = true;
+    }
+    any
+}
+
+/// Collects the seals of an answer's first choice while it passes.
+#[derive(Debug)]
+pub(super) struct Collector {
+    issuer: Box<str>,
+    /// What came, in order; the ids and names of the blocks that are open.
+    entries: Vec<Entry>,
+    open: Vec<(u32, usize)>,
+    words: Option<Sha256>,
+    bytes: usize,
+    sealed: bool,
+    done: Option<Keepsake>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    what: What,
+    /// Reasoning, or the id of a call: the inside of a JSON string.
+    text: String,
+    seal: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Reasoning,
+    Hidden,
+    Text,
+    Call,
+}
+
+impl What {
+    const fn word(self) -> &'static str {
+        match self {
+            What::Reasoning => "reasoning",
+            What::Hidden => "hidden",
+            What::Text => "text",
+            What::Call => "call",
+        }
+    }
+
+    fn from_word(word: JsonStr<'_>) -> Option<What> {
+        [What::Reasoning, What::Hidden, What::Text, What::Call].into_iter().find(|what| word.is(what.word()))
+    }
+}
+
+impl Collector {
+    pub(super) fn new(issuer: &str) -> Self {
+        Collector {
+            issuer: issuer.into(),
+            entries: Vec::new(),
+            open: Vec::new(),
+            words: None,
+            bytes: 0,
+            sealed: false,
+            done: None,
+        }
+    }
+
+    /// Takes note of an event.
+    pub(super) fn see(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::BlockStart { index, choice: 0, kind } => {
+                let (what, text) = match kind {
+                    BlockKind::Reasoning => (What::Reasoning, JsonStr::default()),
+                    BlockKind::HiddenReasoning => (What::Hidden, JsonStr::default()),
+                    BlockKind::Text | BlockKind::Refusal => (What::Text, JsonStr::default()),
+                    BlockKind::ToolUse { id, .. } => (What::Call, id),
+                    BlockKind::Media { .. } | BlockKind::Opaque { .. } => return,
+                };
+                self.open.push((index, self.entries.len()));
+                self.entries.push(Entry { what, text: text.escaped().to_owned(), seal: String::new() });
+            }
+            Event::Delta { index, delta } => self.add(index, delta),
+            Event::BlockStop { index } => self.open.retain(|(open, _)| *open != index),
+            Event::Finish { choice: 0, .. } if self.sealed && self.bytes <= MOST_BYTES => {
+                self.done = Some(self.keepsake());
+            }
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, index: u32, delta: Delta<'_>) {
+        let Some(at) = self.open.iter().find(|(open, _)| *open == index).map(|(_, at)| *at) else { return };
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        match delta {
+            Delta::Text(text) if entry.what == What::Text => {
+                add_words(self.words.get_or_insert_default(), text);
+            }
+            Delta::Text(text) if self.bytes <= MOST_BYTES => {
+                self.bytes += text.escaped().len();
+                entry.text.push_str(text.escaped());
+            }
+            Delta::Seal(seal) if !seal.is_empty() => {
+                self.bytes += seal.escaped().len();
+                self.sealed = true;
+                seal.escaped().clone_into(&mut entry.seal);
+            }
+            _ => {}
+        }
+    }
+
+    fn keepsake(&mut self) -> Keepsake {
+        let mut keys: Vec<Key> = Vec::new();
+        for call in self.entries.iter().filter(|entry| entry.what == What::Call) {
+            keys.push(key_of_call(&self.issuer, JsonStr::from_escaped(&call.text)));
+        }
+        // A turn with calls is known by them; its words may stand in another turn as well.
+        if let (true, Some(words)) = (keys.is_empty(), self.words.take()) {
+            keys.push(key_of_words(&self.issuer, words));
+        }
+        let mut out = BytesMut::with_capacity(self.bytes + self.entries.len() * 48);
+        let mut json = Writer::new(&mut out);
+        json.begin_array();
+        for Entry { what, text, seal } in &self.entries {
+            json.begin_array().string(what.word());
+            json.paste(JsonStr::from_escaped(text)).paste(JsonStr::from_escaped(seal)).end_array();
+        }
+        json.end_array();
+        Keepsake { keys, record: out.freeze() }
+    }
+
+    /// What is to be kept, once, as soon as the answer is known to be whole.
+    pub(super) fn take(&mut self) -> Option<Keepsake> {
+        self.done.take()
+    }
+}
+
+fn key_of_words(issuer: &str, words: Sha256) -> Key {
+    key(issuer, "text", |hash| hash.update(words.finalize()))
+}
+
+/// The turns of the model that follow each other, as ranges.
+fn runs(turns: &[Turn<'_>]) -> Vec<std::ops::Range<usize>> {
+    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+    for (at, turn) in turns.iter().enumerate().filter(|(_, turn)| turn.role == Role::Assistant) {
+        match runs.last_mut() {
+            Some(last) if last.end == at && !turn.blocks.is_empty() => last.end = at + 1,
+            _ => runs.push(at..at + 1),
+        }
+    }
+    let surplus = runs.len().saturating_sub(MOST_TURNS);
+    runs.drain(..surplus);
+    runs
+}
+
+fn seal_of<'b, 'a>(block: &'b Block<'a>) -> Option<&'b Seal<'a>> {
+    match block {
+        Block::Text { seal, .. }
+        | Block::Reasoning { seal, .. }
+        | Block::Image { seal, .. }
+        | Block::ToolUse { seal, .. } => seal.as_ref(),
+        _ => None,
+    }
+}
+
+/// The key of a run that has lost its seals; nothing for one that has any, or that says nothing.
+fn key_of_run(turns: &[Turn<'_>], issuer: &str) -> Option<Key> {
+    let blocks = || turns.iter().flat_map(|turn| &turn.blocks);
+    if blocks().filter_map(seal_of).any(|seal| seal.issuer.as_deref() == Some(issuer)) {
+        return None;
+    }
+    let call = blocks().find_map(|block| match block {
+        Block::ToolUse { id, .. } => Some(*id),
+        _ => None,
+    });
+    if let Some(id) = call {
+        return Some(key_of_call(issuer, id));
+    }
+    let mut words = Sha256::new();
+    let mut any = false;
+    for block in blocks() {
+        if let Block::Text { text, .. } | Block::Refusal { text } = block {
+            any |= add_words(&mut words, *text);
+        }
+    }
+    any.then(|| key_of_words(issuer, words))
+}
+
+/// The keys of the turns of a request that have lost their seals.
+pub(super) fn missing(request: &Request<'_>, issuer: &str) -> Vec<Key> {
+    let runs = runs(&request.turns);
+    runs.into_iter().filter_map(|run| key_of_run(request.turns.get(run)?, issuer)).collect()
+}
+
+/// Seals that were found: what each key holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recalled<'s>(pub &'s [(Key, Bytes)]);
+
+impl<'s> Recalled<'s> {
+    /// Puts the seals back where they were.
+    pub(super) fn put_back<'a>(&self, request: &mut Request<'a>, issuer: &'s str)
+    where
+        's: 'a,
+    {
+        if self.0.is_empty() {
+            return;
+        }
+        for run in runs(&request.turns) {
+            let Some(turns) = request.turns.get_mut(run) else { continue };
+            let Some(key) = key_of_run(turns, issuer) else { continue };
+            let record = self.0.iter().find(|(known, _)| *known == key).map(|(_, record)| record);
+            let text = record.and_then(|record| std::str::from_utf8(record).ok());
+            if let Some(Ok(entries)) = text.map(read) {
+                restore(turns, &entries, issuer);
+            }
+        }
+    }
+}
+
+struct Kept<'s> {
+    what: What,
+    text: JsonStr<'s>,
+    seal: JsonStr<'s>,
+}
+
+fn read(record: &str) -> Result<Vec<Kept<'_>>, JsonError> {
+    let mut entries = Vec::new();
+    let mut json = Cursor::new(record);
+    json.begin_array()?;
+    while json.next_element()? {
+        json.begin_array()?;
+        let mut texts = [JsonStr::default(); 3];
+        let mut at = 0;
+        while json.next_element()? {
+            let text = json.string()?;
+            if let Some(slot) = texts.get_mut(at) {
+                *slot = text;
+            }
+            at += 1;
+        }
+        let [word, text, seal] = texts;
+        if let Some(what) = What::from_word(word) {
+            entries.push(Kept { what, text, seal });
+        }
+    }
+    Ok(entries)
+}
+
+/// Reasoning goes before what it stood before; seals go on what they stood on.
+fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str) {
+    let reasons = entries.iter().any(|entry| matches!(entry.what, What::Reasoning | What::Hidden));
+    if reasons {
+        // What the client has of it is in the record as well, with its seal.
+        for turn in turns.iter_mut() {
+            turn.blocks.retain(|block| !matches!(block, Block::Reasoning { seal: None, .. }));
+        }
+    }
+    let sealed = |seal: JsonStr<'a>| {
+        (!seal.is_empty()).then(|| Seal { issuer: Some(issuer.into()), text: seal.escaped().into() })
+    };
+    let mut waiting: Vec<Block<'a>> = Vec::new();
+    let mut texts = 0;
+    for entry in entries {
+        match entry.what {
+            What::Reasoning | What::Hidden => {
+                let seal = sealed(entry.seal);
+                let hidden = entry.what == What::Hidden;
+                let text = Some(entry.text).filter(|text| !text.is_empty()).into_iter().collect::<Vec<_>>();
+                if seal.is_some() {
+                    waiting.push(Block::Reasoning { text, seal, hidden });
+                }
+            }
+            What::Text => {
+                let place = find(turns, texts, |block| matches!(block, Block::Text { .. }));
+                // Several texts of the vendor may be one at the client.
+                texts += usize::from(place.is_some());
+                settle(turns, place, &mut waiting, sealed(entry.seal));
+            }
+            What::Call => {
+                let id = entry.text;
+                let same = |block: &Block<'_>| matches!(block, Block::ToolUse { id: own, .. } if key_of_call("", *own) == key_of_call("", id));
+                let place = find(turns, 0, same);
+                settle(turns, place, &mut waiting, sealed(entry.seal));
+            }
+        }
+    }
+    if let Some(last) = turns.last_mut() {
+        last.blocks.append(&mut waiting);
+    }
+}
+
+/// Where the block is that fits, after so many that fit as well.
+fn find(turns: &[Turn<'_>], after: usize, fits: impl Fn(&Block<'_>) -> bool) -> Option<(usize, usize)> {
+    let all = turns
+        .iter()
+        .enumerate()
+        .flat_map(|(at, turn)| turn.blocks.iter().enumerate().map(move |(index, block)| (at, index, block)));
+    all.filter(|(_, _, block)| fits(block)).nth(after).map(|(at, index, _)| (at, index))
+}
+
+fn settle<'a>(
+    turns: &mut [Turn<'a>],
+    place: Option<(usize, usize)>,
+    waiting: &mut Vec<Block<'a>>,
+    seal: Option<Seal<'a>>,
+) {
+    let Some((turn, index)) = place else { return };
+    let Some(turn) = turns.get_mut(turn) else { return };
+    if let Some(Block::Text { seal: slot, .. } | Block::ToolUse { seal: slot, .. }) =
+        turn.blocks.get_mut(index)
+        && slot.is_none()
+    {
+        *slot = seal;
+    }
+    turn.blocks.splice(index..index, waiting.drain(..));
+}

@@ -1,0 +1,436 @@
+//! What requests cost, and who pays: charges, refusals for money, and one record for each request.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::client::{Answer, post_with, request};
+use crate::support::form::{Form, every_form, vendor_error};
+use crate::support::gateway::Gateway;
+use crate::support::http1::Piece;
+use crate::support::setup::{KEY, Setup, key, vendor_of};
+use crate::support::sse::events;
+use crate::support::upstream::Upstream;
+use crate::support::{Gate, reply};
+
+/// A key whose account pays.
+const PAYING: &str = "client-key-of-pia-0007";
+/// What the vendors of [`Form`] report: 11 tokens in, 7 out, at 1 and 2 a million.
+const PRICE: &str = "input = 1\noutput = 2";
+const COST: &str = "0.000025";
+
+/// Vendors that answer as they are asked, and a key that pays with `acme`.
+async fn paid(credit: &'static str) -> (Upstream, Gateway) {
+    let upstream = vendors().await;
+    let gateway = Gateway::start(&paying(&upstream, credit)).await;
+    (upstream, gateway)
+}
+
+fn paying(upstream: &Upstream, credit: &'static str) -> Setup {
+    let mut setup = Setup::each_vendor(upstream.addr).priced(PRICE).account("acme", credit);
+    setup.keys += &key("pia", PAYING, "account = \"acme\"");
+    setup
+}
+
+/// A vendor of each format at one address.
+async fn vendors() -> Upstream {
+    Upstream::start(|mut conn| async move {
+        while let Some(asked) = conn.request().await {
+            let form = Form::ALL.into_iter().find(|form| asked.head.line.contains(form.mark())).unwrap();
+            let stream = asked.head.line.contains("streamGenerateContent")
+                || serde_json::from_slice::<Value>(&asked.body).unwrap()["stream"] == true;
+            let model = vendor_of(form);
+            conn.send(if stream {
+                reply::stream(&form.frames(model))
+            } else {
+                reply::json(200, form.whole(model))
+            })
+            .await;
+        }
+    })
+    .await
+}
+
+fn asking(form: Form, model: &str, stream: bool, key: &str) -> Vec<u8> {
+    let bearer = format!("Bearer {key}");
+    post_with(&form.path(model, stream), &[("authorization", &bearer)], form.body(model, stream))
+}
+
+/// Input and output tokens, as an answer shows them.
+fn shown(form: Form, stream: bool, answer: &Answer) -> (u64, u64) {
+    let documents: Vec<Value> = if stream {
+        let data = |text: String| serde_json::from_str(&text).ok();
+        events(answer.text()).into_iter().filter_map(|event| data(event.data)).collect()
+    } else {
+        vec![answer.json()]
+    };
+    let (mut input, mut output) = (0, 0);
+    for document in documents {
+        let usage = [
+            &document["usage"],
+            &document["message"]["usage"],
+            &document["response"]["usage"],
+            &document["usageMetadata"],
+        ];
+        for usage in usage {
+            let figure = |names: [&str; 3]| names.iter().find_map(|name| usage[*name].as_u64());
+            input = figure(["prompt_tokens", "input_tokens", "promptTokenCount"])
+                .filter(|n| *n > 0)
+                .unwrap_or(input);
+            output = figure(["completion_tokens", "output_tokens", "candidatesTokenCount"]).unwrap_or(output);
+        }
+    }
+    assert!(input > 0, "{form:?}: {}", answer.text());
+    (input, output)
+}
+
+#[tokio::test]
+async fn every_pair_of_formats_is_charged_by_what_the_client_is_shown() {
+    let (_upstream, gateway) = paid("1").await;
+    let mut asked = 0;
+    for client in Form::ALL {
+        for vendor in Form::ALL {
+            for stream in [false, true] {
+                let answer = gateway.ask(asking(client, vendor_of(vendor), stream, PAYING)).await;
+                assert_eq!(answer.status(), 200, "{}", answer.text());
+                assert_eq!(shown(client, stream, &answer), (11, 7), "{client:?} {vendor:?} {stream}");
+                asked += 1;
+            }
+        }
+    }
+    let records = gateway.records(asked).await;
+    for record in &records {
+        assert_eq!((&record["input"], &record["output"]), (&json!(11), &json!(7)), "{record}");
+        assert_eq!((&record["cost"], &record["account"]), (&json!(COST), &json!("acme")), "{record}");
+        assert_eq!((&record["status"], &record["counted"]), (&json!(200), &json!(false)), "{record}");
+        assert_eq!(record["key"], "pia");
+    }
+    for (client, vendor) in [("chat", "messages"), ("generate", "responses"), ("messages", "messages")] {
+        let pair = |record: &&Value| record["client_format"] == client && record["provider_format"] == vendor;
+        assert_eq!(records.iter().filter(pair).count(), 2, "{client} {vendor}");
+    }
+    assert_eq!(gateway.account("acme")["balance"], "0.9992");
+    let lines = gateway.wait_for_log(asked).await;
+    assert!(
+        lines.iter().all(|line| line["cost"] == 0.000_025 && line["account"] == "acme"),
+        "{:?}",
+        lines[0]
+    );
+    assert_eq!(gateway.metrics().await.sum("gateway_cost_nano_units_total", &[]), 25_000.0 * asked as f64);
+}
+
+#[tokio::test]
+async fn an_empty_balance_is_told_in_every_format_and_credit_mends_it() {
+    // Nothing can be held for 4,096 tokens of output, and the messages format asks for 64.
+    let (upstream, gateway) = paid("0.0001").await;
+    for form in Form::ALL {
+        let answer = gateway.ask(asking(form, vendor_of(form), false, PAYING)).await;
+        let (kind, message) = form.error(&answer);
+        assert!(message.contains("balance"), "{message}");
+        assert_eq!(answer.get("x-should-retry"), Some("false"), "{form:?}");
+        let expected = match form {
+            Form::Chat | Form::Responses => (429, "insufficient_quota"),
+            Form::Messages => (402, "billing_error"),
+            Form::Generate => (429, "RESOURCE_EXHAUSTED"),
+        };
+        assert_eq!((answer.status(), &*kind), expected, "{form:?}");
+    }
+    assert_eq!(upstream.count(), 0, "nothing was asked");
+    let refusals = [("scope", "account"), ("limit", "balance")];
+    assert_eq!(gateway.metrics().await.sum("gateway_limit_refusals_total", &refusals), 4.0);
+    // A key without an account is nobody's business.
+    assert_eq!(gateway.ask(asking(Form::Chat, vendor_of(Form::Chat), false, KEY)).await.status(), 200);
+
+    gateway.command(&["accounts", "credit", "acme", "5", "--note", "more"]);
+    let mut client = gateway.connect().await;
+    while client.ask(asking(Form::Chat, vendor_of(Form::Chat), false, PAYING)).await.status() != 200 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let lines = gateway.wait_for_log(5).await;
+    assert_eq!(lines.iter().filter(|line| line["error"] == "empty_balance").count() >= 4, true);
+}
+
+#[tokio::test]
+async fn accounts_that_are_disabled_or_not_there_are_refused() {
+    let upstream = vendors().await;
+    let mut setup = paying(&upstream, "1");
+    setup.keys += &key("lost", "client-key-of-lost-0008", "account = \"nowhere\"");
+    let gateway = Gateway::start(&setup).await;
+    for form in Form::ALL {
+        let answer = gateway.ask(asking(form, vendor_of(form), false, "client-key-of-lost-0008")).await;
+        assert_eq!(answer.status(), 401, "{}", answer.text());
+        form.error(&answer);
+    }
+    gateway.command(&["accounts", "disable", "acme"]);
+    let mut client = gateway.connect().await;
+    loop {
+        let answer = client.ask(asking(Form::Messages, vendor_of(Form::Messages), false, PAYING)).await;
+        if answer.status() != 200 {
+            assert_eq!(answer.status(), 401, "{}", answer.text());
+            assert_eq!(Form::Messages.error(&answer).0, "authentication_error");
+            assert!(answer.text().contains("disabled"), "{}", answer.text());
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn errors_cost_nothing_and_hold_nothing() {
+    every_form(|form| async move {
+        let upstream = Upstream::answering_each(vec![
+            reply::json(500, vendor_error(form, 500, "broken")),
+            reply::json(429, vendor_error(form, 429, "slow down")),
+            reply::json(200, "no json"),
+            // A stream that begins with nothing and ends.
+            [reply::stream_head().into_bytes(), reply::LAST_CHUNK.to_vec()].concat(),
+            reply::json(200, form.whole(vendor_of(form))),
+        ])
+        .await;
+        // So little that two reservations do not fit.
+        let gateway = Gateway::start(&paying(&upstream, "0.009")).await;
+        for (n, stream) in [false, false, false, true].into_iter().enumerate() {
+            let answer = gateway.ask(asking(form, vendor_of(form), stream, PAYING)).await;
+            assert!(answer.status() >= 429, "{form:?} {n}: {}", answer.text());
+        }
+        let answer = gateway.ask(asking(form, vendor_of(form), false, PAYING)).await;
+        assert_eq!(answer.status(), 200, "{form:?}: {}", answer.text());
+        // Refused before anybody was asked.
+        let bearer = format!("Bearer {PAYING}");
+        let broken = post_with(&form.path("m", false), &[("authorization", &bearer)], "{");
+        assert_eq!(gateway.ask(broken).await.status(), 400);
+        let records = gateway.records(6).await;
+        let costs: Vec<&str> = records.iter().map(|record| record["cost"].as_str().unwrap()).collect();
+        assert_eq!(costs.iter().filter(|cost| **cost == "0.00").count(), 5, "{form:?}: {records:?}");
+        assert_eq!(costs.iter().filter(|cost| **cost == COST).count(), 1, "{form:?}: {records:?}");
+        let errors = records.iter().filter(|record| record["error"] != "").count();
+        assert_eq!(errors, 5, "{form:?}");
+    })
+    .await;
+}
+
+/// bugs.md 44: a stream that breaks is charged for what was delivered.
+#[tokio::test]
+async fn bug_44_a_broken_stream_is_charged_for_what_was_delivered() {
+    every_form(|form| async move {
+        let frames = form.frames(vendor_of(form));
+        let half: Vec<u8> = frames[..frames.len() / 2 + 1].iter().flat_map(reply::chunk).collect();
+        let cut = [reply::stream_head().into_bytes(), half].concat();
+        let upstream = Upstream::start(move |mut conn| {
+            let cut = cut.clone();
+            async move {
+                conn.request().await;
+                conn.send(cut).await;
+            }
+        })
+        .await;
+        let gateway = Gateway::start(&paying(&upstream, "1")).await;
+        for client in Form::ALL {
+            let answer = gateway.ask(asking(client, vendor_of(form), true, PAYING)).await;
+            assert_eq!(answer.status(), 200, "{form:?} {client:?}");
+        }
+        for record in gateway.records(4).await {
+            let place = format!("{form:?}: {record}");
+            assert_eq!(record["error"], "upstream_broken", "{place}");
+            let input = record["input"].as_u64().unwrap();
+            let output = record["output"].as_u64().unwrap();
+            // Two vendors have said what the input is; for the others it is counted.
+            let said = matches!(form, Form::Messages | Form::Generate);
+            assert!(if said { input == 11 } else { (10..60).contains(&input) }, "{place}");
+            assert!((1..=8).contains(&output), "{place}");
+            let nanos = input * 1_000 + output * 2_000;
+            assert_eq!(record["cost"], format!("0.{nanos:09}").trim_end_matches('0'), "{place}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_pays_for_what_was_begun() {
+    let gate = Gate::new();
+    let wait = gate.clone();
+    let frames = Form::Chat.frames("m");
+    let begun =
+        [reply::stream_head().into_bytes(), reply::chunk(&frames[0]), reply::chunk(&frames[1])].concat();
+    let upstream = Upstream::start(move |mut conn| {
+        let (wait, begun) = (wait.clone(), begun.clone());
+        async move {
+            let asked = conn.request().await.unwrap();
+            if asked.json()["stream"] == true {
+                conn.send(begun).await;
+            }
+            tokio::select! {
+                () = conn.closed() => {}
+                () = wait.passed() => {}
+            }
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&paying(&upstream, "1")).await;
+    // Before the first token.
+    let mut client = gateway.connect().await;
+    client.send(asking(Form::Chat, vendor_of(Form::Chat), false, PAYING)).await;
+    upstream.wait_for(1).await;
+    drop(client);
+    // In the middle.
+    let mut client = gateway.connect().await;
+    client.send(asking(Form::Chat, vendor_of(Form::Chat), true, PAYING)).await;
+    client.head().await;
+    client.piece().await;
+    drop(client);
+    let records = gateway.records(2).await;
+    gate.open();
+    for record in &records {
+        assert_eq!((&record["error"], &record["counted"]), (&json!("client_gone"), &json!(true)), "{record}");
+        assert!(record["input"].as_u64().unwrap() > 10, "{record}");
+    }
+    let mut outputs: Vec<u64> = records.iter().map(|record| record["output"].as_u64().unwrap()).collect();
+    outputs.sort_unstable();
+    assert!(outputs[0] == 0 && outputs[1] >= 1, "{records:?}");
+    assert!(records.iter().all(|record| record["cost"] != "0.00"), "{records:?}");
+}
+
+/// What the vendor does not say is counted, shown and charged alike.
+#[tokio::test]
+async fn a_vendor_that_reports_no_usage_is_charged_by_count() {
+    let body = r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Thirty-two bytes of text, or so."},"finish_reason":"stop"}]}"#;
+    let upstream = Upstream::answering(reply::json(200, body)).await;
+    let gateway = Gateway::start(&paying(&upstream, "1")).await;
+    let mut figures = Vec::new();
+    for client in Form::ALL {
+        let answer = gateway.ask(asking(client, vendor_of(Form::Chat), false, PAYING)).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        if client != Form::Chat {
+            figures.push(shown(client, false, &answer));
+        }
+    }
+    let records = gateway.records(4).await;
+    for record in &records {
+        assert_eq!((&record["counted"], &record["output"]), (&json!(true), &json!(8)), "{record}");
+        let charged = (record["input"].as_u64().unwrap(), 8);
+        let translated = record["client_format"] != "chat";
+        assert!(!translated || figures.contains(&charged), "{record} {figures:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_belongs_to_the_account() {
+    let upstream = vendors().await;
+    let mut setup = paying(&upstream, "1");
+    setup.keys += &key("paul", "client-key-of-paul-0009", "account = \"acme\"");
+    let gateway = Gateway::start(&setup).await;
+    let answer = gateway.ask(asking(Form::Responses, vendor_of(Form::Chat), false, PAYING)).await;
+    let id = answer.json()["id"].as_str().unwrap().to_owned();
+    let get = |key: &str| {
+        request("GET", &format!("/v1/responses/{id}"), &[("authorization", &format!("Bearer {key}"))])
+    };
+    assert_eq!(gateway.ask(get(PAYING)).await.status(), 200);
+    assert_eq!(gateway.ask(get("client-key-of-paul-0009")).await.status(), 200, "the same account");
+    assert_eq!(gateway.ask(get(KEY)).await.status(), 404, "another one");
+}
+
+#[tokio::test]
+async fn vectors_are_charged_by_their_input() {
+    let body = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5]}],"model":"e","usage":{"prompt_tokens":9,"total_tokens":9}}"#;
+    let upstream = Upstream::answering(reply::json(200, body)).await;
+    let mut setup = Setup::new()
+        .provider("local", "openai-compatible", &format!("http://{}/v1", upstream.addr), "")
+        .model("e", "local", "e")
+        .priced(PRICE)
+        .account("acme", "1");
+    setup.keys += &key("pia", PAYING, "account = \"acme\"");
+    let gateway = Gateway::start(&setup).await;
+    let bearer = format!("Bearer {PAYING}");
+    let asked = json!({"model": "e", "input": "x", "encoding_format": "float"}).to_string();
+    let answer = gateway.ask(post_with("/v1/embeddings", &[("authorization", &bearer)], asked)).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let record = gateway.records(1).await.remove(0);
+    assert_eq!((&record["input"], &record["cost"]), (&json!(9), &json!("0.000009")), "{record}");
+    assert_eq!((&record["status"], &record["counted"]), (&json!(200), &json!(false)), "{record}");
+}
+
+/// Counting and listing cost nothing and need no balance.
+#[tokio::test]
+async fn what_costs_nothing_needs_no_balance() {
+    let (upstream, gateway) = paid("0.0001").await;
+    let bearer = format!("Bearer {PAYING}");
+    let model = vendor_of(Form::Messages);
+    let body = json!({"model": model, "messages": [{"role": "user", "content": "Hi"}]}).to_string();
+    let count = post_with("/v1/messages/count_tokens", &[("authorization", &bearer)], body);
+    assert_eq!(gateway.ask(count).await.status(), 200);
+    let list = request("GET", "/v1/models", &[("authorization", &bearer)]);
+    assert_eq!(gateway.ask(list).await.status(), 200);
+    assert_eq!(upstream.count(), 0);
+    assert_eq!(gateway.account("acme")["balance"], "0.0001");
+}
+
+/// Whoever has the end of an answer has paid for it, also if the gateway is killed in that very moment.
+#[tokio::test]
+async fn an_answer_that_is_complete_is_charged_even_if_the_gateway_is_killed_then() {
+    let upstream = vendors().await;
+    for round in 0..12 {
+        let form = Form::ALL[round % 4];
+        let vendor = Form::ALL[round / 4 % 4];
+        let mut gateway = Gateway::start(&paying(&upstream, "1")).await;
+        // Some that are complete, and some that are under way.
+        let mut clients = Vec::new();
+        for _ in 0..round % 3 {
+            let mut client = gateway.connect().await;
+            client.send(asking(form, vendor_of(vendor), true, PAYING)).await;
+            clients.push(client);
+        }
+        let whole = gateway.ask(asking(form, vendor_of(vendor), false, PAYING)).await;
+        assert_eq!(whole.status(), 200);
+        let mut last = gateway.connect().await;
+        last.send(asking(form, vendor_of(vendor), true, PAYING)).await;
+        last.head().await;
+        let mut seen = Vec::new();
+        let end = match form {
+            Form::Chat => "data: [DONE]",
+            Form::Messages => "event: message_stop",
+            Form::Responses => "event: response.completed",
+            Form::Generate => "",
+        };
+        loop {
+            match last.piece().await {
+                Piece::Data(piece) => seen.extend_from_slice(&piece),
+                _ => break,
+            }
+            if !end.is_empty() && String::from_utf8_lossy(&seen).contains(end) {
+                break;
+            }
+        }
+        gateway.signal(Signal::SIGKILL);
+        gateway.ended().await;
+        // What the ended process left is brought in by whoever opens the books.
+        let text = gateway.command(&["usage", "--records", "--json"]);
+        let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let charged = records.iter().filter(|record| record["cost"] == COST).count();
+        assert_eq!(charged, records.len(), "{form:?} {vendor:?}: {records:?}");
+        assert!((2..=2 + clients.len()).contains(&charged), "{form:?} {vendor:?}: {records:?}");
+        let left = 1_000_000_000 - 25_000 * charged as u64;
+        let balance = format!("0.{left:09}");
+        assert_eq!(gateway.account("acme")["balance"], balance.trim_end_matches('0'), "{form:?} {vendor:?}");
+        gateway.command(&["accounts", "audit"]);
+    }
+}
+
+/// A vendor's error in the middle of a stream passes, and what came before it is charged; what is only an error is not.
+#[tokio::test]
+async fn a_stream_that_turns_into_an_error_is_charged_for_what_came_before() {
+    let frames = Form::Messages.frames("m");
+    let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Busy\"}}\n\n";
+    let answer = |frames: &[String]| {
+        let frames: Vec<String> = frames.iter().cloned().chain([error.to_owned()]).collect();
+        reply::stream(&frames)
+    };
+    let upstream = Upstream::answering_each(vec![answer(&frames[..1]), answer(&frames[..5])]).await;
+    let gateway = Gateway::start(&paying(&upstream, "1")).await;
+    for _ in 0..2 {
+        gateway.ask(asking(Form::Messages, vendor_of(Form::Messages), true, PAYING)).await;
+    }
+    let mut records = gateway.records(2).await;
+    records.sort_by_key(|record| record["output"].as_u64());
+    assert_eq!(records[0]["cost"], "0.00", "{records:?}");
+    assert_eq!(records[1]["input"], 11, "{records:?}");
+    assert!(records[1]["output"].as_u64().is_some_and(|tokens| (1..=7).contains(&tokens)), "{records:?}");
+}

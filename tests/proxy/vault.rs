@@ -1,0 +1,286 @@
+//! Clients that send nothing back but words and the ids of calls, in front of vendors that want their signatures and
+//! their encrypted reasoning back. The vendors are simulated, and refuse what is not theirs.
+
+use model_gateway::simulator::{Options, Simulator, Vendor};
+use serde_json::{Value, json};
+
+use crate::support::client::{Answer, post, post_with};
+use crate::support::gateway::Gateway;
+use crate::support::metrics::Metrics;
+use crate::support::setup::{CREDENTIAL, NARROW_KEY, Setup};
+use crate::support::sse::events;
+
+struct World {
+    gateway: Gateway,
+    claude: Simulator,
+    google: Simulator,
+    openai: Simulator,
+}
+
+/// The models: one of each vendor that signs, and a second provider that is the same vendor.
+const CLAUDE: &str = "fast-claude";
+const GEMINI: &str = "fast-gemini";
+const GPT: &str = "fast-gpt";
+const OTHER_CLAUDE: &str = "fast-other-claude";
+
+async fn world(store: &str) -> World {
+    let start = |vendor| {
+        Simulator::start(vendor, Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() })
+    };
+    let claude = start(Vendor::Anthropic).await.unwrap();
+    let google = start(Vendor::Google).await.unwrap();
+    let openai = start(Vendor::OpenAi).await.unwrap();
+    let mut setup = Setup::new()
+        .provider("claude", "anthropic", &claude.base_url(), "")
+        .provider("other-claude", "anthropic", &claude.base_url(), "")
+        .provider("google", "gemini", &google.base_url(), "")
+        .provider("openai", "openai", &openai.base_url(), "apis = [\"responses\"]")
+        // A model that is told a budget, and insists on its thinking while tools are called.
+        .model(CLAUDE, "claude", "claude-sonnet-4-5")
+        .model(OTHER_CLAUDE, "other-claude", "claude-sonnet-4-5")
+        .model(GEMINI, "google", "gemini-3.1-pro-preview")
+        .model(GPT, "openai", "gpt-5.1");
+    setup.log = format!("[store]\n{store}\n");
+    World { gateway: Gateway::start(&setup).await, claude, google, openai }
+}
+
+impl World {
+    fn sent(&self, model: &str) -> Value {
+        let vendor = match model {
+            GEMINI => &self.google,
+            GPT => &self.openai,
+            _ => &self.claude,
+        };
+        serde_json::from_slice(&vendor.last_request().unwrap().body).unwrap()
+    }
+
+    async fn operations(&self, operation: &str) -> f64 {
+        let metrics: Metrics = self.gateway.metrics().await;
+        metrics.sum("gateway_store_operations_total", &[("operation", operation), ("result", "done")])
+    }
+}
+
+/// What a client that knows only the oldest members of chat completions keeps of an answer.
+fn plain(answer: &Answer) -> Value {
+    assert_eq!(answer.status(), 200, "{}", answer.everything());
+    let (mut text, mut calls) = (String::new(), Vec::<Value>::new());
+    let mut take = |message: &Value| {
+        text += message["content"].as_str().unwrap_or_default();
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            let at = call["index"].as_u64().map_or(calls.len(), |at| usize::try_from(at).unwrap());
+            if calls.len() <= at {
+                calls.push(json!({"id": call["id"], "type": "function", "function": {"name": call["function"]["name"], "arguments": ""}}));
+            }
+            let so_far = calls[at]["function"]["arguments"].as_str().unwrap().to_owned();
+            calls[at]["function"]["arguments"] =
+                json!(so_far + call["function"]["arguments"].as_str().unwrap_or_default());
+        }
+    };
+    if answer.get("content-type") == Some("application/json") {
+        take(&answer.json()["choices"][0]["message"]);
+    } else {
+        for event in events(answer.text()).iter().filter(|event| event.data != "[DONE]") {
+            take(&event.json()["choices"][0]["delta"]);
+        }
+    }
+    let mut message = json!({"role": "assistant", "content": text});
+    if !calls.is_empty() {
+        message["tool_calls"] = json!(calls);
+    }
+    message
+}
+
+/// The same without what the gateway has put into the ids.
+fn without_carriers(mut message: Value) -> Value {
+    for call in message["tool_calls"].as_array_mut().into_iter().flatten() {
+        let id = call["id"].as_str().unwrap().split("__gw1__").next().unwrap().to_owned();
+        call["id"] = json!(id);
+    }
+    message
+}
+
+fn chat(model: &str, stream: bool, messages: &[Value]) -> Value {
+    let parameters = json!({"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]});
+    let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
+    json!({
+        "model": model, "stream": stream, "reasoning_effort": "high", "messages": messages,
+        "tools": [tool("lookup"), tool("measure")]
+    })
+}
+
+fn asking(body: &Value) -> Vec<u8> {
+    post("/v1/chat/completions", body.to_string())
+}
+
+/// What the vendor wants to see again, in the order of its request.
+fn seals(model: &str, sent: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    match model {
+        GEMINI => {
+            let parts =
+                sent["contents"].as_array().unwrap().iter().flat_map(|c| c["parts"].as_array().unwrap());
+            parts.filter_map(|part| text(&part["thoughtSignature"])).collect()
+        }
+        GPT => {
+            let items = sent["input"].as_array().unwrap();
+            items.iter().filter_map(|item| text(&item["encrypted_content"])).collect()
+        }
+        _ => {
+            let blocks = sent["messages"].as_array().unwrap().iter().filter_map(|m| m["content"].as_array());
+            blocks.flatten().filter_map(|block| text(&block["signature"])).collect()
+        }
+    }
+}
+
+/// Three rounds of tools and talk. Returns the messages as the client has them.
+async fn converse(world: &World, model: &str, stream: bool, keep_ids: bool) -> Vec<Value> {
+    let mut messages: Vec<Value> = Vec::new();
+    let mut known: Vec<String> = Vec::new();
+    for round in 0..3 {
+        messages
+            .push(json!({"role": "user", "content": format!("Please lookup and measure number {round}.")}));
+        for step in 0..3 {
+            let answer = world.gateway.ask(asking(&chat(model, stream, &messages))).await;
+            let message = plain(&answer);
+            let found = seals(model, &world.sent(model));
+            // What was there before is there again, unaltered and in its place.
+            assert!(found.starts_with(&known), "{model} {stream} {round}.{step}: {found:?} after {known:?}");
+            assert!(!found.iter().any(|seal| seal.contains("skip_thought")), "{found:?}");
+            known = found;
+            let called = message.get("tool_calls").is_some();
+            let message = if keep_ids { message } else { without_carriers(message) };
+            messages.push(message.clone());
+            if !called {
+                break;
+            }
+            for call in message["tool_calls"].as_array().unwrap() {
+                messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": "5"}));
+            }
+        }
+    }
+    assert!(known.len() >= 3, "{model}: {known:?}");
+    messages
+}
+
+#[tokio::test]
+async fn vault_a_plain_chat_client_drives_claude_with_thinking_over_many_turns() {
+    let world = world("").await;
+    for stream in [false, true] {
+        converse(&world, CLAUDE, stream, true).await;
+        let sent = world.sent(CLAUDE);
+        assert_eq!(sent["thinking"]["type"], "enabled", "it need not be switched off");
+        // Every turn of the model with calls begins with its thinking.
+        for turn in sent["messages"].as_array().unwrap().iter().filter(|turn| turn["role"] == "assistant") {
+            assert_eq!(turn["content"][0]["type"], "thinking", "{turn}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn vault_a_plain_chat_client_drives_gemini_3_with_and_without_what_is_in_the_ids() {
+    let world = world("").await;
+    for stream in [false, true] {
+        for keep_ids in [true, false] {
+            converse(&world, GEMINI, stream, keep_ids).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn vault_a_plain_chat_client_drives_responses_with_encrypted_reasoning() {
+    let world = world("").await;
+    for stream in [false, true] {
+        converse(&world, GPT, stream, true).await;
+        let sent = world.sent(GPT);
+        let items = sent["input"].as_array().unwrap();
+        let kinds: Vec<&str> = items.iter().map(|item| item["type"].as_str().unwrap_or("message")).collect();
+        let first_call = kinds.iter().position(|kind| *kind == "function_call").unwrap();
+        assert!(kinds[..first_call].contains(&"reasoning"), "{kinds:?}");
+    }
+}
+
+#[tokio::test]
+async fn vault_what_is_kept_comes_to_no_other_account_and_to_no_other_provider() {
+    let world = world("").await;
+    let messages = converse(&world, CLAUDE, false, true).await;
+    let before = seals(CLAUDE, &world.sent(CLAUDE)).len();
+    assert!(before >= 3);
+    let ask = |model: &str| chat(model, false, &messages[..messages.len() - 1]).to_string().into_bytes();
+    // Another account with the very same conversation.
+    let bearer = format!("Bearer {NARROW_KEY}");
+    let answer = world
+        .gateway
+        .ask(post_with("/v1/chat/completions", &[("authorization", &bearer)], ask(CLAUDE)))
+        .await;
+    assert_eq!(answer.status(), 200, "{}", answer.everything());
+    assert!(seals(CLAUDE, &world.sent(CLAUDE)).is_empty());
+    // The same account at another provider, though the vendor is the same.
+    let answer = world.gateway.ask(post("/v1/chat/completions", ask(OTHER_CLAUDE))).await;
+    assert_eq!(answer.status(), 200, "{}", answer.everything());
+    assert!(seals(CLAUDE, &world.sent(CLAUDE)).is_empty());
+    // And the first one still finds its own.
+    let answer = world.gateway.ask(post("/v1/chat/completions", ask(CLAUDE))).await;
+    assert_eq!(answer.status(), 200);
+    assert!(!seals(CLAUDE, &world.sent(CLAUDE)).is_empty());
+}
+
+#[tokio::test]
+async fn vault_words_alone_are_enough_to_find_what_belongs_to_them() {
+    let world = world("").await;
+    let first = json!({"role": "user", "content": "Say something."});
+    let mut body = chat(GPT, true, std::slice::from_ref(&first));
+    body.as_object_mut().unwrap().remove("tools");
+    let answer = world.gateway.ask(asking(&body)).await;
+    let mut message = plain(&answer);
+    // Clients trim what they show.
+    let text = format!("{}  ", message["content"].as_str().unwrap().trim());
+    message["content"] = json!(text);
+    body["messages"] = json!([first, message, {"role": "user", "content": "Go on."}]);
+    let answer = world.gateway.ask(asking(&body)).await;
+    assert_eq!(answer.status(), 200, "{}", answer.everything());
+    let sent = world.sent(GPT);
+    assert_eq!(sent["input"][1]["type"], "reasoning", "{sent}");
+    assert_eq!(seals(GPT, &sent).len(), 1);
+}
+
+#[tokio::test]
+async fn vault_a_client_of_messages_that_drops_thinking_is_helped_too() {
+    let world = world("").await;
+    for model in [GPT, GEMINI] {
+        let tool = json!({"name": "lookup", "input_schema": {"type": "object", "properties": {"q": {"type": "string"}}}});
+        let mut messages = vec![json!({"role": "user", "content": "Please lookup the number."})];
+        let body = |messages: &[Value]| json!({"model": model, "max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 2000}, "tools": [tool], "messages": messages});
+        let answer = world.gateway.ask(post("/v1/messages", body(&messages).to_string())).await;
+        assert_eq!(answer.status(), 200, "{}", answer.everything());
+        let mut content = answer.json()["content"].as_array().unwrap().clone();
+        content.retain(|block| block["type"] != "thinking" && block["type"] != "redacted_thinking");
+        let call = content.iter_mut().find(|block| block["type"] == "tool_use").unwrap();
+        let id = call["id"].as_str().unwrap().split("__gw1__").next().unwrap().to_owned();
+        call["id"] = json!(id);
+        messages.push(json!({"role": "assistant", "content": content}));
+        messages.push(
+            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "5"}]}),
+        );
+        let answer = world.gateway.ask(post("/v1/messages", body(&messages).to_string())).await;
+        assert_eq!(answer.status(), 200, "{}", answer.everything());
+        assert!(!seals(model, &world.sent(model)).is_empty(), "{model}");
+    }
+}
+
+#[tokio::test]
+async fn vault_the_store_is_not_asked_where_there_can_be_nothing() {
+    let world = world("").await;
+    let talk = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]);
+    // Claude signs only when it is asked to think.
+    let body = json!({"model": CLAUDE, "messages": talk});
+    assert_eq!(world.gateway.ask(asking(&body)).await.status(), 200);
+    // A first turn has nothing to look for.
+    let body =
+        json!({"model": GPT, "reasoning_effort": "high", "messages": [{"role": "user", "content": "a"}]});
+    assert_eq!(world.gateway.ask(asking(&body)).await.status(), 200);
+    assert_eq!(world.operations("recall").await, 0.0);
+    assert_eq!(world.operations("remember").await, 1.0);
+    let body = json!({"model": GPT, "reasoning_effort": "high", "messages": talk});
+    assert_eq!(world.gateway.ask(asking(&body)).await.status(), 200);
+    assert_eq!(world.operations("recall").await, 1.0);
+}
