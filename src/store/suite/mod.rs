@@ -96,8 +96,12 @@ impl OnServer {
 
     /// A ledger that does something of its own while the server is away.
     pub(super) fn fleet(&self, away: Away) -> Fleet {
-        let terms =
-            valkey::Terms { flush: FLUSH, records: RECORDS, away, journal: self.folder.path().join("ledger") };
+        let terms = valkey::Terms {
+            flush: FLUSH,
+            records: RECORDS,
+            away,
+            journal: self.folder.path().join("ledger"),
+        };
         Fleet::open(self.server.address(), terms).unwrap()
     }
 }

@@ -1,2 +1,1 @@
 //! What a fleet may rely on, against a real server.
-
