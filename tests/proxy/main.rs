@@ -21,6 +21,7 @@ mod bodies;
 mod connections;
 mod counting;
 mod embeddings;
+mod jobs;
 mod limits;
 mod listing;
 mod losses;

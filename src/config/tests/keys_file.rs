@@ -119,11 +119,48 @@ fn keys_have_accounts_limits_and_permissions() {
         + &key("c", "limits = { tokens_per_minute = 7, spend_per_day = 0.5 }");
     let keys = crate::config::keys::read(std::path::Path::new("keys.toml"), &text).unwrap();
     let find = |name| keys.find(name).unwrap();
-    assert_eq!(find("a").account.as_ref().unwrap().limits.concurrent, Some(5));
+    assert_eq!(find("a").account.as_ref().unwrap().limits().concurrent, Some(5));
     assert_eq!((find("a").owner(), find("b").owner(), find("c").owner()), ("acme", "other", "c"));
     let limits = find("a").rules.limits;
     assert_eq!((limits.tokens_per_minute, limits.spend_per_day), (Some(7), Some(500_000_000)));
     assert!(std::sync::Arc::ptr_eq(&find("a").rules, &find("c").rules), "what is the same is held once");
     assert!(find("b").rules.endpoints.permits("chat") && !find("b").rules.endpoints.permits("messages"));
     assert!(!find("b").rules.permits_address("192.0.2.1".parse().ok()));
+}
+
+/// A large file is read in parts. Where something stands in it, and what belongs together, is the same.
+#[test]
+fn a_large_file_is_read_like_a_small_one() {
+    let hash = |n: u32| KeyHash::of(&format!("k{n}")).to_hex();
+    let entry = |n: u32| {
+        format!("[[key]] # the next\nname = \"n{n}\"\nsha256 = \"{}\"\naccount = \"late\"\n\n", hash(n))
+    };
+    let count = 6_000;
+    let text: String = (0..count).map(entry).collect();
+    let last = "[[account]]\nname = \"late\"\nlimits = { concurrent = 7 }\n";
+    let path = std::path::Path::new("keys.toml");
+    let keys = crate::config::keys::read(path, &format!("{text}{last}")).unwrap();
+    assert_eq!(keys.len(), count as usize);
+    let first = keys.find("k0").unwrap().account.clone().unwrap();
+    let other = keys.find("k5999").unwrap().account.clone().unwrap();
+    assert!(std::sync::Arc::ptr_eq(&first, &other));
+    assert_eq!(first.limits().concurrent, Some(7), "said after the keys");
+
+    // Faults have the lines and the numbers that they have in the whole file.
+    let wrong = format!("{text}{last}[[key]]\nname = \"n3\"\nsha256 = \"{}\"\nlosses = \"x\"\n", hash(4));
+    let report = crate::config::keys::read(path, &wrong).unwrap_err();
+    let told: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    let line = 5 * count + 4;
+    let number = format!("key[{count}]");
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].starts_with(&format!("keys.toml:{line}:1: {number}: ")), "{told:?}");
+    assert!(told.iter().any(|fault| fault.contains("\"n3\" is given twice")), "{told:?}");
+    assert!(told.iter().any(|fault| fault.contains("the same key as \"n4\"")), "{told:?}");
+    assert!(told[2].starts_with(&format!("keys.toml:{}:10: {number}.losses: ", line + 3)), "{told:?}");
+
+    // What looks like the beginning of an entry may stand in a text.
+    let text = format!("{text}[[key]]\nname = \"odd\"\nsha256 = \"{}\"\nmodels = [\"\"\"\n", hash(9_999));
+    let text = text + &"[[key]]\n".repeat(40_000) + "\"\"\"]\n";
+    let keys = crate::config::keys::read(path, &text).unwrap();
+    assert_eq!(keys.len(), count as usize + 1);
 }

@@ -9,6 +9,7 @@ mod ends;
 mod first_error;
 mod keep_alive;
 mod requests;
+mod rows;
 mod silent_ends;
 mod splits;
 mod streams;

@@ -8,7 +8,7 @@ use crate::translate::{Ask, outgoing};
 use crate::vendor::{BaseUrl, Kind, Provider, Setup};
 use crate::wire::Format;
 
-fn sent(kind: Kind, model: &str, from: Format, to: Format, body: &Value) -> (Value, Vec<String>) {
+pub(super) fn sent(kind: Kind, model: &str, from: Format, to: Format, body: &Value) -> (Value, Vec<String>) {
     let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
     let provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![to.api()], base });
     let outgoing = outgoing(
