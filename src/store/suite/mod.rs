@@ -1,7 +1,7 @@
 //! What whoever uses the store may rely on, wherever it is: the same tests on a file and on a server.
 
 mod keeping;
-mod ledger;
+pub(super) mod ledger;
 pub(super) mod server;
 
 use std::sync::Arc;

@@ -91,6 +91,11 @@ impl Server {
         ask().unwrap_or_default()
     }
 
+    /// The process, for signals.
+    pub(crate) fn process(&self) -> Option<nix::unistd::Pid> {
+        self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok()).map(nix::unistd::Pid::from_raw)
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
