@@ -102,7 +102,9 @@ fn the_full_example_has_every_key_and_every_default() {
             assert!(there, "conf/full does not have {}", join(table, key));
         }
     }
-    assert!(["\n# valkey = ", "\n# sentinel = "].iter().all(|key| text("conf/full/gateway.toml").contains(key)));
+    assert!(
+        ["\n# valkey = ", "\n# sentinel = "].iter().all(|key| text("conf/full/gateway.toml").contains(key))
+    );
 
     let full = example("full");
     assert_eq!(full.settings.limits, Limits::default());

@@ -286,7 +286,11 @@ fn a_file_of_a_later_layout_is_refused_and_left_alone() {
     let error = book::Desk::open(&path).unwrap_err();
     assert!(matches!(error, OpenError::Layout { found: 99, .. }), "{error}");
     let tables: i64 = connection
-        .query_row("SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = 'account'", (), |row| row.get(0))
+        .query_row(
+            "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = 'account'",
+            (),
+            |row| row.get(0),
+        )
         .unwrap();
     assert_eq!(tables, 0);
 }

@@ -263,7 +263,7 @@ fn usage_is_summed_and_listed() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     let book = open(folder.path());
-    let day = entries::DAY;
+    let day = DAY;
     for (request, account, model, time, cost, status) in [
         ("r1", "acme", "gpt-4o", 10 * day, 5, 200),
         ("r2", "acme", "gpt-4o", 10 * day + 1, 6, 200),
@@ -300,7 +300,7 @@ fn usage_is_summed_and_listed() {
 fn old_records_are_removed_and_sums_stay() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
-    let all = Filter { from: 0, to: i64::MAX / entries::DAY - 1, ..Filter::default() };
+    let all = Filter { from: 0, to: i64::MAX / DAY - 1, ..Filter::default() };
     let count = || {
         let mut count = 0;
         let mut show = |_: &UsageRecord<'_>| {

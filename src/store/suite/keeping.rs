@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{PATIENCE, Place, on_both, wait};
 use crate::store::{Limits, Response, Store, StoreError};
 
-const LIMITS: Limits = Limits {
+pub(in crate::store) const LIMITS: Limits = Limits {
     lifetime: Duration::from_secs(3600),
     response: 1000,
     total: 10_000,
@@ -37,11 +37,11 @@ fn response(account: &str, id: &str, text: &str) -> Response {
     }
 }
 
-fn keep(store: &dyn Store, account: &str, id: &str, text: &str) {
+pub(in crate::store) fn keep(store: &dyn Store, account: &str, id: &str, text: &str) {
     wait(store.keep(response(account, id, text))).unwrap();
 }
 
-fn find(store: &dyn Store, account: &str, id: &str) -> Option<String> {
+pub(in crate::store) fn find(store: &dyn Store, account: &str, id: &str) -> Option<String> {
     let found = wait(store.find(account, id)).unwrap()?;
     let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     Some(format!("{}; {}", text(found.items), text(found.document)))

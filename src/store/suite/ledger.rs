@@ -86,7 +86,8 @@ pub(in crate::store) fn settle(
 
 /// Balance, charges and requests of an account.
 pub(in crate::store) fn stored(office: &dyn Office, account: &str) -> (i64, i64, i64) {
-    let filter = Filter { account: Some(account.to_owned()), from: 0, to: i64::MAX / DAY, ..Filter::default() };
+    let filter =
+        Filter { account: Some(account.to_owned()), from: 0, to: i64::MAX / DAY, ..Filter::default() };
     let lines = office.usage(&filter, By::Account).unwrap();
     let sums = lines.first().map(|line| line.sums).unwrap_or_default();
     (office.account(account).unwrap().balance(), sums.cost, sums.requests)
@@ -231,17 +232,21 @@ fn records_are_kept_once_with_their_sums(place: &dyn Place) {
         }
         ledger.flush();
         let spent = wait(ledger.spent_since(first + 1)).unwrap();
-        let mut spent: Vec<_> = spent.iter().map(|row| (row.day, &*row.account, &*row.key, row.cost)).collect();
+        let mut spent: Vec<_> =
+            spent.iter().map(|row| (row.day, &*row.account, &*row.key, row.cost)).collect();
         spent.sort();
         let sum = |days: std::ops::Range<i64>, bob: bool| {
             days.filter(|n| n % 10 != 0 && (n % 3 == 0) == bob).sum::<i64>()
         };
-        assert_eq!(spent, [
-            (first + 1, "acme", "alice", sum(100..200, false)),
-            (first + 1, "acme", "bob", sum(100..200, true)),
-            (first + 2, "acme", "alice", sum(200..300, false)),
-            (first + 2, "acme", "bob", sum(200..300, true)),
-        ]);
+        assert_eq!(
+            spent,
+            [
+                (first + 1, "acme", "alice", sum(100..200, false)),
+                (first + 1, "acme", "bob", sum(100..200, true)),
+                (first + 2, "acme", "alice", sum(200..300, false)),
+                (first + 2, "acme", "bob", sum(200..300, true)),
+            ]
+        );
     }
     let all = Filter { from: first, to: first + 3, ..Filter::default() };
     let total: i64 = (0..300).filter(|n| n % 10 != 0).sum();
@@ -251,7 +256,8 @@ fn records_are_kept_once_with_their_sums(place: &dyn Place) {
     let [one, two, three] = [0, 1, 2].map(|day| (first + day).to_string());
     assert_eq!(days, [(&*one, 100, 10), (&*two, 100, 10), (&*three, 100, 10)]);
     let models = office.usage(&all, By::Model).unwrap();
-    let models: Vec<_> = models.iter().map(|line| (&*line.name, line.sums.requests, line.sums.usage[0])).collect();
+    let models: Vec<_> =
+        models.iter().map(|line| (&*line.name, line.sums.requests, line.sums.usage[0])).collect();
     assert_eq!(models, [("gpt-4o", 200, 2000), ("o3", 100, 1000)]);
     let bob = Filter { key: Some("bob".to_owned()), from: first + 1, to: first + 2, ..Filter::default() };
     let bob = office.usage(&bob, By::Key).unwrap();
@@ -299,7 +305,6 @@ fn what_others_change_is_seen(place: &dyn Place) {
     drop((one, other));
     assert_eq!(stored(&*office, "acme"), (40, 61, 2));
 }
-
 
 fn no_more_is_held_than_there_is(place: &dyn Place) {
     let office = place.office();

@@ -1,6 +1,6 @@
 //! What whoever uses the store may rely on, wherever it is: the same tests on a file and on a server.
 
-mod keeping;
+pub(super) mod keeping;
 pub(super) mod ledger;
 pub(super) mod server;
 
@@ -96,8 +96,12 @@ impl OnServer {
 
     /// A ledger that does something of its own while the server is away.
     pub(super) fn fleet(&self, away: Away) -> Fleet {
-        let terms =
-            valkey::Terms { flush: FLUSH, records: RECORDS, away, journal: self.folder.path().join("ledger") };
+        let terms = valkey::Terms {
+            flush: FLUSH,
+            records: RECORDS,
+            away,
+            journal: self.folder.path().join("ledger"),
+        };
         Fleet::open(self.server.address(), terms).unwrap()
     }
 }

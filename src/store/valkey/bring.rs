@@ -69,7 +69,11 @@ impl Clerk {
     async fn bring_segment(&mut self, bytes: &[u8]) -> Result<(), BringError> {
         for _ in 0..GAPS {
             // Set by an answer further below.
-            let kept = if std::mem::take(&mut self.behind) { std::mem::take(&mut self.kept) } else { Default::default() };
+            let kept = if std::mem::take(&mut self.behind) {
+                std::mem::take(&mut self.kept)
+            } else {
+                Default::default()
+            };
             let mut sorted = Sorted::default();
             let segments = kept.iter().map(|(_, bytes)| &bytes[..]).chain([bytes]);
             let read = segments

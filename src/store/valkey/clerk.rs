@@ -18,9 +18,9 @@ use super::link::{Address, Link, LinkError};
 use super::parcel::Parcel;
 use super::purse::State;
 use super::report;
+use crate::store::StoreError;
 use crate::store::journal::Segment;
 use crate::store::ledger::{AccountId, Refused, Reservation};
-use crate::store::StoreError;
 
 /// Asks that are answered in one turn.
 const ASKS: usize = 1024;
@@ -200,8 +200,7 @@ impl Clerk {
             let lease = hand.lease.saturating_sub(pool).max(0);
             let needs: Vec<i64> = holds.iter().map(|(amount, _)| *amount).collect();
             let more = needs.iter().max().map_or(0, |need| need.saturating_mul(AHEAD));
-            let visit =
-                Visit { account: account.as_str(), gateway, lease, parcel: None, needs, more };
+            let visit = Visit { account: account.as_str(), gateway, lease, parcel: None, needs, more };
             // There are no records in it that could not be packed.
             commands.extend(visit.command(0).ok());
             waiting.push((account, holds, pool, lease));
@@ -355,7 +354,8 @@ impl Clerk {
             let Some(purse) = &hand.purse else {
                 if age.is_none() && hand.stands > 0 {
                     let parcel = Some(Parcel::none(hand.stands));
-                    let visit = Visit { account: name, gateway, lease: 0, parcel, needs: Vec::new(), more: 0 };
+                    let visit =
+                        Visit { account: name, gateway, lease: 0, parcel, needs: Vec::new(), more: 0 };
                     commands.extend(visit.command(0).ok());
                     visits.push((name.clone(), 0));
                 }

@@ -127,11 +127,8 @@ impl Office for Desk {
         }
         let entry: Entry = (now(), amount, note.to_owned(), reference.map(str::to_owned));
         let entry = serde_json::to_string(&entry).map_err(|error| DeskError::Server(error.to_string()))?;
-        let mut call = script::CREDIT.call(&[
-            keys::account(account),
-            keys::credits(account),
-            keys::references(account),
-        ]);
+        let mut call =
+            script::CREDIT.call(&[keys::account(account), keys::credits(account), keys::references(account)]);
         call.arg(amount).arg(-amount).arg(entry).arg(reference.unwrap_or_default()).arg(LARGEST);
         let answer = self.one(call)?;
         let repeated = match parts(&answer) {
@@ -158,8 +155,7 @@ impl Office for Desk {
     }
 
     fn account(&self, account: &str) -> Result<AccountState, DeskError> {
-        state(account, &self.one(ask_state(account))?)
-            .ok_or_else(|| DeskError::Unknown(account.to_owned()))
+        state(account, &self.one(ask_state(account))?).ok_or_else(|| DeskError::Unknown(account.to_owned()))
     }
 
     fn accounts(&self) -> Result<Vec<AccountState>, DeskError> {

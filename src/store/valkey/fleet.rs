@@ -78,10 +78,8 @@ impl Fleet {
         let sure = Sure::create(&terms.journal).map_err(io(&terms.journal))?;
         let shared = Arc::new(Shared { purses: Purses::new(), sure, floor: AtomicI64::new(0) });
         let (asks, asked) = unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(io(&terms.journal))?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(io(&terms.journal))?;
         let failed = io(&terms.journal);
         let clerk = Clerk::new(address, shared.clone(), terms);
         let thread = std::thread::Builder::new().name("ledger".to_owned());

@@ -106,7 +106,8 @@ impl Valkey {
         total: u64,
         things: Vec<(Vec<u8>, usize, Bytes, Bytes)>,
     ) -> Cmd {
-        let mut names: Vec<Vec<u8>> = [kept.order(), kept.size(), kept.count()].map(String::into_bytes).into();
+        let mut names: Vec<Vec<u8>> =
+            [kept.order(), kept.size(), kept.count()].map(String::into_bytes).into();
         names.extend(things.iter().map(|thing| thing.0.clone()));
         let mut call = script::KEEP.call(&names);
         call.arg(millis(lifetime)).arg(total);

@@ -225,6 +225,8 @@ pub(super) fn parts(value: &Value) -> &[Value] {
 pub(super) fn pairs(value: &Value) -> Vec<(&Value, &Value)> {
     match value {
         Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
-        other => parts(other).chunks_exact(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?))).collect(),
+        other => {
+            parts(other).chunks_exact(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?))).collect()
+        }
     }
 }

@@ -19,10 +19,7 @@ pub(super) type Sorted<'a> = HashMap<&'a str, Vec<(u64, UsageRecord<'a>, &'a [u8
 ///
 /// # Errors
 /// A frame is of a later version: its number.
-pub(super) fn sort<'a>(
-    frames: impl Iterator<Item = Frame<'a>>,
-    sorted: &mut Sorted<'a>,
-) -> Result<(), u64> {
+pub(super) fn sort<'a>(frames: impl Iterator<Item = Frame<'a>>, sorted: &mut Sorted<'a>) -> Result<(), u64> {
     for frame in frames {
         let record = UsageRecord::decode(frame.payload).ok_or(frame.number)?;
         sorted.entry(record.account).or_default().push((frame.number, record, frame.payload));
@@ -105,7 +102,8 @@ impl Day<'_> {
 
 /// Reads a block.
 pub(super) fn unpack(block: &[u8]) -> io::Result<std::borrow::Cow<'_, [u8]>> {
-    let (packed, data) = block.split_first().ok_or_else(|| io::Error::other("a block of records is empty"))?;
+    let (packed, data) =
+        block.split_first().ok_or_else(|| io::Error::other("a block of records is empty"))?;
     block::unpack(i64::from(*packed), data)
 }
 

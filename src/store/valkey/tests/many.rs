@@ -30,9 +30,8 @@ fn work(ledger: &Fleet, seed: u64, stop: &AtomicBool, tally: &Tally) {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let which = usize::try_from(state >> 60).unwrap() % 3;
         let amount = i64::try_from(state >> 33 & 63).unwrap() + 1;
-        let outcome = runtime.block_on(
-            ledger.reserve(&id(ACCOUNTS[which]), amount).within(Duration::from_secs(10)),
-        );
+        let outcome =
+            runtime.block_on(ledger.reserve(&id(ACCOUNTS[which]), amount).within(Duration::from_secs(10)));
         match outcome {
             Ok(held) => {
                 let now = tally.held[which].fetch_add(amount, Ordering::AcqRel) + amount;
@@ -91,7 +90,8 @@ fn three(place: &mut OnServer, trouble: impl FnOnce(&mut OnServer, &Tally)) -> T
     for account in ACCOUNTS {
         let balance = at(place, account).0;
         soon("all is free", || {
-            let held = runtime().block_on(last.reserve(&id(account), balance).within(Duration::from_secs(10)));
+            let held =
+                runtime().block_on(last.reserve(&id(account), balance).within(Duration::from_secs(10)));
             held.is_ok()
         });
     }
