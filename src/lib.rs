@@ -25,6 +25,7 @@
 //!   listings. Formats never import each other.
 //! * [`translate`] is where two formats meet, or the same format meets itself: it decides once per exchange, and
 //!   passes the answer.
+//! * [`job`] makes answers out of what one or several calls of a provider gave: vectors, orders of documents.
 //! * [`tokens`] estimates how many tokens a request or a text is, without asking anybody.
 //! * [`error`] is one table of everything that can go wrong with a request: status, words, metric label.
 //! * [`vendor`] is who answers, not in which words: addresses, credentials, habits.
@@ -48,6 +49,7 @@
 pub mod canonical;
 pub mod error;
 pub mod framing;
+pub mod job;
 pub mod json;
 pub mod tokens;
 pub mod translate;

@@ -124,7 +124,8 @@ fn frames_that_straddle_pieces_are_copied_without_an_allocation() {
 fn a_model_is_renamed_without_an_allocation() {
     for api in FORMATS {
         let pieces = shared((0..WARM + FRAMES).map(|n| frame(api, n)));
-        let changes = Changes { model: Some(EscapedString::from("another")), drop_usage: true };
+        let changes =
+            Changes { model: Some(EscapedString::from("another")), drop_usage: true, ..Changes::default() };
         let count = pass(exchange(api, Arrival::Events, changes), WARM, &pieces);
         assert_eq!(count, NOTHING, "{api}");
     }

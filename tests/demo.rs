@@ -152,7 +152,7 @@ fn check(line: &str, seen: &str) {
             assert!(text.as_str().unwrap().contains(SAID), "{seen}");
         }
     } else if is("/v1/models") {
-        assert_eq!(json(seen)["data"].as_array().unwrap().len(), 4, "{seen}");
+        assert_eq!(json(seen)["data"].as_array().unwrap().len(), 7, "{seen}");
     } else if is("/metrics") {
         assert!(seen.contains("gateway_build_info"), "{seen}");
     } else if is("/healthz") {
@@ -160,6 +160,36 @@ fn check(line: &str, seen: &str) {
     } else {
         panic!("nobody knows what this line does: {line}");
     }
+}
+
+/// The lines of the pages stand for themselves: the address and the key are set before them.
+#[test]
+fn the_lines_of_the_pages_work() {
+    if !have("curl", Command::new("curl").arg("--version")) {
+        return;
+    }
+    let mut demo = Demo::start(&["--port", "0", "--admin-port", "0"]);
+    let page = demo.ready();
+    let word = |name: &str| {
+        let line = page.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let (gateway, key) = (word("gateway "), word("key "));
+    let home = TempDir::new().unwrap();
+    let mut count = 0;
+    for page in ["demo", "embeddings", "rerank", "token-counting"] {
+        let path = format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        for line in text.lines().filter_map(|line| line.strip_prefix("    curl $GW")) {
+            let line = format!("GW={gateway} KEY={key}; curl -sS --fail $GW{line}");
+            let output = paste(&line, home.path());
+            let seen = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{line}: {} {seen}", String::from_utf8_lossy(&output.stderr));
+            assert!(json(&seen).is_object(), "{line}: {seen}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 15, "lines");
 }
 
 #[test]

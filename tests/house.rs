@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use source::{File, code_of, committed, rust, words};
 
 /// Rooms that build without the feature `proxy`.
-const CODECS: [&str; 7] = ["canonical", "error", "framing", "json", "tokens", "translate", "wire"];
+const CODECS: [&str; 8] = ["canonical", "error", "framing", "job", "json", "tokens", "translate", "wire"];
 /// A file with more lines has more than one reason to change.
 const MAX_LINES: usize = 500;
 
@@ -345,4 +345,29 @@ fn no_file_names_a_place_on_somebodys_machine() {
         }
     }
     assert_none("absolute paths", &faults);
+}
+
+/// A row of the page of the specification is proven by a test that is there.
+#[test]
+fn every_test_that_the_specification_s_page_names_is_there() {
+    let text = std::fs::read_to_string(source::root().join("docs/specification.md")).unwrap();
+    let mut faults = Vec::new();
+    let mut named = 0;
+    for row in text.lines().filter(|line| line.starts_with("| ") && line.contains(".rs`")) {
+        let cell = row.trim_matches('|').rsplit(" | ").next().unwrap();
+        let mut words = cell.split('`').skip(1).step_by(2);
+        let path = words.next().unwrap();
+        let Ok(source) = std::fs::read_to_string(source::root().join(path)) else {
+            faults.push(format!("{path} is not there"));
+            continue;
+        };
+        for name in words {
+            named += 1;
+            if !source.contains(&format!("fn {name}()")) {
+                faults.push(format!("{path} has no test {name}"));
+            }
+        }
+    }
+    assert!(named > 30, "the rule sees only {named} tests: it has gone blind");
+    assert_none("docs/specification.md names tests", &faults);
 }

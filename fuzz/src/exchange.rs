@@ -66,6 +66,7 @@ pub fn verbatim(mut data: &[u8]) {
     let changes = Changes {
         model: (changed & 1 != 0).then(|| EscapedString::from("our \"model\"")),
         drop_usage: changed & 2 != 0,
+        ..Changes::default()
     };
     if arrival == Arrival::Whole {
         let mut verbatim = Verbatim::new(api, arrival, changes.clone(), LIMIT);

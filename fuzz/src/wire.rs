@@ -1,14 +1,15 @@
 //! Paths, request bodies, frames and error bodies.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::Usage;
+use model_gateway::canonical::embed::EmbedDialect;
 use model_gateway::error::ApiError;
 use model_gateway::json::Edit;
 use model_gateway::wire::error::{self, VendorError};
 use model_gateway::wire::path::{parse, percent_decode, push_path_segment, query_value, query_without};
 use model_gateway::wire::request::{Body, BodyReader};
 use model_gateway::wire::watch::{self, End, Glance};
-use model_gateway::wire::{Api, Format};
+use model_gateway::wire::{Api, Format, embeddings, rerank};
 use serde_json::Value;
 
 use crate::{choose, pieces};
@@ -125,7 +126,34 @@ pub fn watch(mut data: &[u8]) {
             Glance::ContentAndUsage => assert!(quiet),
         }
     }
-    let _ = model_gateway::wire::embeddings::answer(text);
+    let _ = embeddings::answer(text);
+    vectors_and_orders(text);
+}
+
+/// Requests and answers of the endpoints beside the conversations: whatever comes, there is an answer or an error.
+fn vectors_and_orders(text: &str) {
+    let requests = [
+        embeddings::decode_list(text),
+        embeddings::decode_part(text, "m"),
+        embeddings::decode_parts(text, "m"),
+    ];
+    for embed in requests.into_iter().flatten() {
+        let mut out = BytesMut::new();
+        let _ = embeddings::ask::encode(&embed, &embed.items, &EmbedDialect::LIST, "up", &mut out);
+        assert!(embed.items.is_empty() || !out.is_empty());
+    }
+    for wanted in [1, 3] {
+        if let Ok(answer) = embeddings::decode_answer(text, wanted) {
+            assert!(answer.failed || answer.vectors.len() == wanted);
+        }
+        if let Ok(answer) = rerank::decode_answer(text, wanted) {
+            assert!(answer.results.len() <= wanted);
+        }
+    }
+    for base64 in [false, true] {
+        let _ = embeddings::corrected(text, base64);
+    }
+    let _ = rerank::decode(text);
 }
 
 /// An error body of a vendor, and what clients of each format are told of it.

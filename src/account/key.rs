@@ -3,7 +3,8 @@
 //! A key looks like `mgw_4JkQ…x1f0c3a9`: a prefix that secret scanners can look for, 32 random bytes in base 62, and
 //! a checksum by which a mistyped key is told from an unknown one without a look-up.
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -165,6 +166,8 @@ pub fn is_mistyped(text: &str) -> bool {
 /// A key as it is known. There may be a million of them: what many have in common is shared.
 #[derive(Clone, Debug)]
 pub struct Key {
+    /// What is kept of its text.
+    pub hash: KeyHash,
     /// Its name in keys.toml, in logs and metrics.
     pub name: Arc<str>,
     /// Whether it is switched on.
@@ -191,8 +194,16 @@ pub enum State {
 
 impl Key {
     /// A key that is switched on for ever, and nobody's.
-    pub fn new(name: impl Into<Arc<str>>, rules: Arc<Rules>) -> Self {
-        Key { name: name.into(), enabled: true, expires: None, rules, account: None, gauge: OnceLock::new() }
+    pub fn new(hash: KeyHash, name: impl Into<Arc<str>>, rules: Arc<Rules>) -> Self {
+        Key {
+            hash,
+            name: name.into(),
+            enabled: true,
+            expires: None,
+            rules,
+            account: None,
+            gauge: OnceLock::new(),
+        }
     }
 
     /// Who owns what is kept for this key: its account, or itself where it has none.
@@ -220,18 +231,52 @@ impl Key {
 /// All keys.
 #[derive(Debug, Default)]
 pub struct Keys {
-    by_hash: HashMap<KeyHash, Arc<Key>, BuildHasherDefault<PassThrough>>,
+    by_hash: HashSet<ByHash, BuildHasherDefault<PassThrough>>,
+}
+
+/// A key that is found by its hash, which stands in it: a table of pointers is a fifth of a table of hashes.
+#[derive(Debug)]
+struct ByHash(Arc<Key>);
+
+impl std::hash::Hash for ByHash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash.hash(state);
+    }
+}
+
+impl PartialEq for ByHash {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.hash == other.0.hash
+    }
+}
+
+impl Eq for ByHash {}
+
+impl Borrow<KeyHash> for ByHash {
+    fn borrow(&self) -> &KeyHash {
+        &self.0.hash
+    }
 }
 
 impl Keys {
-    /// Builds the table; a second key with the same hash replaces the first.
-    pub fn new(keys: impl IntoIterator<Item = (KeyHash, Key)>) -> Self {
-        Keys { by_hash: keys.into_iter().map(|(hash, key)| (hash, Arc::new(key))).collect() }
+    /// Adds a key; gives the one that had its hash before, if there is one.
+    pub fn insert(&mut self, key: Key) -> Option<Arc<Key>> {
+        self.by_hash.replace(ByHash(Arc::new(key))).map(|before| before.0)
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Key>> {
+        self.by_hash.iter().map(|key| &key.0)
     }
 
     /// The key of this text.
     pub fn find(&self, text: &str) -> Option<&Arc<Key>> {
-        self.by_hash.get(&KeyHash::of(text))
+        self.by_hash.get(&KeyHash::of(text)).map(|key| &key.0)
+    }
+
+    /// Whether any of them belongs to an account.
+    pub fn any_account(&self) -> bool {
+        self.iter().any(|key| key.account.is_some())
     }
 
     /// How many there are.
@@ -279,12 +324,17 @@ mod tests {
 
     #[test]
     fn keys_are_found_by_text_and_have_a_state() {
-        let key = |enabled, expires| Key { enabled, expires, ..Key::new("k", Arc::default()) };
-        let keys = Keys::new([
-            (KeyHash::of("a"), key(true, None)),
-            (KeyHash::of("b"), key(false, None)),
-            (KeyHash::of("c"), key(true, Some(100))),
-        ]);
+        let key = |text, enabled, expires| Key {
+            enabled,
+            expires,
+            ..Key::new(KeyHash::of(text), "k", Arc::default())
+        };
+        let mut keys = Keys::default();
+        for key in [key("a", true, None), key("b", false, None), key("c", true, Some(100))] {
+            assert!(keys.insert(key).is_none());
+        }
+        assert_eq!(&*keys.insert(key("a", true, None)).unwrap().name, "k", "the same key again");
+        assert_eq!(keys.len(), 3);
         assert_eq!(keys.find("a").unwrap().state(0), State::Usable);
         assert_eq!(keys.find("b").unwrap().state(0), State::Disabled);
         assert_eq!(keys.find("c").unwrap().state(99), State::Usable);

@@ -38,15 +38,24 @@ impl Rules {
 pub struct Account {
     /// Its name.
     pub name: Arc<str>,
-    /// How much all of its keys together may take.
-    pub limits: Limits,
+    limits: OnceLock<Limits>,
     gauge: OnceLock<Arc<Gauge>>,
 }
 
 impl Account {
-    /// An account with these limits.
-    pub fn new(name: impl Into<Arc<str>>, limits: Limits) -> Self {
-        Account { name: name.into(), limits, gauge: OnceLock::new() }
+    /// An account of which nothing more is known.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Account { name: name.into(), limits: OnceLock::new(), gauge: OnceLock::new() }
+    }
+
+    /// Says how much all of its keys together may take; false if that has been said.
+    pub fn limit(&self, limits: Limits) -> bool {
+        self.limits.set(limits).is_ok()
+    }
+
+    /// How much all of its keys together may take.
+    pub fn limits(&self) -> &Limits {
+        self.limits.get_or_init(Limits::default)
     }
 
     /// How much of its limits is taken.

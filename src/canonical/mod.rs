@@ -5,14 +5,18 @@
 //! into, [`Usage`] under one arithmetic, sealed reasoning ([`Seal`]) and what a model can be asked for ([`Dialect`]).
 //! Text is carried still escaped and borrowed from the bytes that it came in.
 //!
+//! Beside it stand what is asked for in other ways than a conversation: vectors ([`embed`]) and orders ([`rank`]).
+//!
 //! Here must not live: the name of a format or of a vendor, or any input or output.
 
 pub mod answer;
 pub mod content;
 pub mod dialect;
+pub mod embed;
 pub mod event;
 pub mod grammar;
 pub mod habits;
+pub mod rank;
 pub mod request;
 pub mod seal;
 pub mod tools;

@@ -2,6 +2,7 @@
 
 use super::CacheMark;
 use super::ToolKind;
+use super::request::Extra;
 use crate::json::{JsonStr, RawJson};
 
 /// A tool that the model may call, and the client runs.
@@ -23,8 +24,12 @@ pub struct Tool<'a> {
     pub format: Option<RawJson<'a>>,
     /// The group that the tool stands in, as the client named it; usually empty.
     pub namespace: JsonStr<'a>,
+    /// What the group is for, as the client said it of the group; usually empty.
+    pub namespace_about: JsonStr<'a>,
     /// The prompt is cached up to here.
     pub cache: Option<CacheMark>,
+    /// Members that have no place above, for the client's own format.
+    pub extra: Vec<Extra<'a>>,
 }
 
 /// Whether tools may or must be called.

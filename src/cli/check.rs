@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{Conf, style};
-use crate::config::{self, Environment, Sealed, Vault};
+use crate::config::{self, Environment, Loaded, Sealed, Vault};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -35,6 +35,9 @@ pub(super) fn run(options: &Options) -> ExitCode {
                     routes.providers().len(),
                     loaded.snapshot.keys.len()
                 );
+                if let Some(note) = free_models(&loaded) {
+                    println!("{}", style::faint(note));
+                }
             }
             ExitCode::SUCCESS
         }
@@ -47,4 +50,14 @@ pub(super) fn run(options: &Options) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What whoever charges for the use of models should know: those that nobody pays for.
+fn free_models(loaded: &Loaded) -> Option<String> {
+    if !loaded.snapshot.keys.any_account() {
+        return None;
+    }
+    let models = loaded.snapshot.routes.models().iter();
+    let free: Vec<&str> = models.filter(|model| model.price.is_empty()).map(|model| &*model.id).collect();
+    (!free.is_empty()).then(|| format!("without a price, and so free for every account: {}", free.join(", ")))
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::{Conf, fail, style};
 use crate::account::{Losses, NewKey};
-use crate::config::{self, KeysFile, KeysFileError};
+use crate::config::{self, Entry, KeysFile, KeysFileError};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -31,6 +31,9 @@ enum Action {
         /// answer's head, "refuse" refuses the request.
         #[arg(long, value_name = "POLICY", default_value = Losses::Warn.name(), value_parser = losses)]
         losses: Losses,
+        /// The account that pays: model-gateway accounts create.
+        #[arg(long, value_name = "NAME")]
+        account: Option<String>,
         #[command(flatten)]
         file: File,
     },
@@ -66,8 +69,14 @@ struct File {
 
 pub(super) fn run(options: &Options) -> ExitCode {
     let done = match &options.action {
-        Action::Create { name, models, expires, losses, file } => {
-            create(file, name, models, *expires, *losses)
+        Action::Create { name, models, expires, losses, account, file } => {
+            let entry = Entry {
+                models: models.clone(),
+                expires: *expires,
+                losses: *losses,
+                account: account.clone(),
+            };
+            create(file, name, &entry)
         }
         Action::List { file } => list(file),
         Action::Enable { name, file } => switch(file, name, true),
@@ -103,22 +112,18 @@ fn open(file: &File) -> Result<KeysFile, KeysError> {
     Ok(KeysFile::open(&path)?)
 }
 
-fn create(
-    file: &File,
-    name: &str,
-    models: &[String],
-    expires: Option<toml_edit::Datetime>,
-    losses: Losses,
-) -> Result<(), KeysError> {
-    if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
-        return Err(KeysError::Name("a name has 1 to 128 bytes and no control characters"));
+fn create(file: &File, name: &str, entry: &Entry) -> Result<(), KeysError> {
+    for name in [Some(name), entry.account.as_deref()].into_iter().flatten() {
+        if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
+            return Err(KeysError::Name("a name has 1 to 128 bytes and no control characters"));
+        }
     }
-    if expires.is_some_and(|time| time.offset.is_none() || time.date.is_none()) {
+    if entry.expires.is_some_and(|time| time.offset.is_none() || time.date.is_none()) {
         return Err(KeysError::Name("--expires needs a date, a time and an offset: 2027-01-31T00:00:00Z"));
     }
     let mut keys = open(file)?;
     let key = NewKey::generate().map_err(|error| KeysError::Random(error.to_string()))?;
-    keys.add(name, key.hash(), models, expires, losses)?;
+    keys.add(name, key.hash(), entry)?;
     keys.save()?;
     // The key alone on standard output, so that it can be piped into a secret store.
     println!("{}", key.text());
@@ -138,13 +143,20 @@ fn list(file: &File) -> Result<(), KeysError> {
         return Ok(());
     }
     let width = listed.iter().map(|key| key.name.chars().count()).max().unwrap_or(4).max(4);
-    println!("{:width$}  {:8}  {:12}  {:25}  {:6}  models", "name", "state", "sha256", "expires", "losses");
+    println!(
+        "{:width$}  {:8}  {:12}  {:25}  {:6}  {:12}  models",
+        "name", "state", "sha256", "expires", "losses", "account"
+    );
     for key in listed {
         let state = if key.enabled { "enabled" } else { "disabled" };
         let models = key.models.map_or("all".to_owned(), |models| models.join(", "));
         let expires = key.expires.unwrap_or_else(|| "never".to_owned());
         let losses = key.losses.unwrap_or_else(|| Losses::default().name().to_owned());
-        println!("{:width$}  {state:8}  {:12}  {expires:25}  {losses:6}  {models}", key.name, key.hash);
+        let account = key.account.unwrap_or_else(|| "-".to_owned());
+        println!(
+            "{:width$}  {state:8}  {:12}  {expires:25}  {losses:6}  {account:12}  {models}",
+            key.name, key.hash
+        );
     }
     Ok(())
 }

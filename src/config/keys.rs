@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::node::{Document, Table, Value};
+use super::node::{Before, Document, Table, Value};
 use super::report::{Report, closest};
 use crate::account::{Account, Key, KeyHash, Keys, Limits, Losses, Network, Pattern, Permission, Rules};
 use crate::wire::Api;
@@ -12,65 +12,114 @@ use crate::wire::Api;
 /// The most that a rate or a number can be limited to.
 const MAX_RATE: i64 = 1_000_000_000;
 
+/// A file is read in parts of about this size, so that what is read of it is never in memory as a whole: it takes ten
+/// times the size of its text.
+const PART: usize = 256 << 10;
+
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 type Set<T> = HashSet<T, foldhash::fast::RandomState>;
 
 pub(super) fn read(file: &Path, text: &str) -> Result<Keys, Report> {
-    let document = Document::new(file, text);
-    let keys = document.read(|root| {
-        let mut reader = Reader::default();
-        root.tables("account", |table| reader.account(table));
-        let mut keys: Vec<(KeyHash, Key)> = Vec::new();
-        let mut names: Set<Arc<str>> = Set::default();
-        let mut hashes: Map<KeyHash, Arc<str>> = Map::default();
-        root.tables("key", |table| {
-            let Some((hash, key)) = reader.key(table) else { return };
-            if !names.insert(key.name.clone()) {
-                table.wrong(format!("the key \"{}\" is given twice", key.name), None);
-            }
-            if let Some(other) = hashes.insert(hash, key.name.clone()) {
-                table.wrong(
-                    format!("it is the same key as \"{other}\""),
-                    "make a new one: model-gateway keys create".to_owned(),
-                );
-            }
-            keys.push((hash, key));
-        });
-        for (_, key) in &keys {
-            // What is kept for a client is kept under one of the two.
-            if key.account.is_none() && reader.accounts.contains_key(&key.name) {
-                let name = &key.name;
-                root.wrong(
-                    format!("the key \"{name}\" has the name of an account and belongs to none"),
-                    format!("give it account = \"{name}\", or another name"),
-                );
-            }
+    match read_parts(file, parts(text)) {
+        Some(read) => read,
+        // What looked like the end of a part stands within something; or there is a fault, to be told once.
+        None => {
+            read_parts(file, vec![text]).unwrap_or_else(|| Err(Report::of_file(file, "cannot be understood")))
         }
-        Keys::new(keys)
-    });
-    document.into_report().into_result()?;
-    keys.ok_or_else(|| Report::of_file(file, "cannot be understood"))
+    }
+}
+
+/// Parts of a file that are TOML by themselves: each but the first begins with an entry.
+fn parts(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(ahead) = rest.as_bytes().get(PART..) {
+        let mut ends = memchr::memmem::find_iter(ahead, b"\n[[").map(|at| PART + at + 1);
+        let is_entry = |end: &usize| {
+            let line = rest.get(*end..).unwrap_or_default();
+            line.starts_with("[[key]]") || line.starts_with("[[account]]")
+        };
+        let Some((part, after)) = ends.find(is_entry).and_then(|end| rest.split_at_checked(end)) else {
+            break;
+        };
+        parts.push(part);
+        rest = after;
+    }
+    parts.push(rest);
+    parts
+}
+
+/// Reads a file part by part. Nothing, if one of several is not TOML by itself.
+fn read_parts(file: &Path, parts: Vec<&str>) -> Option<Result<Keys, Report>> {
+    let mut reader = Reader::default();
+    let mut before = Before { lines: 0, elements: vec![("account", 0), ("key", 0)] };
+    let mut report = Report::default();
+    let alone = parts.len() == 1;
+    for text in parts {
+        let document = Document::part(file, text, before.clone());
+        let counts = document.read(|root| reader.part(root));
+        if counts.is_none() && !alone {
+            return None;
+        }
+        report.merge(document.into_report());
+        before.lines += memchr::memchr_iter(b'\n', text.as_bytes()).count();
+        for ((_, elements), count) in before.elements.iter_mut().zip(counts.unwrap_or_default()) {
+            *elements += count;
+        }
+    }
+    // What is kept for a client is kept under one of the two names.
+    let accounts = &reader.accounts;
+    for key in reader.keys.iter().filter(|key| key.account.is_none() && accounts.contains_key(&key.name)) {
+        let name = &key.name;
+        report.merge(Report::of_file(
+            file,
+            format!(
+                "the key \"{name}\" has the name of an account and belongs to none; give it account = \"{name}\", or another name"
+            ),
+        ));
+    }
+    Some(report.into_result().map(|()| reader.keys))
 }
 
 /// What the entries of a file share.
 #[derive(Default)]
 struct Reader {
+    keys: Keys,
+    names: Set<Arc<str>>,
     accounts: Map<Arc<str>, Arc<Account>>,
     rules: Map<Rules, Arc<Rules>>,
 }
 
 impl Reader {
+    /// Reads a part of the file; gives how many accounts and keys there are in it.
+    fn part(&mut self, root: &Table<'_>) -> [usize; 2] {
+        let accounts = root.tables("account", |table| self.account(table));
+        let keys = root.tables("key", |table| {
+            let Some(key) = self.key(table) else { return };
+            let name = key.name.clone();
+            if !self.names.insert(name.clone()) {
+                table.wrong(format!("the key \"{name}\" is given twice"), None);
+            }
+            if let Some(other) = self.keys.insert(key) {
+                table.wrong(
+                    format!("it is the same key as \"{}\"", other.name),
+                    "make a new one: model-gateway keys create".to_owned(),
+                );
+            }
+        });
+        [accounts, keys]
+    }
+
     fn account(&mut self, table: &Table<'_>) {
         let name = table.require("name", "name = \"acme\"").and_then(|value| account_name(&value));
         let limits = table.table("limits", read_limits).unwrap_or_default();
         let Some(name) = name else { return };
-        let name: Arc<str> = name.into();
-        if self.accounts.insert(name.clone(), Arc::new(Account::new(name.clone(), limits))).is_some() {
+        if !self.account_of(name).limit(limits) {
             table.wrong(format!("the account \"{name}\" is given twice"), None);
         }
     }
 
-    fn key(&mut self, table: &Table<'_>) -> Option<(KeyHash, Key)> {
+    fn key(&mut self, table: &Table<'_>) -> Option<Key> {
         let name = table.require("name", "name = \"alice\"").and_then(|value| {
             let name = value.as_str()?;
             if name.is_empty() || name.len() > 128 {
@@ -91,19 +140,19 @@ impl Reader {
         let expires = table.get("expires").and_then(|value| value.as_time());
         let account = table.get("account").and_then(|value| Some(self.account_of(account_name(&value)?)));
         let rules = self.rules(table);
-        let mut key = Key::new(name?, rules);
+        let mut key = Key::new(hash?, name?, rules);
         key.enabled = enabled;
         key.expires = expires;
         key.account = account;
-        Some((hash?, key))
+        Some(key)
     }
 
-    /// The account of this name, whether or not the file says more of it.
+    /// The account of this name, whether or not the file says more of it, and where.
     fn account_of(&mut self, name: &str) -> Arc<Account> {
         if let Some(account) = self.accounts.get(name) {
             return account.clone();
         }
-        let account = Arc::new(Account::new(name, Limits::default()));
+        let account = Arc::new(Account::new(name));
         self.accounts.insert(account.name.clone(), account.clone());
         account
     }

@@ -50,6 +50,21 @@ pub struct Listed {
     pub models: Option<Vec<String>>,
     /// What is done where something would be lost in translation, as written; nothing for a warning.
     pub losses: Option<String>,
+    /// The account that it belongs to.
+    pub account: Option<String>,
+}
+
+/// What a new key may do, and who pays.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    /// Models; none of them for all.
+    pub models: Vec<String>,
+    /// When its time is over.
+    pub expires: Option<toml_edit::Datetime>,
+    /// What is done where something would be lost in translation.
+    pub losses: Losses,
+    /// The account that it belongs to.
+    pub account: Option<String>,
 }
 
 /// keys.toml, open for a change.
@@ -112,14 +127,8 @@ impl KeysFile {
     ///
     /// # Errors
     /// The name is taken.
-    pub fn add(
-        &mut self,
-        name: &str,
-        hash: KeyHash,
-        models: &[String],
-        expires: Option<toml_edit::Datetime>,
-        losses: Losses,
-    ) -> Result<(), KeysFileError> {
+    pub fn add(&mut self, name: &str, hash: KeyHash, entry: &Entry) -> Result<(), KeysFileError> {
+        let Entry { models, expires, losses, account } = entry;
         if self.find(name).is_ok() {
             return Err(KeysFileError::Exists(name.to_owned()));
         }
@@ -131,9 +140,12 @@ impl KeysFile {
             key.insert("models", value(models.iter().collect::<toml_edit::Array>()));
         }
         if let Some(expires) = expires {
-            key.insert("expires", value(expires));
+            key.insert("expires", value(*expires));
         }
-        if losses != Losses::default() {
+        if let Some(account) = account {
+            key.insert("account", value(account));
+        }
+        if *losses != Losses::default() {
             key.insert("losses", value(losses.name()));
         }
         self.keys()?.push(key);
@@ -172,6 +184,7 @@ impl KeysFile {
             name: text(key, "name"),
             hash: text(key, "sha256").chars().take(12).collect(),
             enabled: key.get("enabled").and_then(Item::as_bool).unwrap_or(true),
+            account: key.get("account").and_then(Item::as_str).map(str::to_owned),
             expires: key.get("expires").and_then(Item::as_datetime).map(ToString::to_string),
             losses: key.get("losses").and_then(Item::as_str).map(str::to_owned),
             models: key

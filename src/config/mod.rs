@@ -25,7 +25,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 pub use fleet::{Away, Fleet};
-pub use keys_file::{KeysFile, KeysFileError, Listed};
+pub use keys_file::{Entry, KeysFile, KeysFileError, Listed};
 pub use print::effective;
 pub use reload::{Outcome, Reloader};
 pub use report::{Problem, Report};

@@ -18,7 +18,17 @@ use crate::account::amount;
 pub(super) struct Document<'t> {
     file: PathBuf,
     text: &'t str,
+    before: Before,
     problems: RefCell<Vec<Problem>>,
+}
+
+/// What stands in a file before the part of it that is read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Before {
+    /// Lines.
+    pub(super) lines: usize,
+    /// Elements of its lists of tables, by name.
+    pub(super) elements: Vec<(&'static str, usize)>,
 }
 
 /// Where a value stands: a chain of keys and indexes, turned into text only for a message.
@@ -37,7 +47,12 @@ enum Step<'p> {
 
 impl<'t> Document<'t> {
     pub(super) fn new(file: &FilePath, text: &'t str) -> Self {
-        Document { file: file.to_owned(), text, problems: RefCell::default() }
+        Document::part(file, text, Before::default())
+    }
+
+    /// A part of a file, which is TOML by itself.
+    pub(super) fn part(file: &FilePath, text: &'t str, before: Before) -> Self {
+        Document { file: file.to_owned(), text, before, problems: RefCell::default() }
     }
 
     /// Parses the text and reads its outermost table.
@@ -68,8 +83,26 @@ impl<'t> Document<'t> {
 
     fn report(&self, span: &Range<usize>, key: String, message: String, hint: Option<String>) {
         let (line, column) = place(self.text, span.start);
+        let (line, key) = (line + self.before.lines, self.numbered(key));
         let problem = Problem { file: self.file.clone(), line, column, key, message, hint };
         self.problems.borrow_mut().push(problem);
+    }
+}
+
+impl Document<'_> {
+    /// A key's path with the number that its element has in the whole file.
+    fn numbered(&self, key: String) -> String {
+        for (name, before) in self.before.elements.iter().filter(|(_, before)| *before > 0) {
+            if let Some((number, rest)) = key
+                .strip_prefix(name)
+                .and_then(|rest| rest.strip_prefix('['))
+                .and_then(|rest| rest.split_once(']'))
+                && let Ok(number) = number.parse::<usize>()
+            {
+                return format!("{name}[{}]{rest}", number + before);
+            }
+        }
+        key
     }
 }
 
@@ -330,13 +363,15 @@ impl<'d> Table<'d> {
         self.get(key)?.as_table(read)
     }
 
-    /// Reads each table of a list of tables, such as `[[model]]`.
-    pub(super) fn tables(&self, key: &'static str, mut read: impl FnMut(&Table<'_>)) {
-        if let Some(list) = self.get(key) {
+    /// Reads each table of a list of tables, such as `[[model]]`; gives how many there are.
+    pub(super) fn tables(&self, key: &'static str, mut read: impl FnMut(&Table<'_>)) -> usize {
+        let list = self.get(key);
+        let count = list.and_then(|list| {
             list.elements(|element| {
                 element.as_table(&mut read);
-            });
-        }
+            })
+        });
+        count.unwrap_or(0)
     }
 
     fn finish(self) {

@@ -54,8 +54,8 @@ impl Gateway {
         if !limits.is_empty() {
             limited.push((Scope::Key, &key.name, limits, key.gauge(gauges)));
         }
-        if let Some(account) = account.filter(|account| !account.limits.is_empty()) {
-            limited.push((Scope::Account, &account.name, &account.limits, account.gauge(gauges)));
+        if let Some(account) = account.filter(|account| !account.limits().is_empty()) {
+            limited.push((Scope::Account, &account.name, account.limits(), account.gauge(gauges)));
         }
         if !limited.is_empty() {
             let ask = Ask {
@@ -119,7 +119,7 @@ impl Gateway {
             Some((scope, exceeded)) => {
                 let labels = [scope.name(), exceeded.which.name()];
                 self.metrics.limit_refusals.with_label_values(&labels).inc();
-                Err(refusal(scope, &exceeded, ctx.format))
+                Err(refusal(scope, &exceeded, ask.cost, ctx.format))
             }
         }
     }
@@ -190,7 +190,7 @@ fn billing(kind: Kind, message: String, format: Format) -> ApiError {
     if format == Format::Messages { error.status(402) } else { error }
 }
 
-fn refusal(scope: Scope, exceeded: &Exceeded, format: Format) -> ApiError {
+fn refusal(scope: Scope, exceeded: &Exceeded, cost: i64, format: Format) -> ApiError {
     let (whose, limit) = (scope.name(), exceeded.limit);
     let error = match (exceeded.which, exceeded.wait) {
         (Which::Requests, _) => {
@@ -214,7 +214,10 @@ fn refusal(scope: Scope, exceeded: &Exceeded, format: Format) -> ApiError {
         (Which::SpendPerDay | Which::SpendPerMonth, _) => {
             let span = if exceeded.which == Which::SpendPerDay { "day" } else { "month" };
             let limit = Amount(i64::try_from(limit).unwrap_or(i64::MAX));
-            let message = format!("Spending limit reached: this {whose} may spend {limit} a {span} (UTC).");
+            let message = format!(
+                "Spending limit reached: this {whose} may spend {limit} a {span} (UTC), and this request may cost {}.",
+                Amount(cost)
+            );
             billing(Kind::SpendLimit, message, format)
         }
     };
@@ -318,7 +321,7 @@ mod tests {
         let exceeded =
             Exceeded { which: Which::SpendPerDay, limit: 2_500_000_000, wait: Some(Duration::from_secs(9)) };
         for format in Format::ALL {
-            let error = refusal(Scope::Key, &exceeded, format);
+            let error = refusal(Scope::Key, &exceeded, 1, format);
             assert_eq!(error.status, if format == Format::Messages { 402 } else { 429 });
             assert!(error.message.contains("may spend 2.5 a day"), "{}", error.message);
             assert!(error.kind.row().final_);

@@ -169,7 +169,8 @@ impl Context {
         let (usage, counted) = match &mut self.answer {
             Answer::Stream(passing) | Answer::Whole(passing, _) => {
                 let exchange = &mut passing.exchange;
-                if complete {
+                // A stream that passed to its end may have ended in its vendor's error.
+                if complete && exchange.meter().end() != End::Failed {
                     exchange.complete();
                 } else if gone || exchange.meter().content_frames() > 0 {
                     exchange.cut();
@@ -178,6 +179,7 @@ impl Context {
                 }
                 (*exchange.meter().usage(), exchange.meter().is_counted())
             }
+            Answer::Made(made) => (made.usage, made.counted),
             Answer::Awaited if gone && self.record.said => {
                 (Usage { input: Some(self.tab.input), output: Some(0), ..Usage::default() }, true)
             }

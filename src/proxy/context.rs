@@ -15,7 +15,9 @@ use super::live::Live;
 use super::shutdown::InFlight;
 use super::stored::Keep;
 use crate::account::Key;
+use crate::canonical::Usage;
 use crate::error::{ApiError, Kind, RetryAfter};
+use crate::job::Job;
 use crate::route::{Model, Target};
 use crate::translate::{Exchange, Restore, verbatim::Changes};
 use crate::wire::codec::Reply;
@@ -61,6 +63,8 @@ pub(super) struct Plan {
     /// What was lost on the way, in the words of the `x-gateway-warning` header.
     pub(super) warning: Option<HeaderValue>,
     pub(super) lane: Arc<Lane>,
+    /// The answer is made here, out of what the provider is asked.
+    pub(super) job: Option<Box<dyn Job>>,
 }
 
 impl Plan {
@@ -89,10 +93,20 @@ pub(super) enum Answer {
     Stream(Box<Passing>),
     /// A document that is collected and then passed.
     Whole(Box<Passing>, BytesMut),
+    /// What the gateway made itself.
+    Made(Made),
     /// An error that is collected and then told.
     Refused { status: u16, retry_after: Option<RetryAfter>, decoder: Option<Decoder>, body: BytesMut },
     /// Nothing more.
     Done,
+}
+
+/// What is known of an answer that the gateway made itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Made {
+    pub(super) usage: Usage,
+    /// Some of the usage is the gateway's own count.
+    pub(super) counted: bool,
 }
 
 /// An answer with what reads along.
@@ -201,6 +215,14 @@ impl Context {
         match &self.answer {
             Answer::Stream(passing) | Answer::Whole(passing, _) => Some(passing),
             _ => None,
+        }
+    }
+
+    /// What was used, as far as it is known.
+    pub(super) fn usage(&self) -> Usage {
+        match &self.answer {
+            Answer::Made(made) => made.usage,
+            _ => self.passing().map_or(Usage::default(), |passing| *passing.exchange.meter().usage()),
         }
     }
 

@@ -28,7 +28,7 @@ const SLICE: usize = 128 * 1024;
 /// A body up to this size is one piece, whatever was changed in it.
 const SMALL: usize = 16 * 1024;
 /// How long one piece may take.
-const WRITE: Duration = Duration::from_secs(30);
+pub(super) const WRITE: Duration = Duration::from_secs(30);
 
 /// How long an answer is waited for after the request could not be written to its end.
 const REFUSED: Duration = Duration::from_secs(1);
@@ -96,6 +96,10 @@ impl Gateway {
         ctx: &mut Context,
         mut ended: Ended<'_>,
     ) -> pingora::Result<()> {
+        if let Some(job) = ctx.plan.as_mut().and_then(|plan| plan.job.take()) {
+            // Boxed: the state of a job is none of an exchange's.
+            return Box::pin(self.run_job(client, ctx, job, ended)).await;
+        }
         let timeouts =
             ctx.plan.as_ref().and_then(|plan| plan.target()).map(|target| target.provider.timeouts);
         let timeouts = timeouts.unwrap_or_default();
@@ -245,7 +249,7 @@ enum Heard {
 }
 
 /// Waits for the head of the answer.
-async fn listen(upstream: &mut HttpSession) -> pingora::Result<()> {
+pub(super) async fn listen(upstream: &mut HttpSession) -> pingora::Result<()> {
     loop {
         upstream.read_response_header().await?;
         // 100 and 103 come before the answer.
@@ -277,7 +281,11 @@ async fn say(upstream: &mut HttpSession, head: Box<RequestHeader>, ctx: &mut Con
 }
 
 /// Writes a piece of the request body, in slices.
-async fn send_piece(upstream: &mut HttpSession, mut piece: Bytes, last: bool) -> pingora::Result<()> {
+pub(super) async fn send_piece(
+    upstream: &mut HttpSession,
+    mut piece: Bytes,
+    last: bool,
+) -> pingora::Result<()> {
     loop {
         let slice = piece.split_to(SLICE.min(piece.len()));
         let end = last && piece.is_empty();
@@ -313,7 +321,7 @@ pub(super) async fn client_gone(client: &mut Client) -> ApiError {
     ApiError::new(Kind::ClientGone, "The client closed the connection.")
 }
 
-fn is_downgrade(error: &Error) -> bool {
+pub(super) fn is_downgrade(error: &Error) -> bool {
     matches!(error.etype(), ErrorType::H2Downgrade | ErrorType::InvalidH2)
 }
 

@@ -142,9 +142,5 @@ impl Gateway {
 
 /// What was used: what is charged, where that is known.
 fn usage(ctx: &Context) -> Usage {
-    match (ctx.tab.charged(), ctx.passing()) {
-        (Some(charged), _) => charged.usage,
-        (None, Some(passing)) => *passing.exchange.meter().usage(),
-        (None, None) => Usage::default(),
-    }
+    ctx.tab.charged().map_or_else(|| ctx.usage(), |charged| charged.usage)
 }

@@ -25,6 +25,7 @@ mod finish;
 mod front;
 mod guarded;
 mod http1;
+mod job;
 mod lane;
 mod live;
 mod memory;

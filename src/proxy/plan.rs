@@ -13,6 +13,7 @@ use super::stored::{Keep, new_id};
 use crate::account::Losses;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
+use crate::job::{embed, rank};
 use crate::json::Rope;
 use crate::route::{Model, Target};
 use crate::translate::verbatim::Changes;
@@ -118,7 +119,45 @@ impl Chosen {
             changes: Changes::default(),
             translation: None,
             warning: None,
+            job: None,
         }
+    }
+
+    /// Vectors are asked for: the body goes on as it is, or there is a job.
+    pub(super) fn embed(self, name: &str, action: Option<Action>, body: Body) -> Result<Plan, ApiError> {
+        let target = self.target()?;
+        let asked = embed::Ask {
+            client: match action {
+                Some(Action::BatchEmbed) => embed::Client::Parts,
+                Some(_) => embed::Client::Part,
+                None => embed::Client::List,
+            },
+            body: body.text.clone().into_contiguous(),
+            named: name.to_owned(),
+            model: self.model.escaped_id.clone(),
+            upstream: target.model.clone(),
+            dialect: target.provider.embedding(self.upstream, &target.model),
+        };
+        match embed::way(asked)? {
+            embed::Way::Pass { base64 } => {
+                let mut plan = self.pass_on(name, body)?;
+                plan.changes.base64 = Some(base64);
+                Ok(plan)
+            }
+            embed::Way::Job(job) => Ok(Plan { job: Some(job), ..self.plan() }),
+        }
+    }
+
+    /// Documents are to be put in order.
+    pub(super) fn rank(self, body: Body) -> Result<Plan, ApiError> {
+        let target = self.target()?;
+        let asked = rank::Ask {
+            body: body.text.into_contiguous(),
+            model: self.model.escaped_id.clone(),
+            upstream: target.model.clone(),
+            dialect: target.provider.ranking(&target.model),
+        };
+        Ok(Plan { job: Some(Box::new(rank::Ranking::new(asked)?)), ..self.plan() })
     }
 }
 
@@ -196,6 +235,7 @@ impl Gateway {
         let changes = Changes {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
             drop_usage: client == Format::Chat && vendor == Format::Chat && !reply.usage_wanted,
+            base64: None,
         };
         let keep = (!stored.keep_as.is_empty())
             .then(|| Box::new(Keep { id: stored.keep_as.to_owned(), items: items.into() }));

@@ -204,7 +204,11 @@ impl Gateway {
         let chosen = Chosen { model: model.clone(), index, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
         let thinking = named.thinking;
-        let plan = if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
+        let plan = if matches!(api, Api::Embeddings | Api::EmbedContent) {
+            chosen.embed(name, action, body)?
+        } else if api == Api::Rerank {
+            chosen.rank(body)?
+        } else if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
             chosen.pass_on(name, body)?
         } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
             // Boxed: hardly any request has to wait for the store.
@@ -345,7 +349,15 @@ fn list_models(
     } else {
         let permitted = table.models().iter().filter(|model| permission.permits(&model.id));
         let entries: Vec<Entry<'_>> = permitted.map(|model| entry(model)).collect();
-        models::encode_list(shape, &entries, &page(shape, query)?, &mut out);
+        let page = page(shape, query)?;
+        for (id, name) in [(&page.after, after_name(shape)), (&page.before, "before_id")] {
+            // A page from the beginning in the place of the next one would go round for ever.
+            if id.as_ref().is_some_and(|id| !entries.iter().any(|entry| *entry.id == **id)) {
+                let message = format!("'{name}' is the place of no model in this list.");
+                return Err(ApiError::new(Kind::InvalidField, message).param(name));
+            }
+        }
+        models::encode_list(shape, &entries, &page, &mut out);
     }
     Ok(out.freeze())
 }
@@ -368,6 +380,11 @@ fn methods(model: &Model) -> &'static [&'static str] {
     }
 }
 
+/// The parameter that says behind which model a page begins.
+fn after_name(shape: models::Shape) -> &'static str {
+    if shape == models::Shape::Generate { "pageToken" } else { "after_id" }
+}
+
 /// The part of the list that is asked for. Anthropic lists 20 and Gemini 50 a page when nothing is said.
 fn page(shape: models::Shape, query: Option<&str>) -> Result<Page, ApiError> {
     let text = |name| path::query_value(query, name).filter(|value| !value.is_empty());
@@ -387,7 +404,14 @@ fn page(shape: models::Shape, query: Option<&str>) -> Result<Page, ApiError> {
             before: text("before_id").map(Into::into),
         },
         models::Shape::Generate => {
-            Page { limit: limit("pageSize", 50)?, after: text("pageToken").map(Into::into), before: None }
+            // Gemini takes 0 for nothing said, and what is too large for the largest.
+            let large = text("pageSize").and_then(|value| value.parse::<u64>().ok());
+            let limit = match large {
+                Some(0) => Some(50),
+                Some(n) if n > MAX_PAGE as u64 => Some(MAX_PAGE),
+                _ => limit("pageSize", 50)?,
+            };
+            Page { limit, after: text("pageToken").map(Into::into), before: None }
         }
     })
 }

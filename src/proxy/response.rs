@@ -18,7 +18,7 @@ use crate::wire::error::{self as wire_error, VendorError};
 use crate::wire::path::Action;
 
 /// An error body is read up to this size; beyond it nothing of use stands.
-const MAX_ERROR_BODY: usize = 256 * 1024;
+pub(super) const MAX_ERROR_BODY: usize = 256 * 1024;
 
 /// Headers of the provider's answer that the client gets.
 const PASSED: [HeaderName; 6] = [
@@ -159,7 +159,7 @@ impl Gateway {
                     Bytes::new()
                 })
             }
-            Answer::Awaited | Answer::Stream(_) | Answer::Done => Ok(Bytes::new()),
+            Answer::Awaited | Answer::Stream(_) | Answer::Made(_) | Answer::Done => Ok(Bytes::new()),
         };
         ctx.answer = answer;
         result.map_err(|failure| self.failed(ctx, failure))
@@ -348,7 +348,7 @@ fn arrival(plan: &Plan, content_type: &str) -> Arrival {
 }
 
 /// The HTTP status that an error inside a 200 stands for.
-fn status_of(vendor: &VendorError) -> u16 {
+pub(super) fn status_of(vendor: &VendorError) -> u16 {
     let numeric = vendor.code.as_deref().and_then(|code| code.parse::<u16>().ok());
     if let Some(status) = numeric.filter(|status| (400..600).contains(status)) {
         return status;

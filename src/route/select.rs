@@ -8,6 +8,12 @@ pub fn upstream_api(target: &Target, api: Api) -> Option<Api> {
     if target.provider.offers(api) {
         return Some(api);
     }
+    // Vectors are vectors, in whichever of two formats they are asked for.
+    match api {
+        Api::Embeddings => return target.provider.offers(Api::EmbedContent).then_some(Api::EmbedContent),
+        Api::EmbedContent => return target.provider.offers(Api::Embeddings).then_some(Api::Embeddings),
+        _ => {}
+    }
     // Any of the four formats can be had from any other.
     api.format()?;
     target.provider.apis.iter().copied().find(|offered| offered.format().is_some())
@@ -83,7 +89,8 @@ mod tests {
         let api = |target: usize, api| upstream_api(&model.targets[target], api);
         assert_eq!(api(0, Api::Chat), Some(Api::Chat));
         assert_eq!(api(0, Api::Messages), Some(Api::Responses));
-        assert_eq!(api(0, Api::EmbedContent), None);
+        assert_eq!(api(0, Api::EmbedContent), Some(Api::Embeddings));
+        assert_eq!(api(0, Api::Rerank), None);
         assert_eq!(api(1, Api::Chat), None);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Here live: the listener and what it counts ([`Simulator`]), the plan of an answer that no vendor's name appears
 //! in (`conversation`, `script`, `text`, `schema`, `embedding`), the staging of failures (`directive`, `stream`,
-//! `body`) and one folder per vendor (`openai`, `anthropic`, `google`) that reads that vendor's requests and writes
+//! `body`) and one folder per vendor (`openai`, `anthropic`, `google`), or for several (`search`), that reads that vendor's requests and writes
 //! its answers, headers, streams and errors. Here must not live: anything that the gateway itself needs to answer a
 //! request. Nothing in this folder is used by the gateway to serve, and nothing of the gateway is used here, so that
 //! the two cannot agree on the same mistake.
@@ -61,6 +61,7 @@ mod ids;
 mod openai;
 mod schema;
 mod script;
+mod search;
 mod server;
 mod stream;
 mod text;
@@ -84,6 +85,18 @@ pub enum Vendor {
     Anthropic,
     /// Content generation (whole and streamed), token counting, embeddings and models of the Gemini API.
     Google,
+    /// Vectors and orders of the Cohere API.
+    Cohere,
+    /// Vectors and orders of DashScope, at its own address and at those for other vendors' clients.
+    DashScope,
+    /// Vectors and orders of the Jina API.
+    Jina,
+    /// Vectors and orders of a server of Text embeddings inference.
+    Tei,
+    /// Orders of a server of vLLM.
+    Vllm,
+    /// Vectors and orders of the Voyage API.
+    Voyage,
 }
 
 impl fmt::Display for Vendor {
@@ -92,6 +105,12 @@ impl fmt::Display for Vendor {
             Vendor::OpenAi => "OpenAI",
             Vendor::Anthropic => "Anthropic",
             Vendor::Google => "Google",
+            Vendor::Cohere => "Cohere",
+            Vendor::DashScope => "DashScope",
+            Vendor::Jina => "Jina",
+            Vendor::Tei => "TEI",
+            Vendor::Vllm => "vLLM",
+            Vendor::Voyage => "Voyage",
         })
     }
 }
@@ -181,8 +200,11 @@ impl Simulator {
     /// methods are also served under `/v1`, as the vendor does.
     pub fn base_url(&self) -> String {
         let version = match self.vendor {
-            Vendor::OpenAi | Vendor::Anthropic => "v1",
+            Vendor::OpenAi | Vendor::Anthropic | Vendor::Jina | Vendor::Vllm | Vendor::Voyage => "v1",
             Vendor::Google => "v1beta",
+            Vendor::Cohere => "v2",
+            Vendor::DashScope => "compatible-mode/v1",
+            Vendor::Tei => return format!("http://{}", self.addr()),
         };
         format!("http://{}/{version}", self.addr())
     }

@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::body::Playback;
 use super::http::{Content, Reply, Request, Start, parse_query};
 use super::stream::Pacing;
-use super::{Options, Recorded, Vendor, anthropic, google, openai};
+use super::{Options, Recorded, Vendor, anthropic, google, openai, search};
 
 /// The largest request body that is taken: what the largest of the vendors takes.
 const MAX_BODY: usize = 100 * 1024 * 1024;
@@ -58,6 +58,7 @@ enum Site {
     OpenAi(openai::Site),
     Anthropic(anthropic::Site),
     Google(google::Site),
+    Search(search::Site),
 }
 
 /// What a vendor needs to know to answer one request.
@@ -80,6 +81,12 @@ impl Server {
             Vendor::OpenAi => Site::OpenAi(openai::Site::default()),
             Vendor::Anthropic => Site::Anthropic(anthropic::Site::default()),
             Vendor::Google => Site::Google(google::Site),
+            Vendor::Cohere => Site::Search(search::Site::Cohere),
+            Vendor::DashScope => Site::Search(search::Site::DashScope),
+            Vendor::Jina => Site::Search(search::Site::Jina),
+            Vendor::Tei => Site::Search(search::Site::Tei),
+            Vendor::Vllm => Site::Search(search::Site::Vllm),
+            Vendor::Voyage => Site::Search(search::Site::Voyage),
         };
         let shared = Arc::new(Shared {
             site,
@@ -170,6 +177,7 @@ async fn serve(shared: Arc<Shared>, incoming: http::Request<Incoming>) -> Result
             Site::OpenAi(site) => site.answer(&call),
             Site::Anthropic(site) => site.answer(&call),
             Site::Google(site) => site.answer(&call),
+            Site::Search(site) => site.answer(&call),
         }
     };
     match reply.start {

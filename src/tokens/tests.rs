@@ -94,6 +94,8 @@ fn everything_in_a_request_counts() {
         format: None,
         namespace: JsonStr::default(),
         cache: None,
+        namespace_about: JsonStr::default(),
+        extra: Vec::new(),
     });
     assert!(count_request(Family::Claude, &request) > instructed + 300);
 }

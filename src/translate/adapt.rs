@@ -7,7 +7,7 @@ use super::fit::fit;
 use super::restore::Restore;
 use crate::canonical::dialect::Structured;
 use crate::canonical::{
-    Block, Dialect, Input, OutputFormat, Request, Role, Seal, Tool, ToolChoice, ToolKind, Turn,
+    Block, Dialect, Input, OutputFormat, Request, Role, Seal, Source, Tool, ToolChoice, ToolKind, Turn,
 };
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
@@ -37,6 +37,13 @@ pub(super) fn adapt<'a>(
     let mut restore = Restore::default();
     count_choices(request, notes);
     fit(request, dialect, notes, bump);
+    if notes.from() == Format::Generate && notes.to() != Format::Generate {
+        request
+            .turns
+            .iter_mut()
+            .flat_map(|turn| &mut turn.blocks)
+            .for_each(|block| usual_base64(block, bump));
+    }
     settle_tools(request, dialect, notes, &mut restore, bump);
     settle_history(request, dialect, notes, &restore, bump);
     settle_output(request, dialect, notes, &mut restore, bump);
@@ -382,6 +389,8 @@ fn offer_answer_tool<'a>(request: &mut Request<'a>, schema: RawJson<'a>, restore
         format: None,
         namespace: JsonStr::default(),
         cache: None,
+        namespace_about: JsonStr::default(),
+        extra: Vec::new(),
     });
     request.tool_choice = Some(ToolChoice::Tool(JsonStr::from_escaped(ANSWER_TOOL)));
     restore.set_answer_tool(ANSWER_TOOL);
@@ -407,4 +416,35 @@ fn settle_prefill(request: &mut Request<'_>, dialect: &Dialect<'_>, notes: &mut 
     if ends_with_assistant && !dialect.prefill {
         notes.lose("prefill");
     }
+}
+
+/// One format takes base64 in the alphabet for addresses, and its SDKs write it so; the others do not read it.
+fn usual_base64<'a>(block: &mut Block<'a>, bump: &'a Bump) {
+    let source = match block {
+        Block::Image { source, .. }
+        | Block::File { source, .. }
+        | Block::Audio { source }
+        | Block::Video { source } => source,
+        Block::ToolResult { content, .. } => {
+            content.iter_mut().for_each(|block| usual_base64(block, bump));
+            return;
+        }
+        _ => return,
+    };
+    let Source::Base64 { data, .. } = source else { return };
+    let text = data.escaped();
+    if memchr::memchr2(b'-', b'_', text.as_bytes()).is_none() && text.len().is_multiple_of(4) {
+        return;
+    }
+    let usual = |byte: u8| match byte {
+        b'-' => '+',
+        b'_' => '/',
+        other => char::from(other),
+    };
+    let digits = data.decode();
+    let digits = digits.trim_end_matches('=');
+    let missing = digits.len().next_multiple_of(4) - digits.len();
+    let padded = digits.bytes().map(usual).chain(std::iter::repeat_n('=', missing));
+    let made: String = padded.collect();
+    *data = JsonStr::from_escaped(bump.alloc_str(&made));
 }

@@ -12,12 +12,13 @@ use super::keepsake::{Collector, Keepsake};
 use super::restore::{Restore, Restorer};
 use super::verbatim::Arrival;
 use super::{Meter, StreamError};
-use crate::canonical::{Answer, Event};
+use crate::canonical::{Answer, BlockKind, Event, Finish};
 use crate::error::ApiError;
 use crate::framing::hold::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{self, SseSplitter};
 use crate::framing::{Hold, Splitter};
+use crate::json::{JsonStr, Writer};
 use crate::wire::Format;
 use crate::wire::codec::Reply;
 use crate::wire::watch::End;
@@ -57,6 +58,8 @@ struct Through {
     out: BytesMut,
     /// The vendor's error, once it has come.
     error: Option<Bytes>,
+    /// Something came besides reasoning.
+    spoke: bool,
 }
 
 #[derive(Debug)]
@@ -71,9 +74,23 @@ impl Through {
         if let Some(collector) = &mut self.collector {
             collector.see(event);
         }
-        if let Event::Error(error) = event {
-            self.error = Some(Bytes::copy_from_slice(error.text().as_bytes()));
+        if self.error.is_some() {
             return;
+        }
+        match event {
+            Event::Error(error) => {
+                self.error = Some(Bytes::copy_from_slice(error.text().as_bytes()));
+                return;
+            }
+            Event::BlockStart { kind, .. } => {
+                self.spoke |= !matches!(kind, BlockKind::Reasoning | BlockKind::HiddenReasoning);
+            }
+            // An answer without a word that ended for a reason of the vendor's own is none.
+            Event::Finish { finish: Finish::Other(word), .. } if !self.spoke && !word.is_empty() => {
+                self.error = Some(gave_up(*word));
+                return;
+            }
+            _ => {}
         }
         let Through { meter, restorer, to, out, .. } = self;
         let mut write = |event: &Event<'_>| match to {
@@ -135,6 +152,7 @@ impl Translated {
                 to,
                 out: BytesMut::with_capacity(OUT),
                 error: None,
+                spoke: false,
             },
             body: BytesMut::new(),
             limit,
@@ -293,6 +311,20 @@ impl Translated {
         }
         document
     }
+}
+
+/// The error that a vendor did not write which gave up.
+fn gave_up(word: JsonStr<'_>) -> Bytes {
+    // The vendor misses what the client should have sent.
+    let kind = if word.is("MISSING_THOUGHT_SIGNATURE") { "invalid_request_error" } else { "server_error" };
+    let mut out = BytesMut::with_capacity(160);
+    let mut json = Writer::new(&mut out);
+    json.begin_object().key("error").begin_object().key("type").string(kind).key("message").pasted(|out| {
+        out.extend_from_slice(b"The model gave up before it had said anything: ");
+        out.extend_from_slice(word.escaped().as_bytes());
+    });
+    json.end_object().end_object();
+    out.freeze()
 }
 
 impl Through {

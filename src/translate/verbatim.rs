@@ -18,7 +18,7 @@ use crate::framing::{Hold, Splitter};
 use crate::json::{Cursor, EscapedString};
 use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, End, Glance, Sight};
-use crate::wire::{Api, Format, filler};
+use crate::wire::{Api, Format, embeddings, filler};
 
 /// Frames at the beginning of a stream that are read whole.
 const READ_WHOLE: u64 = 8;
@@ -61,6 +61,8 @@ pub struct Changes {
     pub model: Option<EscapedString>,
     /// Take the usage chunk out.
     pub drop_usage: bool,
+    /// The form in which vectors are wanted: as base64, or not. Vendors exist that do not ask.
+    pub base64: Option<bool>,
 }
 
 /// Reads and passes one answer.
@@ -322,14 +324,21 @@ impl Verbatim {
             self.count(format, text);
         }
         self.meter.count_missing(self.generates());
-        let (Some(model), Some(at)) = (&self.changes.model, sight.model_at) else {
-            return Ok(body);
+        let named = match (&self.changes.model, sight.model_at) {
+            (Some(model), Some(at)) => {
+                let mut out = BytesMut::with_capacity(body.len() + model.as_json_str().escaped().len());
+                out.extend_from_slice(body.get(..at.start).unwrap_or_default());
+                push_quoted(&mut out, model);
+                out.extend_from_slice(body.get(at.end..).unwrap_or_default());
+                out.freeze()
+            }
+            _ => body,
         };
-        let mut out = BytesMut::with_capacity(body.len() + model.as_json_str().escaped().len());
-        out.extend_from_slice(body.get(..at.start).unwrap_or_default());
-        push_quoted(&mut out, model);
-        out.extend_from_slice(body.get(at.end..).unwrap_or_default());
-        Ok(out.freeze())
+        let Some(base64) = self.changes.base64 else { return Ok(named) };
+        let text = std::str::from_utf8(&named).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
+        let corrected = embeddings::corrected(text, base64);
+        let corrected = corrected.map_err(|error| StreamError::Invalid(error.to_string()))?;
+        Ok(corrected.map_or(named, BytesMut::freeze))
     }
 }
 
@@ -365,6 +374,6 @@ fn watch_frame(api: Api, data: &str) -> Result<Sight<'_>, crate::json::JsonError
 fn watch_answer(api: Api, body: &str) -> Result<Sight<'_>, crate::json::JsonError> {
     match api.format() {
         Some(format) => watch::answer(format, body),
-        None => crate::wire::embeddings::answer(body),
+        None => embeddings::answer(body),
     }
 }

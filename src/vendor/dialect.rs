@@ -77,7 +77,7 @@ const VERTEX_CLAUDE: Habits =
 /// `opus-`. A date is neither.
 pub(super) fn version_after(name: &str, word: &str) -> Option<(u32, u32)> {
     let rest = name.split_once(word)?.1;
-    let mut parts = rest.split(['-', '.']);
+    let mut parts = rest.split(['-', '.', '@', ':']);
     let major = parts.next().filter(|part| part.len() <= 2)?.parse().ok()?;
     let minor = parts.next().filter(|part| part.len() <= 2).and_then(|part| part.parse().ok()).unwrap_or(0);
     Some((major, minor))

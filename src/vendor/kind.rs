@@ -29,11 +29,13 @@ pub enum Kind {
     DashScope,
     /// Volcengine's Ark.
     Ark,
+    /// Text embeddings inference: a server of one model for vectors or orders.
+    Tei,
 }
 
 impl Kind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::OpenAi,
         Kind::OpenAiCompatible,
         Kind::Azure,
@@ -46,6 +48,7 @@ impl Kind {
         Kind::Voyage,
         Kind::DashScope,
         Kind::Ark,
+        Kind::Tei,
     ];
 
     /// The name in the configuration.
@@ -63,6 +66,7 @@ impl Kind {
             Kind::Voyage => "voyage",
             Kind::DashScope => "dashscope",
             Kind::Ark => "ark",
+            Kind::Tei => "tei",
         }
     }
 
@@ -85,6 +89,7 @@ impl Kind {
             Kind::Voyage => "voyage",
             Kind::DashScope => "dashscope",
             Kind::Ark => "ark",
+            Kind::Tei => "tei",
         }
     }
 
@@ -103,6 +108,7 @@ impl Kind {
                 &[Api::Chat, Api::Embeddings, Api::Rerank, Api::Images, Api::Videos, Api::Tasks]
             }
             Kind::Ark => &[Api::Chat, Api::Responses, Api::Images, Api::Videos, Api::Tasks],
+            Kind::Tei => &[Api::Embeddings, Api::Rerank],
         }
     }
 
@@ -110,7 +116,7 @@ impl Kind {
     pub const fn default_base_url(self) -> Option<&'static str> {
         match self {
             Kind::OpenAi => Some("https://api.openai.com/v1"),
-            Kind::OpenAiCompatible | Kind::Azure | Kind::VertexAnthropic | Kind::Vertex => None,
+            Kind::OpenAiCompatible | Kind::Azure | Kind::VertexAnthropic | Kind::Vertex | Kind::Tei => None,
             Kind::Anthropic => Some("https://api.anthropic.com/v1"),
             Kind::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
             Kind::Cohere => Some("https://api.cohere.com/v2"),
@@ -123,6 +129,6 @@ impl Kind {
 
     /// Whether the vendor answers without a credential: only servers of one's own may.
     pub const fn needs_credential(self) -> bool {
-        !matches!(self, Kind::OpenAiCompatible)
+        !matches!(self, Kind::OpenAiCompatible | Kind::Tei)
     }
 }

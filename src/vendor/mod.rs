@@ -6,6 +6,7 @@
 
 mod address;
 mod dialect;
+mod endpoints;
 mod kind;
 mod row;
 mod rows;
@@ -195,6 +196,9 @@ impl Provider {
 
     /// The request path (and query) of a resource for a model.
     pub fn path(&self, api: Api, model: &str, action: Option<Action>) -> String {
+        if let Some(path) = self.unusual_path(api, model) {
+            return path;
+        }
         let mut path = String::with_capacity(self.base.prefix().len() + model.len() + 64);
         path.push_str(self.base.prefix());
         match (api, action) {

@@ -126,7 +126,7 @@ impl Row {
             Kind::DashScope => Row::Qwen,
             Kind::Ark => Row::Ark,
             Kind::OpenAiCompatible => Row::at(base),
-            Kind::Cohere | Kind::Jina | Kind::Voyage => Row::Compatible,
+            Kind::Cohere | Kind::Jina | Kind::Voyage | Kind::Tei => Row::Compatible,
         }
     }
 

@@ -20,6 +20,7 @@ pub mod messages;
 pub mod models;
 pub mod path;
 pub mod request;
+pub mod rerank;
 pub mod responses;
 pub mod schema;
 pub mod watch;

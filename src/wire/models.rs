@@ -133,6 +133,11 @@ fn messages_entry<B: bytes::BufMut>(entry: &Entry<'_>, json: &mut Writer<'_, B>)
     json.begin_object();
     json.key("type").string("model").key("id").string(entry.id).key("display_name").string(entry.id);
     json.key("created_at").string(&rfc3339(entry.created));
+    // What is not known is said so: the SDKs' types have these members.
+    json.key("lifecycle").string("active");
+    for unknown in ["capabilities", "deprecated_at", "line", "max_input_tokens", "max_tokens", "retires_at"] {
+        json.key(unknown).null();
+    }
     json.end_object();
 }
 

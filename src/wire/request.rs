@@ -27,7 +27,7 @@ struct Fields {
 const MODEL: usize = 0;
 /// Index of `stream`.
 const STREAM: usize = 1;
-/// Index of `stream_options`, `prompt`, `max_tokens` or `generateContentRequest`: the one that each API adds.
+/// Index of `stream_options`, `prompt`, `max_tokens`, `query` or `generateContentRequest`: the one that each API adds.
 const EXTRA: usize = 2;
 /// Index of what the request is about.
 const CONTENT: usize = 3;
@@ -65,6 +65,11 @@ const EMBEDDINGS: Fields = Fields {
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
     caps: &[],
 };
+const RERANK: Fields = Fields {
+    names: &["model", "stream", "query", "documents"],
+    required: &[(MODEL, STRING), (EXTRA, STRING), (CONTENT, ARRAY)],
+    caps: &[],
+};
 const GENERATE: Fields = Fields {
     names: &[
         "model",
@@ -92,6 +97,7 @@ fn fields(api: Api, batch: bool) -> Fields {
         Api::EmbedContent if batch => BATCH_EMBED,
         Api::EmbedContent => EMBED_CONTENT,
         Api::Embeddings => EMBEDDINGS,
+        Api::Rerank => RERANK,
         _ => CHAT,
     }
 }

@@ -8,5 +8,6 @@
 mod support;
 
 mod agents;
+mod endpoints;
 mod sdks;
 mod vendors;

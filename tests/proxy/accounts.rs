@@ -1,10 +1,12 @@
 //! What requests cost, and who pays: charges, refusals for money, and one record for each request.
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::client::{Answer, post_with, request};
 use crate::support::form::{Form, every_form, vendor_error};
 use crate::support::gateway::Gateway;
+use crate::support::http1::Piece;
 use crate::support::setup::{KEY, Setup, key, vendor_of};
 use crate::support::sse::events;
 use crate::support::upstream::Upstream;
@@ -324,4 +326,111 @@ async fn what_is_kept_belongs_to_the_account() {
     assert_eq!(gateway.ask(get(PAYING)).await.status(), 200);
     assert_eq!(gateway.ask(get("client-key-of-paul-0009")).await.status(), 200, "the same account");
     assert_eq!(gateway.ask(get(KEY)).await.status(), 404, "another one");
+}
+
+#[tokio::test]
+async fn vectors_are_charged_by_their_input() {
+    let body = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5]}],"model":"e","usage":{"prompt_tokens":9,"total_tokens":9}}"#;
+    let upstream = Upstream::answering(reply::json(200, body)).await;
+    let mut setup = Setup::new()
+        .provider("local", "openai-compatible", &format!("http://{}/v1", upstream.addr), "")
+        .model("e", "local", "e")
+        .priced(PRICE)
+        .account("acme", "1");
+    setup.keys += &key("pia", PAYING, "account = \"acme\"");
+    let gateway = Gateway::start(&setup).await;
+    let bearer = format!("Bearer {PAYING}");
+    let asked = json!({"model": "e", "input": "x", "encoding_format": "float"}).to_string();
+    let answer = gateway.ask(post_with("/v1/embeddings", &[("authorization", &bearer)], asked)).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let record = gateway.records(1).await.remove(0);
+    assert_eq!((&record["input"], &record["cost"]), (&json!(9), &json!("0.000009")), "{record}");
+    assert_eq!((&record["status"], &record["counted"]), (&json!(200), &json!(false)), "{record}");
+}
+
+/// Counting and listing cost nothing and need no balance.
+#[tokio::test]
+async fn what_costs_nothing_needs_no_balance() {
+    let (upstream, gateway) = paid("0.0001").await;
+    let bearer = format!("Bearer {PAYING}");
+    let model = vendor_of(Form::Messages);
+    let body = json!({"model": model, "messages": [{"role": "user", "content": "Hi"}]}).to_string();
+    let count = post_with("/v1/messages/count_tokens", &[("authorization", &bearer)], body);
+    assert_eq!(gateway.ask(count).await.status(), 200);
+    let list = request("GET", "/v1/models", &[("authorization", &bearer)]);
+    assert_eq!(gateway.ask(list).await.status(), 200);
+    assert_eq!(upstream.count(), 0);
+    assert_eq!(gateway.account("acme")["balance"], "0.0001");
+}
+
+/// Whoever has the end of an answer has paid for it, also if the gateway is killed in that very moment.
+#[tokio::test]
+async fn an_answer_that_is_complete_is_charged_even_if_the_gateway_is_killed_then() {
+    let upstream = vendors().await;
+    for round in 0..12 {
+        let form = Form::ALL[round % 4];
+        let vendor = Form::ALL[round / 4 % 4];
+        let mut gateway = Gateway::start(&paying(&upstream, "1")).await;
+        // Some that are complete, and some that are under way.
+        let mut clients = Vec::new();
+        for _ in 0..round % 3 {
+            let mut client = gateway.connect().await;
+            client.send(asking(form, vendor_of(vendor), true, PAYING)).await;
+            clients.push(client);
+        }
+        let whole = gateway.ask(asking(form, vendor_of(vendor), false, PAYING)).await;
+        assert_eq!(whole.status(), 200);
+        let mut last = gateway.connect().await;
+        last.send(asking(form, vendor_of(vendor), true, PAYING)).await;
+        last.head().await;
+        let mut seen = Vec::new();
+        let end = match form {
+            Form::Chat => "data: [DONE]",
+            Form::Messages => "event: message_stop",
+            Form::Responses => "event: response.completed",
+            Form::Generate => "",
+        };
+        loop {
+            match last.piece().await {
+                Piece::Data(piece) => seen.extend_from_slice(&piece),
+                _ => break,
+            }
+            if !end.is_empty() && String::from_utf8_lossy(&seen).contains(end) {
+                break;
+            }
+        }
+        gateway.signal(Signal::SIGKILL);
+        gateway.ended().await;
+        // What the ended process left is brought in by whoever opens the books.
+        let text = gateway.command(&["usage", "--records", "--json"]);
+        let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let charged = records.iter().filter(|record| record["cost"] == COST).count();
+        assert_eq!(charged, records.len(), "{form:?} {vendor:?}: {records:?}");
+        assert!((2..=2 + clients.len()).contains(&charged), "{form:?} {vendor:?}: {records:?}");
+        let left = 1_000_000_000 - 25_000 * charged as u64;
+        let balance = format!("0.{left:09}");
+        assert_eq!(gateway.account("acme")["balance"], balance.trim_end_matches('0'), "{form:?} {vendor:?}");
+        gateway.command(&["accounts", "audit"]);
+    }
+}
+
+/// A vendor's error in the middle of a stream passes, and what came before it is charged; what is only an error is not.
+#[tokio::test]
+async fn a_stream_that_turns_into_an_error_is_charged_for_what_came_before() {
+    let frames = Form::Messages.frames("m");
+    let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Busy\"}}\n\n";
+    let answer = |frames: &[String]| {
+        let frames: Vec<String> = frames.iter().cloned().chain([error.to_owned()]).collect();
+        reply::stream(&frames)
+    };
+    let upstream = Upstream::answering_each(vec![answer(&frames[..1]), answer(&frames[..5])]).await;
+    let gateway = Gateway::start(&paying(&upstream, "1")).await;
+    for _ in 0..2 {
+        gateway.ask(asking(Form::Messages, vendor_of(Form::Messages), true, PAYING)).await;
+    }
+    let mut records = gateway.records(2).await;
+    records.sort_by_key(|record| record["output"].as_u64());
+    assert_eq!(records[0]["cost"], "0.00", "{records:?}");
+    assert_eq!(records[1]["input"], 11, "{records:?}");
+    assert!(records[1]["output"].as_u64().is_some_and(|tokens| (1..=7).contains(&tokens)), "{records:?}");
 }

@@ -7,7 +7,7 @@ use crate::support::form::{Form, every_form, vendor_error};
 use crate::support::gateway::Gateway;
 use crate::support::setup::{Setup, key};
 use crate::support::upstream::Upstream;
-use crate::support::{Gate, reply};
+use crate::support::{Gate, http2, reply};
 
 const LIMITED: &str = "client-key-of-lia-0010";
 
@@ -292,4 +292,42 @@ async fn a_key_is_bound_to_its_apis_and_networks() {
         assert_eq!(gateway.ask(asking(form, false)).await.status(), 200);
     })
     .await;
+}
+
+/// Over HTTP/2 a request ends with its stream, and the client may take that back alone.
+#[tokio::test]
+async fn a_place_is_given_back_over_http2() {
+    let gate = Gate::new();
+    let wait = gate.clone();
+    let upstream = Upstream::start(move |mut conn| {
+        let wait = wait.clone();
+        async move {
+            while conn.request().await.is_some() {
+                tokio::select! {
+                    () = conn.closed() => return,
+                    () = wait.passed() => {}
+                }
+                conn.send(reply::json(200, Form::Chat.whole("gpt"))).await;
+            }
+        }
+    })
+    .await;
+    let mut setup = Setup::vendors(upstream.addr);
+    setup.keys = setup.keys.replacen("name = \"alice\"", "name = \"alice\"\nlimits = { concurrent = 1 }", 1);
+    let gateway = Gateway::start(&setup).await;
+    let mut client = http2::Client::connect(gateway.addr).await;
+    let waiting = client.request(Form::Chat, false).await;
+    upstream.wait_for(1).await;
+    let (refused, _) = http2::answer(client.request(Form::Chat, false).await).await;
+    assert_eq!(refused.status(), 429);
+    // The stream is taken back; its connection stays.
+    drop(waiting);
+    gateway.wait_for_metric("gateway_requests_in_flight", &[], 0.0).await;
+    gate.open();
+    let (answer, _) = http2::answer(client.request(Form::Chat, false).await).await;
+    assert_eq!(answer.status(), 200);
+    let records = gateway.records(3).await;
+    let errors: Vec<&str> = records.iter().map(|record| record["error"].as_str().unwrap()).collect();
+    assert_eq!(errors.iter().filter(|error| **error == "client_gone").count(), 1, "{errors:?}");
+    assert_eq!(errors.iter().filter(|error| **error == "rate_limited").count(), 1, "{errors:?}");
 }

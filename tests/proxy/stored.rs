@@ -108,7 +108,7 @@ fn operations(metrics: &Metrics, operation: &str, result: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_by_its_id_with_every_vendor() {
+async fn bug_65_a_conversation_goes_on_by_its_id_with_every_vendor() {
     for form in OTHERS {
         for stream in [false, true] {
             let (upstream, gateway) = started(form, stream, "").await;
@@ -329,7 +329,7 @@ async fn reasoning_and_calls_survive_in_what_is_kept() {
 
 /// Whoever reads the end of a stream may go on from it before the connection of the vendor is closed.
 #[tokio::test]
-async fn a_stream_s_end_is_kept_before_it_is_seen() {
+async fn bug_65_a_stream_s_end_is_kept_before_it_is_seen() {
     let gate = crate::support::Gate::new();
     let opened = gate.clone();
     let frames = Form::Chat.frames("m");

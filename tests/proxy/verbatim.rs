@@ -155,40 +155,66 @@ async fn the_log_and_the_metrics_say_what_was_used() {
     assert_eq!(metrics.sum("gateway_requests_in_flight", &[]), 0.0);
 }
 
+/// Vectors of a vendor whose format is the client's pass as they came.
 #[tokio::test]
-async fn embeddings_and_counting_pass() {
+async fn embeddings_pass() {
     let vector = "{\"object\":\"list\",\"data\":[{\"object\":\"embedding\",\"index\":0,\"embedding\":[1.0e-3,-0.50]}],\
                   \"model\":\"gpt-2026-01-01\",\"usage\":{\"prompt_tokens\":5,\"total_tokens\":5}}\n";
-    let native = "{ \"embedding\": {\"values\": [0.10, -1]} }";
-    let batch = "{\"embeddings\": [{\"values\": [0.10]}, {\"values\": [2]}]}";
-    let upstream = Upstream::start(move |mut conn| async move {
-        while let Some(request) = conn.request().await {
-            let target = request.head.target();
-            let body = match () {
-                () if target == "/v1/embeddings" => vector,
-                () if target.ends_with(":embedContent") => native,
-                () if target.ends_with(":batchEmbedContents") => batch,
-                () => panic!("{target}"),
-            };
-            conn.send(reply::json(200, body)).await;
+    let packed = vector.replace("[1.0e-3,-0.50]", "\"bxKDOgAAAL8=\"");
+    let native = "{ \"embedding\": {\"values\": [0.10, -1]}, \"usageMetadata\": {\"promptTokenCount\": 3} }";
+    let batch = "{\"embeddings\": [{\"values\": [0.10]}, {\"values\": [2]}], \"usageMetadata\": {\"promptTokenCount\": 3}}";
+    let passed = packed.clone();
+    let upstream = Upstream::start(move |mut conn| {
+        let packed = packed.clone();
+        async move {
+            while let Some(request) = conn.request().await {
+                let target = request.head.target();
+                let body = match () {
+                    () if target == "/v1/embeddings" && request.text().contains("base64") => &*packed,
+                    () if target == "/v1/embeddings" => vector,
+                    () if target.ends_with(":embedContent") => native,
+                    () if target.ends_with(":batchEmbedContents") => batch,
+                    () => panic!("{target}"),
+                };
+                conn.send(reply::json(200, body)).await;
+            }
         }
     })
     .await;
     let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
-    let content = "{\"content\":{\"parts\":[{\"text\":\"x\"}]}}";
+    for (body, expected) in [
+        ("{\"input\":[\"a\",\"b\"],\"model\":\"fast-gpt\",\"encoding_format\":\"base64\"}", &*passed),
+        ("{\"input\":\"a\", \"model\":\"fast-gpt\",\"user\":\"u\"}", vector),
+    ] {
+        let answer = gateway.ask(post("/v1/embeddings", body)).await;
+        assert_eq!((answer.status(), answer.text()), (200, &*expected.replace("gpt-2026-01-01", "fast-gpt")));
+        assert_eq!(upstream.last_request().text(), body.replace("fast-gpt", "gpt-2026-01-01"));
+    }
+    // What the specification has beside them is added, and the numbers stay as they are written.
+    let usage = "\"metadata\":{\"usage\":{\"prompt_tokens\":3,\"total_tokens\":3}},\"usageMetadata\":{\"promptTokenCount\":3}";
+    let content = "{\"content\":{\"parts\":[{\"text\":\"x\"}]},\"title\":\"t\"}";
+    let requests = format!("{{\"requests\":[{content},{content}]}}");
     for (path, body, expected) in [
         (
-            "/v1/embeddings",
-            "{\"input\":[\"a\",\"b\"],\"model\":\"fast-gpt\",\"encoding_format\":\"base64\"}",
-            vector.replace("gpt-2026-01-01", "fast-gpt"),
+            "/v1beta/models/gemini:embedContent",
+            content,
+            format!("{{\"embedding\":{{\"values\":[0.10, -1]}},{usage}}}"),
         ),
-        ("/v1beta/models/gemini:embedContent", content, native.to_owned()),
-        ("/v1/models/gemini:embedContent", content, native.to_owned()),
-        ("/v1beta/models/gemini:batchEmbedContents", "{\"requests\":[]}", batch.to_owned()),
+        (
+            "/v1/models/gemini:embedContent",
+            content,
+            format!("{{\"embedding\":{{\"values\":[0.10, -1]}},{usage}}}"),
+        ),
+        (
+            "/v1beta/models/gemini:batchEmbedContents",
+            &requests,
+            format!("{{\"embeddings\":[{{\"values\":[0.10]}},{{\"values\":[2]}}],{usage}}}"),
+        ),
     ] {
         let answer = gateway.ask(post(path, body)).await;
         assert_eq!((answer.status(), answer.text()), (200, &*expected), "{path}");
-        assert_eq!(upstream.last_request().text(), body.replace("fast-gpt", "gpt-2026-01-01"), "{path}");
+        let asked = upstream.last_request().text().to_owned();
+        assert_eq!(asked.replace("\"model\":\"models/gemini\",", ""), body, "{path}");
     }
 }
 

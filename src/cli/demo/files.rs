@@ -15,6 +15,9 @@ pub(super) const ANTHROPIC_CREDENTIAL: &str = "sk-ant-demo";
 /// See [`OPENAI_CREDENTIAL`].
 pub(super) const GOOGLE_CREDENTIAL: &str = "demo-google";
 
+/// See [`OPENAI_CREDENTIAL`].
+pub(super) const COHERE_CREDENTIAL: &str = "demo-cohere";
+
 /// The folder.
 pub(super) struct Files(TempDir);
 
@@ -55,6 +58,7 @@ access = "stdout"
 fn routes(vendors: &Vendors) -> String {
     let (openai, anthropic, google) =
         (vendors.openai.base_url(), vendors.anthropic.base_url(), vendors.google.base_url());
+    let cohere = vendors.cohere.base_url();
     format!(
         r#"[[provider]]
 name       = "openai"
@@ -73,6 +77,12 @@ name       = "google"
 kind       = "gemini"
 base_url   = "{google}"
 credential = {{ value = "{GOOGLE_CREDENTIAL}" }}
+
+[[provider]]
+name       = "cohere"
+kind       = "cohere"
+base_url   = "{cohere}"
+credential = {{ value = "{COHERE_CREDENTIAL}" }}
 
 [[model]]
 id       = "gpt-4o"
@@ -97,6 +107,24 @@ id       = "text-embedding-3-small"
 owned_by = "openai"
 created  = 1705948997
 targets  = [{{ provider = "openai", model = "text-embedding-3-small" }}]
+
+[[model]]
+id       = "gemini-embedding-001"
+owned_by = "google"
+created  = 1752451200
+targets  = [{{ provider = "google", model = "gemini-embedding-001" }}]
+
+[[model]]
+id       = "embed-v4.0"
+owned_by = "cohere"
+created  = 1744675200
+targets  = [{{ provider = "cohere", model = "embed-v4.0" }}]
+
+[[model]]
+id       = "rerank-v3.5"
+owned_by = "cohere"
+created  = 1733097600
+targets  = [{{ provider = "cohere", model = "rerank-v3.5" }}]
 "#
     )
 }

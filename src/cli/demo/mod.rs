@@ -163,6 +163,7 @@ struct Vendors {
     openai: Simulator,
     anthropic: Simulator,
     google: Simulator,
+    cohere: Simulator,
 }
 
 impl Vendors {
@@ -177,6 +178,7 @@ impl Vendors {
             openai: Simulator::start(Vendor::OpenAi, options(files::OPENAI_CREDENTIAL)).await?,
             anthropic: Simulator::start(Vendor::Anthropic, options(files::ANTHROPIC_CREDENTIAL)).await?,
             google: Simulator::start(Vendor::Google, options(files::GOOGLE_CREDENTIAL)).await?,
+            cohere: Simulator::start(Vendor::Cohere, options(files::COHERE_CREDENTIAL)).await?,
         })
     }
 }

@@ -19,7 +19,10 @@ impl Display for Page<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let name = style::title("model-gateway");
         writeln!(f, "{name}: one address for every model vendor, in the format that your client speaks.")?;
-        writeln!(f, "OpenAI, Anthropic and Google are simulated here: nothing leaves this machine.\n")?;
+        writeln!(
+            f,
+            "OpenAI, Anthropic, Google and Cohere are simulated here: nothing leaves this machine.\n"
+        )?;
         self.addresses(f)?;
         writeln!(f, "\nPaste any of these lines into another terminal.")?;
         self.formats(f)?;
@@ -46,7 +49,8 @@ impl Page<'_> {
         writeln!(f, "  gateway  {}{first}", style::good(gateway))?;
         writeln!(f, "  admin    {}{second}", style::good(metrics))?;
         writeln!(f, "  key      {}", style::good(self.key))?;
-        writeln!(f, "  models   gpt-4o, claude-sonnet-4-6, gemini-2.5-flash, text-embedding-3-small")
+        writeln!(f, "  models   gpt-4o, claude-sonnet-4-6, gemini-2.5-flash")?;
+        writeln!(f, "           text-embedding-3-small, gemini-embedding-001, embed-v4.0, rerank-v3.5")
     }
 
     /// Each format twice: the whole answer, then the stream.

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::account::{KeyHash, Losses};
-use crate::config::{KeysFile, KeysFileError};
+use crate::config::{Entry, KeysFile, KeysFileError};
 
 const BEFORE: &str = "\
 # Keys of the team.
@@ -43,10 +43,15 @@ fn a_new_key_is_added_behind_the_others_and_read_back() {
     let mut file = KeysFile::open(&path).unwrap();
     assert_eq!(file.list().unwrap(), [], "a file that is not there is empty");
     let expires = "2030-01-01T00:00:00Z".parse().unwrap();
-    file.add("a \"quoted\" name", KeyHash::of("k1"), &["gpt-*".to_owned()], Some(expires), Losses::Refuse)
-        .unwrap();
-    file.add("second", KeyHash::of("k2"), &[], None, Losses::Warn).unwrap();
-    let again = file.add("second", KeyHash::of("k3"), &[], None, Losses::Warn);
+    let entry = Entry {
+        models: vec!["gpt-*".to_owned()],
+        expires: Some(expires),
+        losses: Losses::Refuse,
+        account: Some("acme".to_owned()),
+    };
+    file.add("a \"quoted\" name", KeyHash::of("k1"), &entry).unwrap();
+    file.add("second", KeyHash::of("k2"), &Entry::default()).unwrap();
+    let again = file.add("second", KeyHash::of("k3"), &Entry::default());
     assert!(matches!(again, Err(KeysFileError::Exists(name)) if name == "second"));
     file.save().unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
@@ -57,6 +62,7 @@ fn a_new_key_is_added_behind_the_others_and_read_back() {
     assert_eq!(listed[0].expires.as_deref(), Some("2030-01-01T00:00:00Z"));
     assert_eq!(listed[0].models.as_deref(), Some(&["gpt-*".to_owned()][..]));
     assert_eq!((listed[1].enabled, &listed[1].models), (true, &None));
+    assert_eq!((listed[0].account.as_deref(), listed[1].account.as_deref()), (Some("acme"), None));
     assert_eq!((listed[0].losses.as_deref(), listed[1].losses.as_deref()), (Some("refuse"), None));
     assert!(KeyHash::of("k2").to_hex().starts_with(&listed[1].hash) && listed[1].hash.len() == 12);
 
@@ -64,6 +70,7 @@ fn a_new_key_is_added_behind_the_others_and_read_back() {
     let keys = crate::config::keys::read(&path, &text).unwrap();
     assert_eq!((keys.len(), &*keys.find("k2").unwrap().name), (2, "second"));
     let losses = |text| keys.find(text).unwrap().rules.losses;
+    assert_eq!(keys.find("k1").unwrap().owner(), "acme");
     assert_eq!((losses("k1"), losses("k2")), (Losses::Refuse, Losses::Warn));
 }
 
@@ -87,7 +94,7 @@ fn what_cannot_be_edited_is_said() {
     std::fs::write(&path, "key = 1\n").unwrap();
     let mut file = KeysFile::open(&path).unwrap();
     assert!(matches!(file.list(), Err(KeysFileError::Broken { .. })));
-    assert!(file.add("x", KeyHash::of("k"), &[], None, Losses::Warn).is_err());
+    assert!(file.add("x", KeyHash::of("k"), &Entry::default()).is_err());
     std::fs::write(&path, "[[key\n").unwrap();
     assert!(matches!(KeysFile::open(&path), Err(KeysFileError::Broken { .. })));
     std::fs::write(&path, BEFORE).unwrap();
@@ -112,11 +119,48 @@ fn keys_have_accounts_limits_and_permissions() {
         + &key("c", "limits = { tokens_per_minute = 7, spend_per_day = 0.5 }");
     let keys = crate::config::keys::read(std::path::Path::new("keys.toml"), &text).unwrap();
     let find = |name| keys.find(name).unwrap();
-    assert_eq!(find("a").account.as_ref().unwrap().limits.concurrent, Some(5));
+    assert_eq!(find("a").account.as_ref().unwrap().limits().concurrent, Some(5));
     assert_eq!((find("a").owner(), find("b").owner(), find("c").owner()), ("acme", "other", "c"));
     let limits = find("a").rules.limits;
     assert_eq!((limits.tokens_per_minute, limits.spend_per_day), (Some(7), Some(500_000_000)));
     assert!(std::sync::Arc::ptr_eq(&find("a").rules, &find("c").rules), "what is the same is held once");
     assert!(find("b").rules.endpoints.permits("chat") && !find("b").rules.endpoints.permits("messages"));
     assert!(!find("b").rules.permits_address("192.0.2.1".parse().ok()));
+}
+
+/// A large file is read in parts. Where something stands in it, and what belongs together, is the same.
+#[test]
+fn a_large_file_is_read_like_a_small_one() {
+    let hash = |n: u32| KeyHash::of(&format!("k{n}")).to_hex();
+    let entry = |n: u32| {
+        format!("[[key]] # the next\nname = \"n{n}\"\nsha256 = \"{}\"\naccount = \"late\"\n\n", hash(n))
+    };
+    let count = 6_000;
+    let text: String = (0..count).map(entry).collect();
+    let last = "[[account]]\nname = \"late\"\nlimits = { concurrent = 7 }\n";
+    let path = std::path::Path::new("keys.toml");
+    let keys = crate::config::keys::read(path, &format!("{text}{last}")).unwrap();
+    assert_eq!(keys.len(), count as usize);
+    let first = keys.find("k0").unwrap().account.clone().unwrap();
+    let other = keys.find("k5999").unwrap().account.clone().unwrap();
+    assert!(std::sync::Arc::ptr_eq(&first, &other));
+    assert_eq!(first.limits().concurrent, Some(7), "said after the keys");
+
+    // Faults have the lines and the numbers that they have in the whole file.
+    let wrong = format!("{text}{last}[[key]]\nname = \"n3\"\nsha256 = \"{}\"\nlosses = \"x\"\n", hash(4));
+    let report = crate::config::keys::read(path, &wrong).unwrap_err();
+    let told: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    let line = 5 * count + 4;
+    let number = format!("key[{count}]");
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].starts_with(&format!("keys.toml:{line}:1: {number}: ")), "{told:?}");
+    assert!(told.iter().any(|fault| fault.contains("\"n3\" is given twice")), "{told:?}");
+    assert!(told.iter().any(|fault| fault.contains("the same key as \"n4\"")), "{told:?}");
+    assert!(told[2].starts_with(&format!("keys.toml:{}:10: {number}.losses: ", line + 3)), "{told:?}");
+
+    // What looks like the beginning of an entry may stand in a text.
+    let text = format!("{text}[[key]]\nname = \"odd\"\nsha256 = \"{}\"\nmodels = [\"\"\"\n", hash(9_999));
+    let text = text + &"[[key]]\n".repeat(40_000) + "\"\"\"]\n";
+    let keys = crate::config::keys::read(path, &text).unwrap();
+    assert_eq!(keys.len(), count as usize + 1);
 }

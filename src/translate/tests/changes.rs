@@ -14,11 +14,11 @@ const NAME: &str = "our \"own\" modèl";
 const ESCAPED: &str = r#"our \"own\" modèl"#;
 
 fn rename() -> Changes {
-    Changes { model: Some(EscapedString::from(NAME)), drop_usage: false }
+    Changes { model: Some(EscapedString::from(NAME)), ..Changes::default() }
 }
 
 fn drop_usage() -> Changes {
-    Changes { model: None, drop_usage: true }
+    Changes { drop_usage: true, ..Changes::default() }
 }
 
 fn renamed(text: &str) -> String {

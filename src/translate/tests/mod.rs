@@ -8,6 +8,9 @@ mod changes;
 mod ends;
 mod first_error;
 mod keep_alive;
+mod requests;
+mod rows;
+mod silent_ends;
 mod splits;
 mod streams;
 

@@ -37,6 +37,12 @@ fn headers_and_path_tell_which_shape_a_client_expects() {
     }
 }
 
+fn info(id: &str) -> Value {
+    json!({"type": "model", "id": id, "display_name": id, "created_at": "2023-11-14T22:13:20Z", "lifecycle": "active",
+           "capabilities": null, "deprecated_at": null, "line": null, "max_input_tokens": null, "max_tokens": null,
+           "retires_at": null})
+}
+
 #[test]
 fn each_shape_is_what_its_sdk_parses() {
     let all = Page::default();
@@ -48,8 +54,7 @@ fn each_shape_is_what_its_sdk_parses() {
     assert_eq!(
         list(Shape::Messages, &["a", "b"], &all),
         json!({"data": [
-            {"type": "model", "id": "a", "display_name": "a", "created_at": "2023-11-14T22:13:20Z"},
-            {"type": "model", "id": "b", "display_name": "b", "created_at": "2023-11-14T22:13:20Z"}],
+            info("a"), info("b")],
             "has_more": false, "first_id": "a", "last_id": "b"})
     );
     let generate = list(Shape::Generate, &["a/b"], &all);

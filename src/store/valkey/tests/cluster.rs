@@ -3,7 +3,7 @@
 use super::soon;
 use crate::store::book::{By, DAY, Filter};
 use crate::store::ledger::{Ledger, Refused};
-use crate::store::office::Office;
+use crate::store::office::Office as _;
 use crate::store::suite::keeping::{LIMITS, find, keep};
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle, stored};
 use crate::store::suite::server::Server;

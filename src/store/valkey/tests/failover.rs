@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{adds_up, at, desk, flushed, soon};
 use crate::store::ledger::Ledger;
-use crate::store::office::Office;
+use crate::store::office::Office as _;
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle, stored};
 use crate::store::suite::server::Server;
 use crate::store::suite::{OnServer, PATIENCE, runtime};

@@ -7,7 +7,7 @@ mod many;
 
 use std::time::{Duration, Instant};
 
-use crate::store::office::Office;
+use crate::store::office::Office as _;
 use crate::store::suite::ledger::stored;
 use crate::store::suite::server::Server;
 use crate::store::suite::{OnServer, PATIENCE};

@@ -70,6 +70,8 @@ fn tool<'a>(value: RawJson<'a>, kind: ToolKind, path: &str) -> Result<Tool<'a>> 
         format: None,
         namespace: JsonStr::default(),
         cache: None,
+        namespace_about: JsonStr::default(),
+        extra: Vec::new(),
     };
     object(&mut Cursor::new(value.text()), path, |key, json| {
         match key.escaped() {

@@ -15,6 +15,8 @@ fn tool(name: &str) -> Tool<'_> {
         format: None,
         namespace: js(""),
         cache: None,
+        namespace_about: JsonStr::default(),
+        extra: Vec::new(),
     }
 }
 

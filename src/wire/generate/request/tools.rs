@@ -113,6 +113,8 @@ fn declaration<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Tool<'a>, Fault>
         format: None,
         namespace: JsonStr::default(),
         cache: None,
+        namespace_about: JsonStr::default(),
+        extra: Vec::new(),
     })
 }
 

@@ -65,6 +65,8 @@ pub(super) fn tool<'a>(name: &'a str, schema: Option<&'a str>) -> Tool<'a> {
         format: None,
         namespace: s(""),
         cache: None,
+        namespace_about: JsonStr::default(),
+        extra: Vec::new(),
     }
 }
 

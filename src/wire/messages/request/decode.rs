@@ -216,6 +216,8 @@ impl<'a> Reader<'a> {
             format: None,
             namespace: JsonStr::default(),
             cache: None,
+            namespace_about: JsonStr::default(),
+            extra: Vec::new(),
         };
         let mut search = Search::default();
         let mut extra: [Option<(&'static str, RawJson<'a>)>; 4] = [None; 4];
@@ -252,10 +254,11 @@ impl<'a> Reader<'a> {
                 if tool.schema.is_some_and(|schema| !schema.text().starts_with('{')) {
                     return Err(wrong(format_args!("tools[{index}].input_schema"), "an object"));
                 }
-                self.request.tools.push(tool);
                 for (name, value) in extra.into_iter().flatten() {
                     blocks::note(&mut self.request.extra, name, value);
+                    tool.extra.push(Extra { name, value });
                 }
+                self.request.tools.push(tool);
             }
             kind if kind.starts_with("web_search") => {
                 self.request.search = Some(Search { cache: tool.cache, ..search });

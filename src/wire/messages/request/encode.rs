@@ -280,7 +280,14 @@ impl<'a> Scribe<'_, '_, 'a> {
                 // Written where they belong.
                 "server_tool" => {}
                 "safety_identifier" if request.user.is_none() && value.as_str().is_some() => {}
-                "citations" | "output_config.effort" | "output_config.task_budget" | "thinking.type"
+                "citations"
+                | "output_config.effort"
+                | "output_config.task_budget"
+                | "thinking.type"
+                | "input_examples"
+                | "eager_input_streaming"
+                | "defer_loading"
+                | "allowed_callers"
                     if own => {}
                 "input_examples"
                 | "eager_input_streaming"

@@ -79,6 +79,9 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
         if let Some(strict) = strict {
             self.json.key("strict").boolean(strict);
         }
+        for extra in tool.extra.iter().filter(|_| own) {
+            self.json.key(extra.name).raw(extra.value);
+        }
         self.mark(tool.cache);
         self.json.end_object();
     }

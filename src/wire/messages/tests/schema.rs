@@ -36,6 +36,8 @@ fn of_tool(schema: &Value) -> Value {
         format: None,
         namespace: JsonStr::default(),
         cache: None,
+        namespace_about: JsonStr::default(),
+        extra: Vec::new(),
     };
     let request = Request { tools: vec![tool], ..Request::default() };
     send(Format::Generate, &request, &dialect()).body["tools"][0]["input_schema"].clone()

@@ -24,6 +24,8 @@ fn tool(name: &'static str, schema: Option<&'static str>) -> Tool<'static> {
         format: None,
         namespace: s(""),
         cache: None,
+        namespace_about: JsonStr::default(),
+        extra: Vec::new(),
     }
 }
 

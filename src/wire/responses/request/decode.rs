@@ -33,7 +33,7 @@ fn read(body: &str) -> Result<Request<'_>, Fault> {
             _ if value.is_null() => {}
             "model" => {}
             "instructions" => instructions = Some(string(value, "instructions")?),
-            "tools" => tools::read(value, JsonStr::default(), &mut request)?,
+            "tools" => tools::read(value, tools::Group::default(), &mut request)?,
             "tool_choice" => tools::choice(value, &mut request)?,
             name => options::read(name, value, &mut request)?,
         }
@@ -44,7 +44,7 @@ fn read(body: &str) -> Result<Request<'_>, Fault> {
         return Err(Fault::missing("input".to_owned()));
     }
     for more in items.tools {
-        tools::read(more, JsonStr::default(), &mut request)?;
+        tools::read(more, tools::Group::default(), &mut request)?;
     }
     if let Some(text) = instructions.filter(|text| !text.is_empty()) {
         request.turns.push(Turn::new(Role::System, vec![Block::text(text)]));

@@ -231,11 +231,13 @@ fn put_tools(request: &Request<'_>, notes: &mut Notes, json: &mut Json<'_>) {
     json.key("tools").begin_array();
     // Tools of one group follow each other.
     for group in request.tools.chunk_by(|one, next| one.namespace == next.namespace) {
-        let namespace = group.first().map(|tool| tool.namespace).filter(|name| !name.is_empty());
-        if let Some(name) = namespace {
-            json.begin_object().key("type").string("namespace").key("name").paste(name);
-            // It must be there, and the hub knows the name alone.
-            json.key("description").paste(name).key("tools").begin_array();
+        let namespace = group.first().filter(|tool| !tool.namespace.is_empty());
+        if let Some(first) = namespace {
+            json.begin_object().key("type").string("namespace").key("name").paste(first.namespace);
+            // It must be there, whether it was said or not.
+            let about =
+                if first.namespace_about.is_empty() { first.namespace } else { first.namespace_about };
+            json.key("description").paste(about).key("tools").begin_array();
         }
         for tool in group {
             put_tool(tool, notes, json);

@@ -56,12 +56,15 @@ impl<'a> Read<'a> {
     }
 }
 
-/// Reads a list of tools. `namespace` is the group that they stand in.
-pub(super) fn read<'a>(
-    list: RawJson<'a>,
-    namespace: JsonStr<'a>,
-    request: &mut Request<'a>,
-) -> Result<(), Fault> {
+/// The group that tools stand in: its name, and what it is for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Group<'a> {
+    name: JsonStr<'a>,
+    about: JsonStr<'a>,
+}
+
+/// Reads a list of tools, which stand in this group.
+pub(super) fn read<'a>(list: RawJson<'a>, group: Group<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
     let mut json = Cursor::new(list.text());
     if json.begin_array().is_err() {
         return Err(Fault::at("tools", "an array"));
@@ -87,14 +90,16 @@ pub(super) fn read<'a>(
                     strict: tool.strict,
                     kind: if is_custom { ToolKind::Custom } else { ToolKind::Function },
                     format: tool.format.filter(|_| is_custom),
-                    namespace,
+                    namespace: group.name,
                     cache: None,
+                    namespace_about: group.about,
+                    extra: Vec::new(),
                 });
             }
             // A group within a group is not known; one name is all that the hub has.
             "namespace" => {
                 if let Some(tools) = tool.tools {
-                    read(tools, tool.name, request)?;
+                    read(tools, Group { name: tool.name, about: tool.description }, request)?;
                 }
             }
             kind if kind.starts_with("web_search") => request.search = Some(search(&tool)?),

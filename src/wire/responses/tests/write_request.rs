@@ -108,8 +108,8 @@ fn mapping_03_calls_and_results_are_items() {
             Role::User,
             vec![
                 result("c1", vec![B::text(s("5"))], None),
-                result("c2", vec![B::text(s("done")), image], None),
-                result(long, vec![], Some(raw("{\"t\": 5}"))),
+                result("c2", vec![B::text(s("done")), image.clone()], None),
+                result(long, vec![image.clone()], Some(raw("{\"t\": 5}"))),
                 B::text(s("Well?")),
             ],
         ),
@@ -125,7 +125,9 @@ fn mapping_03_calls_and_results_are_items() {
         input[6]["output"],
         json!([{"type": "input_text", "text": "done"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBO", "detail": "auto"}])
     );
-    assert_eq!(input[7]["output"], r#"{"t":5}"#);
+    // An object with an image beside it: both.
+    assert_eq!(input[7]["output"][0], json!({"type": "input_text", "text": "{\"t\":5}"}));
+    assert_eq!(input[7]["output"][1]["type"], "input_image");
     assert_eq!(input[8], json!({"role": "user", "content": "Well?"}));
     // Longer than the vendor takes: another one, the same on both sides.
     assert_eq!(input[4]["call_id"], input[7]["call_id"]);
@@ -218,6 +220,8 @@ fn function(name: &'static str) -> Tool<'static> {
         format: None,
         namespace: s(""),
         cache: None,
+        namespace_about: JsonStr::default(),
+        extra: Vec::new(),
     }
 }
 

@@ -360,6 +360,8 @@ fn bug_69_annotations_point_into_their_own_part() {
             add(1, citation("https://a.example", None)),
             text(1, "cited"),
             add(1, citation("https://b.example", Some((7, 9)))),
+            // A document that has no address.
+            add(1, citation("", Some((7, 9)))),
             stop(1),
             finish(Finish::Stop),
             Event::End,

@@ -1,0 +1,86 @@
+//! How fast vectors are turned from numbers to base64 and back, in bytes of 32-bit floats, and tokens are counted.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use criterion::{Criterion, Throughput};
+use model_gateway::json::RawJson;
+use model_gateway::tokens::{self, Family};
+use model_gateway::wire::embeddings::number;
+
+/// The numbers of a large answer: 64 vectors of text-embedding-3-large.
+const FLOATS: usize = 64 * 3_072;
+
+fn vectors(criterion: &mut Criterion) {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / 16_777_216.0 - 0.5
+    };
+    let floats: Vec<f32> = (0..FLOATS).map(|_| next() / 16.0).collect();
+    let (mut numbers, mut packed) = (BytesMut::new(), BytesMut::new());
+    number::push_numbers(&floats, &mut numbers);
+    number::push_floats(&floats, &mut packed);
+    let numbers = String::from_utf8(numbers.to_vec()).unwrap();
+    let packed = String::from_utf8(packed.to_vec()).unwrap();
+    let mut group = criterion.benchmark_group("vectors");
+    group.throughput(Throughput::Bytes(FLOATS as u64 * 4));
+    let mut out = BytesMut::with_capacity(FLOATS * 16);
+    group.bench_function("floats to base64", |bencher| {
+        bencher.iter(|| {
+            out.clear();
+            number::push_floats(black_box(&floats), &mut out);
+        });
+    });
+    group.bench_function("base64 to floats", |bencher| {
+        bencher.iter(|| black_box(number::floats(black_box(&packed))));
+    });
+    group.bench_function("numbers to base64", |bencher| {
+        bencher.iter(|| {
+            out.clear();
+            number::push_base64(RawJson::from_text(black_box(&numbers)), &mut out).unwrap();
+        });
+    });
+    group.bench_function("floats to numbers", |bencher| {
+        bencher.iter(|| {
+            out.clear();
+            number::push_numbers(black_box(&floats), &mut out);
+        });
+    });
+    group.finish();
+}
+
+fn counting(criterion: &mut Criterion) {
+    tokens::prepare(Family::OpenAi);
+    let mut text = String::new();
+    let mut line = 0u32;
+    while text.len() < 2_000_000 {
+        writeln!(text, "Line {line}: the quick brown fox jumps over {} lazy dogs; 今天天气很好。", line % 97)
+            .unwrap();
+        line += 1;
+    }
+    let mut group = criterion.benchmark_group("tokens");
+    for (name, bytes) in [("2 kB", 2_000), ("100 kB", 100_000), ("2 MB", 2_000_000)] {
+        let part = text.get(..(0..=bytes).rev().find(|at| text.is_char_boundary(*at)).unwrap()).unwrap();
+        let count = tokens::count_text(Family::OpenAi, part);
+        group.throughput(Throughput::Elements(count));
+        group.bench_function(format!("{name}, {count} tokens"), |bencher| {
+            bencher.iter(|| tokens::count_text(Family::OpenAi, black_box(part)));
+        });
+    }
+    group.finish();
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_millis(1_500))
+        .sample_size(20)
+        .configure_from_args();
+    vectors(&mut criterion);
+    counting(&mut criterion);
+    criterion.final_summary();
+}

@@ -1,0 +1,95 @@
+//! Answers that the gateway makes itself, out of what one or several calls of a provider gave.
+//!
+//! Here live the jobs: vectors of texts ([`embed`]) and orders of documents ([`rank`]). A job is asked for its next calls,
+//! hears their answers, and in the end gives the client's answer and what was used. It may take several rounds; calls
+//! of one round know nothing of each other and may be made side by side.
+//!
+//! Here must not live: sockets (`proxy` makes the calls), which vendor wants what (`vendor`), and what stands in a body
+//! (`wire`).
+
+pub mod embed;
+pub mod rank;
+
+use bytes::Bytes;
+
+use crate::canonical::Usage;
+use crate::wire::path::Action;
+
+/// A call of a provider: what is sent to the API that the route has chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The body.
+    pub body: Bytes,
+    /// What is done with the model, where that stands in the path.
+    pub action: Option<Action>,
+}
+
+/// The client's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The body, JSON.
+    pub body: Bytes,
+    /// What all calls used together.
+    pub usage: Usage,
+    /// Some of the usage is the gateway's own count, because a provider did not say it.
+    pub counted: bool,
+}
+
+/// Why a job has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A provider's answer is not what its API promises.
+    #[error("{0}")]
+    Broken(String),
+    /// A provider reported an error under a status that says otherwise: its answer.
+    #[error("an error in an answer that says that there is none")]
+    Failed(Bytes),
+}
+
+/// See the module.
+pub trait Job: Send + Sync {
+    /// The calls to be made now; none when the job is done.
+    fn next(&mut self) -> Vec<Call>;
+
+    /// The answer to a call of the last round, by its place in it: the body, under a status of success.
+    fn heard(&mut self, call: usize, body: Bytes);
+
+    /// The client's answer.
+    ///
+    /// # Errors
+    /// What the provider answered is of no use.
+    fn finish(&mut self) -> Result<Reply, Fault>;
+}
+
+/// Calls of one round, all known from the beginning, and their answers.
+#[derive(Debug, Default)]
+struct Round {
+    calls: Vec<Call>,
+    answers: Vec<Bytes>,
+}
+
+impl Round {
+    fn of(calls: Vec<Call>) -> Self {
+        Round { answers: vec![Bytes::new(); calls.len()], calls }
+    }
+
+    fn take(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.calls)
+    }
+
+    fn heard(&mut self, call: usize, body: Bytes) {
+        if let Some(slot) = self.answers.get_mut(call) {
+            *slot = body;
+        }
+    }
+
+    /// The answer to a call, as text.
+    fn text(&self, call: usize) -> Result<&str, Fault> {
+        let body = self.answers.get(call).map(|body| &**body).unwrap_or_default();
+        std::str::from_utf8(body).map_err(|_| Fault::Broken("the answer is not UTF-8".to_owned()))
+    }
+
+    fn failed(&self, call: usize) -> Fault {
+        Fault::Failed(self.answers.get(call).cloned().unwrap_or_default())
+    }
+}

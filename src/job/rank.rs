@@ -1,0 +1,109 @@
+//! Documents in order: a request for a vendor of any form, in as many calls as it takes. A document's score does not
+//! depend on the others, so that the orders of parts can be joined.
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Call, Fault, Job, Reply, Round};
+use crate::canonical::Usage;
+use crate::canonical::rank::{Rank, RankDialect};
+use crate::error::{ApiError, Kind};
+use crate::json::EscapedString;
+use crate::tokens::{self, Family};
+use crate::wire::rerank;
+
+/// A request, with what must be known of its model.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// The request's body.
+    pub body: Bytes,
+    /// The model as it is told to the client.
+    pub model: EscapedString,
+    /// The model's name at the vendor.
+    pub upstream: Box<str>,
+    /// How the vendor is asked.
+    pub dialect: RankDialect,
+}
+
+impl Ask {
+    fn decode(&self) -> Result<Rank<'_>, ApiError> {
+        let text = std::str::from_utf8(&self.body)
+            .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
+        rerank::decode(text)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Ranking {
+    asked: Ask,
+    documents: usize,
+    round: Round,
+}
+
+impl Ranking {
+    /// Prepares a job.
+    ///
+    /// # Errors
+    /// The request is malformed.
+    pub fn new(asked: Ask) -> Result<Self, ApiError> {
+        let rank = asked.decode()?;
+        let documents = rank.documents.len();
+        let calls = rank.documents.chunks(asked.dialect.batch.max(1)).map(|some| {
+            let mut body = BytesMut::new();
+            rerank::ask(&rank, some, &asked.dialect, &asked.upstream, &mut body);
+            Call { body: body.freeze(), action: None }
+        });
+        let round = Round::of(calls.collect());
+        Ok(Ranking { documents, round, asked })
+    }
+
+    /// The tokens that a model reads: the query with each document.
+    fn counted(&self, rank: &Rank<'_>) -> u64 {
+        let family = Family::of(&self.asked.upstream);
+        let query = tokens::count_text(family, &rank.query.decode());
+        let texts: Vec<_> = rank.documents.iter().map(|text| text.decode()).collect();
+        let documents = tokens::count_texts(family, texts.iter().map(|text| &**text));
+        documents.saturating_add(query.saturating_mul(rank.documents.len() as u64))
+    }
+}
+
+impl Job for Ranking {
+    fn next(&mut self) -> Vec<Call> {
+        self.round.take()
+    }
+
+    fn heard(&mut self, call: usize, body: Bytes) {
+        self.round.heard(call, body);
+    }
+
+    fn finish(&mut self) -> Result<Reply, Fault> {
+        let batch = self.asked.dialect.batch.max(1);
+        let mut results = Vec::with_capacity(self.documents);
+        let (mut used, mut searches) = (Some(0u64), None);
+        for (call, start) in (0..self.documents).step_by(batch).enumerate() {
+            let documents = batch.min(self.documents - start);
+            let answer = rerank::decode_answer(self.round.text(call)?, documents);
+            let answer = answer.map_err(|error| Fault::Broken(error.to_string()))?;
+            if answer.failed {
+                return Err(self.round.failed(call));
+            }
+            results.extend(answer.results.into_iter().map(|mut result| {
+                result.index += start;
+                result
+            }));
+            used = used.zip(answer.tokens).map(|(used, tokens)| used.saturating_add(tokens));
+            if let Some(more) = answer.searches {
+                searches = Some(searches.unwrap_or(0u64).saturating_add(more));
+            }
+        }
+        // It was sound when the job began.
+        let rank = self.asked.decode().map_err(|error| Fault::Broken(error.to_string()))?;
+        rerank::settle(&mut results, rank.top);
+        let counted = used.is_none();
+        let used = used.unwrap_or_else(|| self.counted(&rank));
+        let mut body = BytesMut::new();
+        rerank::encode(&rank, &results, &self.asked.model, used, &mut body);
+        let usage = Usage { input: Some(used), searches, ..Usage::default() };
+        Ok(Reply { body: body.freeze(), usage, counted })
+    }
+}

@@ -1,0 +1,382 @@
+//! Jobs: answers that the gateway makes itself, out of calls of a provider.
+//!
+//! A call goes the same way as an exchange does: the lane's head, the provider's connections, its time-outs, one more try
+//! where a connection from the pool had been closed. But its answer is collected, and nothing of it leaves before the
+//! job is done (docs/decisions/008).
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Method, header};
+use pingora::http::RequestHeader;
+use pingora::protocols::http::client::HttpSession;
+use tokio::task::JoinSet;
+use tokio::time::timeout_at;
+
+use super::context::{Answer, Context, Made};
+use super::cork::Corked;
+use super::encoding::Decoder;
+use super::exchange::{Ended, WRITE, client_gone, is_downgrade, listen, restarting, send_piece, silent};
+use super::lane::Lane;
+use super::live::Live;
+use super::reader::{Read, Reader};
+use super::reply::from_pingora;
+use super::response::MAX_ERROR_BODY;
+use super::upstream::scrubbed;
+use super::{Client, Gateway, names};
+use crate::error::{ApiError, Kind, RetryAfter};
+use crate::job::{Call, Fault, Job, Reply};
+use crate::route::{Model, Target};
+use crate::store::Settled;
+use crate::wire::error::{VendorError, from_vendor};
+
+/// Calls of one job that are under way at a time: enough to be quick, too few to use a provider's limits up for others.
+const AT_ONCE: usize = 4;
+
+/// The way that all calls of a job go.
+struct Way {
+    live: Arc<Live>,
+    lane: Arc<Lane>,
+    model: Arc<Model>,
+    target: usize,
+    head: HeaderMap,
+    deadline: tokio::time::Instant,
+}
+
+impl Way {
+    fn target(&self) -> Option<&Target> {
+        self.model.targets.get(self.target)
+    }
+}
+
+/// What is noted of calls, for the log.
+#[derive(Debug, Default)]
+struct Notes {
+    attempts: u32,
+    /// A whole request has gone out.
+    said: bool,
+    answered: Option<Instant>,
+    status: Option<u16>,
+    id: Option<Box<str>>,
+    detail: Option<Box<str>>,
+}
+
+/// An answer of a provider.
+struct Heard {
+    status: u16,
+    retry_after: Option<RetryAfter>,
+    body: Bytes,
+}
+
+impl Gateway {
+    /// Does a job and brings the client its answer, or an error.
+    pub(super) async fn run_job(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        mut job: Box<dyn Job>,
+        ended: Ended<'_>,
+    ) -> pingora::Result<()> {
+        let Some(way) = self.way(client, ctx) else {
+            return self.reply_error(client, ctx, &broken()).await;
+        };
+        let way = Arc::new(way);
+        ctx.record.asked = Some(Instant::now());
+        let mut notes = Notes::default();
+        let end = {
+            let work = pin!(self.work(&mut *job, &way, &mut notes));
+            tokio::select! {
+                biased;
+                end = work => end,
+                gone = client_gone(client) => Err(gone),
+                () = ended => Err(restarting()),
+            }
+        };
+        let record = &mut ctx.record;
+        record.attempts += notes.attempts;
+        record.said = notes.said;
+        record.answered = notes.answered;
+        record.upstream_status = notes.status;
+        record.upstream_id = notes.id;
+        record.detail = notes.detail;
+        match end {
+            Ok(Reply { body, usage, counted }) => {
+                ctx.answer = Answer::Made(Made { usage, counted });
+                ctx.record.first_content = Some(Instant::now());
+                // Nobody has an answer that is not charged.
+                match ctx.settle(true) {
+                    None => {}
+                    Some(Settled::Known(outcome)) => self.settled(ctx, outcome),
+                    Some(pending) => Box::pin(self.settling(ctx, pending)).await,
+                }
+                match self.reply_json(client, ctx, body).await {
+                    Ok(_) => Ok(()),
+                    Err(error) => self.reply_error(client, ctx, &error).await,
+                }
+            }
+            Err(error) => self.reply_error(client, ctx, &error).await,
+        }
+    }
+
+    fn way(&self, client: &Client, ctx: &Context) -> Option<Way> {
+        let head = self.upstream_head(client, ctx).ok()?;
+        let plan = ctx.plan.as_ref()?;
+        let total = plan.target()?.provider.timeouts.total;
+        Some(Way {
+            live: ctx.live.clone(),
+            lane: plan.lane.clone(),
+            model: plan.model.clone(),
+            target: plan.target,
+            head: head.headers.clone(),
+            deadline: tokio::time::Instant::now() + total,
+        })
+    }
+
+    /// All rounds of a job.
+    async fn work(&self, job: &mut dyn Job, way: &Arc<Way>, notes: &mut Notes) -> Result<Reply, ApiError> {
+        loop {
+            let calls = job.next();
+            if calls.is_empty() {
+                break;
+            }
+            self.round(job, way, notes, calls).await?;
+        }
+        job.finish().map_err(|fault| match fault {
+            Fault::Failed(body) => refusal(way, error_status(&body), None, &body, notes),
+            Fault::Broken(detail) => {
+                notes.detail = Some(detail.into_boxed_str());
+                broken()
+            }
+        })
+    }
+
+    /// The calls of one round, some of them at a time. What is under way when one fails is given up.
+    async fn round(
+        &self,
+        job: &mut dyn Job,
+        way: &Arc<Way>,
+        notes: &mut Notes,
+        calls: Vec<Call>,
+    ) -> Result<(), ApiError> {
+        let mut waiting: VecDeque<(usize, Call)> = calls.into_iter().enumerate().collect();
+        if waiting.len() == 1 {
+            if let Some((number, call)) = waiting.pop_front() {
+                let heard = self.call(way, &call, notes).await?;
+                job.heard(number, accepted(way, heard, notes)?);
+            }
+            return Ok(());
+        }
+        let mut tasks = JoinSet::new();
+        loop {
+            while tasks.len() < AT_ONCE
+                && let Some((number, call)) = waiting.pop_front()
+            {
+                let (gateway, way) = (self.clone(), way.clone());
+                tasks.spawn(async move {
+                    let mut notes = Notes::default();
+                    let heard = gateway.call(&way, &call, &mut notes).await;
+                    (number, heard, notes)
+                });
+            }
+            let Some(done) = tasks.join_next().await else { return Ok(()) };
+            let (number, heard, noted) = done.map_err(|_| broken())?;
+            notes.attempts += noted.attempts;
+            notes.said |= noted.said;
+            notes.answered = notes.answered.or(noted.answered);
+            notes.status = noted.status.or(notes.status);
+            notes.id = notes.id.take().or(noted.id);
+            notes.detail = noted.detail.or(notes.detail.take());
+            job.heard(number, accepted(way, heard?, notes)?);
+        }
+    }
+
+    /// One call, on a connection from the pool or a new one.
+    async fn call(&self, way: &Way, call: &Call, notes: &mut Notes) -> Result<Heard, ApiError> {
+        let target = way.target().ok_or_else(broken)?;
+        let link = way.live.link(&way.lane).ok_or_else(broken)?;
+        let fail = |notes: &mut Notes, error: &pingora::Error| {
+            notes.detail = Some(error.to_string().into_boxed_str());
+            from_pingora(error)
+        };
+        loop {
+            notes.attempts += 1;
+            let peer = match link.known() {
+                Some(peer) => peer,
+                None => link.resolved(&self.resolver).await.map_err(|error| {
+                    notes.detail = Some(error.to_string().into_boxed_str());
+                    let told = "The upstream provider cannot be reached: its name has no address.";
+                    ApiError::new(Kind::UpstreamUnreachable, told)
+                })?,
+            };
+            let pooled = self.connections.reused(&peer).await.map_err(|error| fail(notes, &error))?;
+            let reused = pooled.is_some();
+            let mut upstream = match pooled {
+                Some(upstream) => upstream,
+                None => match Box::pin(self.connections.connect(&peer)).await {
+                    Ok(upstream) => upstream,
+                    Err(error) if is_downgrade(&error) => {
+                        self.connections.prefer_http1(&peer);
+                        continue;
+                    }
+                    Err(error) => return Err(fail(notes, &error)),
+                },
+            };
+            way.lane.series.exchange(reused);
+            upstream.set_read_timeout(None);
+            upstream.set_write_timeout(Some(WRITE));
+            let timeouts = target.provider.timeouts;
+            let head = head(way, target, call, &upstream).ok_or_else(broken)?;
+            let talk = async {
+                say(&mut upstream, head, call.body.clone()).await?;
+                notes.said = true;
+                listen(&mut upstream).await
+            };
+            let until = (tokio::time::Instant::now() + timeouts.first_byte).min(way.deadline);
+            match timeout_at(until, talk).await {
+                Err(_) => return Err(silent()),
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    let mut error = error.into_up();
+                    // A connection from the pool may have been closed by the other side in this very moment.
+                    error.retry.decide_reuse(reused);
+                    let answered = upstream.stream().and_then(Corked::of).is_some_and(Corked::is_answered);
+                    let reason = if reused && error.retry() && !answered {
+                        "stale_connection"
+                    } else if is_downgrade(&error) {
+                        self.connections.prefer_http1(&peer);
+                        "h2_downgrade"
+                    } else {
+                        return Err(fail(notes, &error));
+                    };
+                    self.metrics.upstream_retries.with_label_values(&[&*target.provider.name, reason]).inc();
+                    continue;
+                }
+            }
+            notes.answered = Some(Instant::now());
+            let heard = self.hear(way, &mut upstream, timeouts.idle, notes).await?;
+            self.connections.release(upstream, &peer).await;
+            return Ok(heard);
+        }
+    }
+
+    /// Collects an answer.
+    async fn hear(
+        &self,
+        way: &Way,
+        upstream: &mut HttpSession,
+        idle: Duration,
+        notes: &mut Notes,
+    ) -> Result<Heard, ApiError> {
+        let head = upstream.response_header().ok_or_else(broken)?;
+        let text = |name: &header::HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
+        let status = head.status.as_u16();
+        let success = head.status.is_success();
+        notes.status = Some(status);
+        let id = text(&names::X_REQUEST_ID).or_else(|| text(&names::REQUEST_ID));
+        notes.id = id.map(|id| id.chars().take(128).collect::<String>().into_boxed_str());
+        let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
+        let encoding = text(&header::CONTENT_ENCODING).unwrap_or_default();
+        let mut wrong = |error: &dyn std::fmt::Display| {
+            notes.detail = Some(error.to_string().into_boxed_str());
+            broken()
+        };
+        let mut decoder = Decoder::new(encoding).map_err(|error| wrong(&error))?;
+        let limit = if success { self.limits.answer } else { MAX_ERROR_BODY };
+        let mut body = BytesMut::new();
+        let mut reader = Reader::new(false);
+        loop {
+            let until = (tokio::time::Instant::now() + idle).min(way.deadline);
+            let read = timeout_at(until, reader.read(upstream)).await.map_err(|_| silent())?;
+            let (piece, end) = match read {
+                Read::Piece(piece) => (piece, false),
+                Read::Last(piece) => (piece, true),
+                Read::Broken(_, error) => {
+                    wrong(&error);
+                    return Err(from_pingora(&error.into_up()));
+                }
+            };
+            let piece = match &mut decoder {
+                Some(decoder) if !piece.is_empty() => {
+                    decoder.decode(&piece).map_err(|error| wrong(&error))?
+                }
+                _ => piece,
+            };
+            if body.len() + piece.len() > limit && success {
+                let message = format!("The upstream provider's answer is larger than {limit} bytes.");
+                return Err(ApiError::new(Kind::UpstreamBroken, message));
+            }
+            let room = limit.saturating_sub(body.len()).min(piece.len());
+            if end && body.is_empty() && room == piece.len() {
+                // The usual answer comes in one piece and is not copied.
+                return Ok(Heard { status, retry_after, body: piece });
+            }
+            body.extend_from_slice(piece.get(..room).unwrap_or_default());
+            if end {
+                return Ok(Heard { status, retry_after, body: body.freeze() });
+            }
+        }
+    }
+}
+
+/// The head of a call: that of the lane, with what differs.
+fn head(way: &Way, target: &Target, call: &Call, upstream: &HttpSession) -> Option<Box<RequestHeader>> {
+    let (mut parts, ()) = http::Request::new(()).into_parts();
+    parts.method = Method::POST;
+    parts.uri = way.lane.uri(target, call.action)?;
+    parts.headers = way.head.clone();
+    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(call.body.len()));
+    let mut head = Box::new(RequestHeader::from(parts));
+    if let HttpSession::H2(_) = upstream {
+        head.set_version(http::Version::HTTP_2);
+        head.remove_header(&header::HOST);
+    }
+    Some(head)
+}
+
+async fn say(upstream: &mut HttpSession, head: Box<RequestHeader>, body: Bytes) -> pingora::Result<()> {
+    if let Some(corked) = upstream.stream().and_then(Corked::of) {
+        corked.cork();
+    }
+    upstream.write_request_header(head).await?;
+    if let Some(corked) = upstream.stream().and_then(Corked::of) {
+        corked.uncork();
+    }
+    send_piece(upstream, body, true).await
+}
+
+/// The body of an answer that is none of an error.
+fn accepted(way: &Way, heard: Heard, notes: &mut Notes) -> Result<Bytes, ApiError> {
+    if (200..300).contains(&heard.status) {
+        return Ok(heard.body);
+    }
+    Err(refusal(way, heard.status, heard.retry_after, &heard.body, notes))
+}
+
+/// What a provider's refusal means to the client.
+fn refusal(
+    way: &Way,
+    status: u16,
+    retry_after: Option<RetryAfter>,
+    body: &[u8],
+    notes: &mut Notes,
+) -> ApiError {
+    let provider = way.target().map(|target| &target.provider);
+    let vendor = VendorError::decode(body);
+    let detail = scrubbed(provider, vendor.message.clone());
+    let mut error = from_vendor(status, vendor, retry_after);
+    error.message = scrubbed(provider, error.message.into_owned()).into();
+    notes.detail = (*detail != *error.message).then(|| detail.into_boxed_str());
+    error
+}
+
+/// The status that an error would have had that came with 200.
+fn error_status(body: &[u8]) -> u16 {
+    super::response::status_of(&VendorError::decode(body))
+}
+
+fn broken() -> ApiError {
+    ApiError::new(Kind::UpstreamBroken, "The upstream provider's answer is not valid.")
+}

@@ -1,0 +1,228 @@
+//! Rows of the tables of what becomes of each element, from a client of chat completions to all other formats, and
+//! wire facts of whole streams.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::requests::sent;
+use crate::canonical::Effort;
+use crate::translate::Restore;
+use crate::translate::translated::{Route, Translated};
+use crate::translate::verbatim::Arrival;
+use crate::vendor::Kind;
+use crate::wire::Format;
+use crate::wire::codec::Reply;
+
+fn to_claude(body: &Value) -> (Value, Vec<String>) {
+    sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Chat, Format::Messages, body)
+}
+
+fn to_gpt(body: &Value) -> (Value, Vec<String>) {
+    sent(Kind::OpenAi, "gpt-5.2", Format::Chat, Format::Responses, body)
+}
+
+fn to_gemini(body: &Value) -> (Value, Vec<String>) {
+    sent(Kind::Gemini, "gemini-2.5-pro", Format::Chat, Format::Generate, body)
+}
+
+fn tools(choice: Value) -> Value {
+    let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}});
+    json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [tool("a"), tool("b"), tool("c")], "tool_choice": choice})
+}
+
+#[test]
+fn mapping_3_auto_forced_none_and_one() {
+    for (choice, claude, gpt, gemini) in [
+        (json!("auto"), json!({"type": "auto"}), json!("auto"), json!({"mode": "AUTO"})),
+        (json!("required"), json!({"type": "any"}), json!("required"), json!({"mode": "ANY"})),
+        (json!("none"), json!({"type": "none"}), json!("none"), json!({"mode": "NONE"})),
+        (
+            json!({"type": "function", "function": {"name": "b"}}),
+            json!({"type": "tool", "name": "b"}),
+            json!({"type": "function", "name": "b"}),
+            json!({"mode": "ANY", "allowedFunctionNames": ["b"]}),
+        ),
+    ] {
+        let body = tools(choice);
+        assert_eq!(to_claude(&body).0["tool_choice"], claude);
+        assert_eq!(to_gpt(&body).0["tool_choice"], gpt);
+        assert_eq!(to_gemini(&body).0["toolConfig"]["functionCallingConfig"], gemini);
+    }
+}
+
+#[test]
+fn mapping_3_a_subset_of_the_tools() {
+    let names = json!([{"type": "function", "function": {"name": "a"}}, {"type": "function", "function": {"name": "c"}}]);
+    let body = tools(json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": names}}));
+    let (claude, _) = to_claude(&body);
+    let offered: Vec<&str> =
+        claude["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    assert_eq!((offered, &claude["tool_choice"]["type"]), (vec!["a", "c"], &json!("any")));
+    assert_eq!(to_gpt(&body).0["tool_choice"]["type"], "allowed_tools");
+    let config = to_gemini(&body).0["toolConfig"]["functionCallingConfig"].clone();
+    assert_eq!(config, json!({"mode": "ANY", "allowedFunctionNames": ["a", "c"]}));
+}
+
+#[test]
+fn mapping_3_parallel_off() {
+    let mut body = tools(Value::Null);
+    body["parallel_tool_calls"] = json!(false);
+    assert_eq!(to_claude(&body).0["tool_choice"], json!({"type": "auto", "disable_parallel_tool_use": true}));
+    assert_eq!(to_gpt(&body).0["parallel_tool_calls"], false);
+    assert_eq!(to_gemini(&body).1, ["parallel_tool_calls"]);
+}
+
+#[test]
+fn mapping_3_the_charset_of_names() {
+    let long = "x".repeat(100);
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [
+        {"type": "function", "function": {"name": "wetter.für", "parameters": {"type": "object"}}},
+        {"type": "function", "function": {"name": long, "parameters": {"type": "object"}}},
+    ]});
+    let legal = |name: &Value, limit: usize| {
+        let name = name.as_str().unwrap();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':');
+        assert!((1..=limit).contains(&name.len()) && name.bytes().all(plain), "{name}");
+    };
+    let (claude, gpt, gemini) = (to_claude(&body).0, to_gpt(&body).0, to_gemini(&body).0);
+    for number in 0..2 {
+        legal(&claude["tools"][number]["name"], 128);
+        legal(&gpt["tools"][number]["name"], 64);
+        legal(&gemini["tools"][0]["functionDeclarations"][number]["name"], 128);
+    }
+}
+
+#[test]
+fn mapping_3_a_tool_with_free_text() {
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [{"type": "custom", "custom": {"name": "patch", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: \"a\""}}}}]});
+    let (claude, lost) = to_claude(&body);
+    assert_eq!(claude["tools"][0]["input_schema"]["properties"]["input"]["type"], "string");
+    assert_eq!(lost, ["custom_tool_grammar"]);
+    assert_eq!(to_gpt(&body).0["tools"][0]["type"], "custom");
+    assert_eq!(to_gemini(&body).1, ["custom_tool_grammar"]);
+}
+
+#[test]
+fn mapping_4_efforts_and_budgets() {
+    // The table is the same in both directions, but for the ends.
+    for (effort, budget) in
+        [(Effort::Low, 2_048), (Effort::Medium, 8_192), (Effort::High, 16_384), (Effort::Max, 32_768)]
+    {
+        assert_eq!((effort.budget(), Effort::of_budget(budget)), (budget, effort));
+        let body = json!({"model": "m", "max_tokens": 60_000, "reasoning_effort": effort.name(), "messages": [{"role": "user", "content": "Hi"}]});
+        assert_eq!(to_claude(&body).0["thinking"]["budget_tokens"], budget);
+        assert_eq!(to_gemini(&body).0["generationConfig"]["thinkingConfig"]["thinkingBudget"], budget);
+        let word = if effort == Effort::Max { "xhigh" } else { effort.name() };
+        assert_eq!(to_gpt(&body).0["reasoning"]["effort"], word);
+    }
+    let off =
+        json!({"model": "m", "reasoning_effort": "none", "messages": [{"role": "user", "content": "Hi"}]});
+    assert_eq!(to_gpt(&off).0["reasoning"]["effort"], "none");
+    // This one cannot be switched off: the least that it takes.
+    assert_eq!(to_gemini(&off).0["generationConfig"]["thinkingConfig"]["thinkingBudget"], 128);
+}
+
+#[test]
+fn mapping_6_what_each_vendor_tunes() {
+    let body = json!({"model": "m", "temperature": 1.5, "top_p": 0.5, "top_k": 7, "seed": 3, "presence_penalty": 0.5, "stop": ["x"], "max_completion_tokens": 99, "messages": [{"role": "user", "content": "Hi"}]});
+    let (claude, lost) = to_claude(&body);
+    assert_eq!((&claude["max_tokens"], &claude["stop_sequences"]), (&json!(99), &json!(["x"])));
+    assert!(
+        claude["temperature"].as_f64().unwrap() <= 1.0 && lost.contains(&"temperature".to_owned()),
+        "{lost:?}"
+    );
+    let config = to_gemini(&body).0["generationConfig"].clone();
+    assert_eq!(
+        (&config["temperature"], &config["topP"], &config["topK"]),
+        (&json!(1.5), &json!(0.5), &json!(7))
+    );
+    assert_eq!(
+        (&config["seed"], &config["maxOutputTokens"], &config["stopSequences"]),
+        (&json!(3), &json!(99), &json!(["x"]))
+    );
+    let (gpt, lost) = to_gpt(&body);
+    assert_eq!(gpt["max_output_tokens"], 99);
+    for element in ["temperature", "top_p", "stop"] {
+        assert!(lost.contains(&element.to_owned()), "{element} of {lost:?}");
+    }
+}
+
+fn through(vendor: Format, client: Format, pieces: &[&str]) -> String {
+    let route = Route { client, vendor, stream: true };
+    let reply = Arc::new(Reply { show_thinking: true, usage_wanted: true, ..Reply::default() });
+    let mut translated = Translated::new(&route, Arrival::Events, reply, Restore::default(), 1 << 20);
+    let mut out = Vec::new();
+    for piece in pieces {
+        out.extend_from_slice(&translated.feed(Bytes::from((*piece).to_owned())).unwrap());
+    }
+    out.extend_from_slice(&translated.finish().unwrap());
+    String::from_utf8(out).unwrap()
+}
+
+const BEGIN: &str = r#"{"id":"c","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":null}]}"#;
+const END: &str = r#"{"id":"c","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+
+#[test]
+fn fact_11_comments_are_no_events() {
+    let plain = format!("data: {BEGIN}\n\ndata: {END}\n\ndata: [DONE]\n\n");
+    let noisy = format!(
+        ": OPENROUTER PROCESSING\n\ndata: {BEGIN}\n\n: keepalive\n\n: keepalive\ndata: {END}\n\ndata: [DONE]\n\n"
+    );
+    for client in [Format::Messages, Format::Responses, Format::Generate] {
+        assert_eq!(through(Format::Chat, client, &[&noisy]), through(Format::Chat, client, &[&plain]));
+    }
+}
+
+#[test]
+fn fact_43_ids_names_of_events_and_data_without_a_space_mean_nothing_besides() {
+    let plain = format!("data: {BEGIN}\n\ndata: {END}\n\n");
+    let begin = BEGIN.replace("null", "\"null\"");
+    let odd = format!(
+        "id:1\nevent:result\n:HTTP_STATUS/200\ndata:{begin}\n\nid:2\nevent:result\n:HTTP_STATUS/200\ndata:{END}\n\n"
+    );
+    assert_eq!(
+        through(Format::Chat, Format::Messages, &[&odd]),
+        through(Format::Chat, Format::Messages, &[&plain])
+    );
+}
+
+#[test]
+fn bug_15_a_full_budget_is_length_and_never_the_vendors_word() {
+    let frame = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Hi"}]},"finishReason":"MAX_TOKENS"}],"responseId":"r"}"#;
+    let sse = format!("data: {frame}\r\n\r\n");
+    let chat = through(Format::Generate, Format::Chat, &[&sse]);
+    assert!(chat.contains(r#""finish_reason":"length""#) && !chat.contains("MAX_TOKENS"), "{chat}");
+    assert!(through(Format::Generate, Format::Messages, &[&sse]).contains(r#""stop_reason":"max_tokens""#));
+    assert!(
+        through(Format::Generate, Format::Responses, &[&sse]).contains(r#""reason":"max_output_tokens""#)
+    );
+}
+
+#[test]
+fn bug_24_the_last_event_of_responses_has_the_whole_output_and_every_item_is_done() {
+    let frames = [
+        r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"so","thought":true}]}}],"responseId":"r"}"#,
+        r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Hi"}]}}],"responseId":"r"}"#,
+        r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]},"finishReason":"STOP"}],"responseId":"r"}"#,
+    ];
+    let sse: String = frames.iter().map(|frame| format!("data: {frame}\r\n\r\n")).collect();
+    let out = through(Format::Generate, Format::Responses, &[&sse]);
+    let events: Vec<Value> = out
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    let count = |name: &str| events.iter().filter(|event| event["type"] == name).count();
+    assert_eq!((count("response.output_item.added"), count("response.output_item.done")), (3, 3));
+    let last = events.last().unwrap();
+    assert_eq!(last["type"], "response.completed");
+    let kinds: Vec<&str> = last["response"]["output"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["reasoning", "message", "function_call"]);
+}

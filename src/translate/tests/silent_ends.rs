@@ -1,0 +1,73 @@
+//! Answers that end for a reason of the vendor's own: with words before it they are answers, without they are errors.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::translate::translated::{Route, Translated};
+use crate::translate::verbatim::Arrival;
+use crate::translate::{Restore, StreamError};
+use crate::wire::Format;
+use crate::wire::codec::Reply;
+
+fn through(client: Format, stream: bool, frames: &[&str]) -> Result<String, StreamError> {
+    let route = Route { client, vendor: Format::Generate, stream };
+    let reply = Arc::new(Reply { show_thinking: true, ..Reply::default() });
+    let mut translated = Translated::new(&route, Arrival::Events, reply, Restore::default(), 1 << 20);
+    let mut out = Vec::new();
+    for frame in frames {
+        out.extend_from_slice(&translated.feed(Bytes::from(format!("data: {frame}\n\n")))?);
+    }
+    out.extend_from_slice(&translated.finish()?);
+    Ok(String::from_utf8(out).unwrap())
+}
+
+fn frame(parts: &str, finish: &str) -> String {
+    let finish = if finish.is_empty() { String::new() } else { format!(r#","finishReason":"{finish}""#) };
+    format!(
+        r#"{{"candidates":[{{"content":{{"role":"model","parts":[{parts}]}}{finish}}}],"responseId":"r"}}"#
+    )
+}
+
+#[test]
+fn mapping_7_a_failure_without_a_word_is_an_error_and_one_behind_words_is_an_end() {
+    let text = frame(r#"{"text":"Hi"}"#, "");
+    let thought = frame(r#"{"text":"so","thought":true}"#, "");
+    for reason in ["MALFORMED_FUNCTION_CALL", "OTHER", "UNEXPECTED_TOOL_CALL"] {
+        let end = frame("", reason);
+        for client in [Format::Chat, Format::Messages, Format::Responses] {
+            for stream in [false, true] {
+                assert!(through(client, stream, &[&text, &end]).is_ok(), "{client} {reason}");
+                match through(client, stream, &[&end]) {
+                    Err(StreamError::FirstFrame(error)) => {
+                        let error = String::from_utf8(error.to_vec()).unwrap();
+                        assert!(error.contains(reason) && error.contains("server_error"), "{error}");
+                    }
+                    other => panic!("{client} {stream} {reason}: {other:?}"),
+                }
+                // What has been shown cannot be taken back: the stream fails.
+                let failed = through(client, stream, &[&thought, &end]);
+                assert!(
+                    matches!(failed, Err(StreamError::FirstFrame(_) | StreamError::Failed(_))),
+                    "{failed:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn mapping_7_a_missing_signature_is_the_clients_fault() {
+    let end = frame("", "MISSING_THOUGHT_SIGNATURE");
+    let Err(StreamError::FirstFrame(error)) = through(Format::Chat, false, &[&end]) else { panic!() };
+    assert!(String::from_utf8(error.to_vec()).unwrap().contains("invalid_request_error"));
+}
+
+#[test]
+fn bug_18_a_full_budget_or_a_filter_without_a_word_is_an_answer() {
+    for reason in ["MAX_TOKENS", "SAFETY", "STOP"] {
+        let end = frame("", reason);
+        assert!(through(Format::Chat, true, &[&end]).is_ok(), "{reason}");
+        assert!(through(Format::Messages, false, &[&end]).is_ok(), "{reason}");
+    }
+}

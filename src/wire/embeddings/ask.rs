@@ -1,0 +1,163 @@
+//! What vendors are asked for vectors in.
+
+use bytes::BytesMut;
+
+use crate::canonical::embed::{Embed, EmbedDialect, EmbedInput, EmbedItem, EmbedShape, PurposeWords};
+use crate::error::{ApiError, Kind};
+use crate::json::{Cursor, JsonStr, RawJson, Writer};
+
+/// Writes the request for some of the items, which want the same: see [`alike`]. For one item in parts, the request for
+/// a single vector.
+///
+/// # Errors
+/// The vendor cannot be asked for it; the error names the member.
+pub fn encode(
+    embed: &Embed<'_>,
+    items: &[EmbedItem<'_>],
+    dialect: &EmbedDialect,
+    model: &str,
+    out: &mut BytesMut,
+) -> Result<(), ApiError> {
+    out.reserve(items.iter().map(|item| size(&item.input) + 64).sum::<usize>() + 256);
+    if dialect.shape == EmbedShape::Parts {
+        return parts(items, model, out);
+    }
+    let mut json = Writer::new(out);
+    json.begin_object().key("model").string(model);
+    match dialect.shape {
+        EmbedShape::List | EmbedShape::Parts => {
+            json.key("input");
+            inputs(items, &mut json)?;
+            if embed.base64 && dialect.base64 {
+                json.key("encoding_format").string("base64");
+            }
+            settings(items, dialect, &mut json)?;
+            let said = ["encoding_format", dialect.dimensions, dialect.purpose];
+            for extra in embed.extra.iter().filter(|extra| !said.contains(&extra.name)) {
+                json.paste_key(JsonStr::from_escaped(extra.name)).raw(extra.value);
+            }
+        }
+        EmbedShape::Texts => {
+            json.key("texts");
+            inputs(items, &mut json)?;
+            json.key("embedding_types").begin_array().string("float").end_array();
+            settings(items, dialect, &mut json)?;
+            for extra in embed.extra.iter().filter(|extra| extra.name == "truncate") {
+                json.paste_key(JsonStr::from_escaped(extra.name)).raw(extra.value);
+            }
+        }
+        EmbedShape::Nested => {
+            json.key("input").begin_object().key("texts");
+            inputs(items, &mut json)?;
+            json.end_object().key("parameters").begin_object();
+            settings(items, dialect, &mut json)?;
+            json.end_object();
+        }
+    }
+    json.end_object();
+    Ok(())
+}
+
+/// Whether two items can be asked for in one request: the settings of most vendors are those of all texts in it.
+pub fn alike(one: &EmbedItem<'_>, other: &EmbedItem<'_>, dialect: &EmbedDialect) -> bool {
+    dialect.shape == EmbedShape::Parts
+        || one.dimensions == other.dimensions
+            && dialect.words.word(one.purpose) == dialect.words.word(other.purpose)
+}
+
+/// The numbers of an array of tokens.
+pub fn tokens(value: RawJson<'_>) -> Option<Vec<u32>> {
+    let mut tokens = Vec::new();
+    let mut json = Cursor::new(value.text());
+    json.begin_array().ok()?;
+    while json.next_element().ok()? {
+        tokens.push(u32::try_from(json.raw().ok()?.as_u64()?).ok()?);
+    }
+    Some(tokens)
+}
+
+fn size(input: &EmbedInput<'_>) -> usize {
+    match input {
+        EmbedInput::Text(text) => text.len(),
+        EmbedInput::Tokens(value) | EmbedInput::Parts(value) => value.text().len(),
+    }
+}
+
+fn inputs(items: &[EmbedItem<'_>], json: &mut Writer<'_, BytesMut>) -> Result<(), ApiError> {
+    json.begin_array();
+    for item in items {
+        match &item.input {
+            EmbedInput::Text(text) => json.paste(JsonStr::from_escaped(text)),
+            EmbedInput::Tokens(tokens) => json.raw(*tokens),
+            EmbedInput::Parts(_) => {
+                let message = "This model embeds nothing but text; 'content.parts' holds something else.";
+                return Err(ApiError::new(Kind::Unsupported, message).param("content.parts"));
+            }
+        };
+    }
+    json.end_array();
+    Ok(())
+}
+
+/// Dimensions and purpose, which are those of the first item.
+fn settings(
+    items: &[EmbedItem<'_>],
+    dialect: &EmbedDialect,
+    json: &mut Writer<'_, BytesMut>,
+) -> Result<(), ApiError> {
+    let Some(item) = items.first() else { return Ok(()) };
+    if let Some(dimensions) = item.dimensions {
+        if dialect.dimensions.is_empty() {
+            let message = "The number of dimensions of this model's vectors cannot be chosen.";
+            return Err(ApiError::new(Kind::Unsupported, message).param("dimensions"));
+        }
+        json.key(dialect.dimensions).number(dimensions);
+    }
+    if let Some(word) = dialect.words.word(item.purpose).filter(|_| !dialect.purpose.is_empty()) {
+        json.key(dialect.purpose).string(word);
+    }
+    Ok(())
+}
+
+fn parts(items: &[EmbedItem<'_>], model: &str, out: &mut BytesMut) -> Result<(), ApiError> {
+    let model = format!("models/{model}");
+    let mut json = Writer::new(out);
+    if let [item] = items {
+        return part(item, &model, &mut json);
+    }
+    json.begin_object().key("requests").begin_array();
+    for item in items {
+        part(item, &model, &mut json)?;
+    }
+    json.end_array().end_object();
+    Ok(())
+}
+
+fn part(item: &EmbedItem<'_>, model: &str, json: &mut Writer<'_, BytesMut>) -> Result<(), ApiError> {
+    json.begin_object().key("model").string(model).key("content");
+    match &item.input {
+        EmbedInput::Text(text) => {
+            json.begin_object().key("parts").begin_array().begin_object();
+            json.key("text").paste(JsonStr::from_escaped(text));
+            json.end_object().end_array().end_object();
+        }
+        EmbedInput::Parts(content) => {
+            json.raw(*content);
+        }
+        EmbedInput::Tokens(_) => {
+            let message = "This model embeds texts; tokens cannot be sent to it.";
+            return Err(ApiError::new(Kind::Unsupported, message).param("input"));
+        }
+    }
+    if let Some(word) = PurposeWords::Tasks.word(item.purpose) {
+        json.key("taskType").string(word);
+    }
+    if let Some(dimensions) = item.dimensions {
+        json.key("outputDimensionality").number(dimensions);
+    }
+    for extra in &item.extra {
+        json.paste_key(JsonStr::from_escaped(extra.name)).raw(extra.value);
+    }
+    json.end_object();
+    Ok(())
+}

@@ -1,0 +1,135 @@
+"""The official SDKs at the endpoints beside the conversations: vectors, orders, counts of tokens, listings.
+
+Usage: endpoints.py BASE_URL KEY
+Each failure is a line; the exit status says whether there was one.
+"""
+
+import sys
+import traceback
+
+import anthropic
+import cohere
+import openai
+from google import genai
+
+BASE, KEY = sys.argv[1], sys.argv[2]
+
+EMBEDDERS = ["text-embedding-3-small", "gemini-embedding-001", "embed-v4.0"]
+RANKER = "rerank-v3.5"
+SPEAKERS = ["gpt-4o", "claude-sonnet-4-6", "gemini-2.5-flash"]
+TEXTS = ["Hello", "Äpfel und Birnen", "third"]
+
+OPENAI = openai.OpenAI(base_url=f"{BASE}/v1", api_key=KEY, max_retries=0)
+ANTHROPIC = anthropic.Anthropic(base_url=BASE, api_key=KEY, max_retries=0)
+GOOGLE = genai.Client(api_key=KEY, http_options={"base_url": BASE})
+COHERE = cohere.ClientV2(api_key=KEY, base_url=BASE)
+COHERE_1 = cohere.Client(api_key=KEY, base_url=BASE)
+
+
+def vectors_of_the_list(model):
+    # The SDK asks for base64 and decodes it, unless it is told otherwise.
+    packed = OPENAI.embeddings.create(model=model, input=TEXTS, dimensions=256)
+    plain = OPENAI.embeddings.create(model=model, input=TEXTS, dimensions=256, encoding_format="float")
+    assert [entry.index for entry in packed.data] == [0, 1, 2], packed.data
+    assert packed.model == model and packed.usage.prompt_tokens > 0, packed.usage
+    for one, other in zip(packed.data, plain.data):
+        assert len(one.embedding) == 256 and len(other.embedding) == 256
+        assert all(abs(a - b) < 1e-6 for a, b in zip(one.embedding, other.embedding))
+    single = OPENAI.embeddings.create(model=model, input=TEXTS[1], dimensions=256)
+    assert list(single.data[0].embedding) == list(packed.data[1].embedding)
+    many = OPENAI.embeddings.create(model=model, input=[f"text {n}" for n in range(150)], dimensions=256)
+    assert len(many.data) == 150 and many.data[149].index == 149
+
+
+def vectors_of_parts(model):
+    config = {"output_dimensionality": 256, "task_type": "RETRIEVAL_QUERY"}
+    found = GOOGLE.models.embed_content(model=model, contents=TEXTS, config=config)
+    assert [len(one.values) for one in found.embeddings] == [256] * 3
+    single = GOOGLE.models.embed_content(model=model, contents=TEXTS[0], config=config)
+    assert single.embeddings[0].values == found.embeddings[0].values
+
+
+def wrong_vectors(model):
+    for asked in [{"input": ""}, {"input": []}, {"input": "x", "dimensions": -1}]:
+        try:
+            OPENAI.embeddings.create(model=model, **asked)
+        except openai.BadRequestError as error:
+            assert error.param in ("input", "dimensions"), error.body
+        else:
+            raise AssertionError(f"{asked} was taken")
+
+
+def counts_of_messages(model):
+    messages = [{"role": "user", "content": "Hello, how are you today?"}]
+    plain = ANTHROPIC.messages.count_tokens(model=model, messages=messages).input_tokens
+    more = ANTHROPIC.messages.count_tokens(model=model, messages=messages, system="Be brief.").input_tokens
+    assert 7 <= plain < more <= 60, (plain, more)
+    google = GOOGLE.models.count_tokens(model=model, contents="Hello, how are you today?")
+    assert google.total_tokens == plain, (google, plain)
+    responses = OPENAI.responses.input_tokens.count(model=model, input="Hello, how are you today?")
+    assert responses.input_tokens == plain, (responses, plain)
+
+
+def wrong_counts(model):
+    try:
+        ANTHROPIC.messages.count_tokens(model=model, messages=[{"role": "nobody", "content": "x"}])
+    except anthropic.BadRequestError as error:
+        assert error.body["error"]["type"] == "invalid_request_error", error.body
+    else:
+        raise AssertionError("a role that is none was taken")
+
+
+def orders():
+    documents = ["Bread is eaten everywhere.", "Paris is the capital of France.", "Rome is in Italy."]
+    for client in (COHERE, COHERE_1):
+        found = client.rerank(model=RANKER, query="What is the capital of France?", documents=documents, top_n=2)
+        assert [result.index for result in found.results][0] == 1 and len(found.results) == 2, found
+        assert all(0 <= result.relevance_score <= 1 for result in found.results)
+    try:
+        COHERE.rerank(model=RANKER, query="", documents=documents)
+    except cohere.BadRequestError:
+        pass
+    else:
+        raise AssertionError("an empty query was taken")
+
+
+def listings():
+    known = set(EMBEDDERS + SPEAKERS + [RANKER])
+    listed = {model.id for model in OPENAI.models.list()}
+    assert known <= listed, listed
+    # Page by page, as the SDKs go through them.
+    assert {model.id for model in ANTHROPIC.models.list(limit=2)} == listed
+    assert {model.name.removeprefix("models/") for model in GOOGLE.models.list(config={"page_size": 2})} == listed
+    for model in known:
+        assert OPENAI.models.retrieve(model).id == model
+        one = ANTHROPIC.models.retrieve(model)
+        assert one.id == model and one.lifecycle == "active" and one.created_at.year > 2000, one
+        assert GOOGLE.models.get(model=model).name == f"models/{model}"
+    actions = GOOGLE.models.get(model=EMBEDDERS[0]).supported_actions
+    assert "embedContent" in actions, actions
+    try:
+        OPENAI.models.retrieve("nobody")
+    except openai.NotFoundError:
+        pass
+    else:
+        raise AssertionError("a model that is not there")
+
+
+def main():
+    checks = [(check, (model,)) for check in (vectors_of_the_list, vectors_of_parts) for model in EMBEDDERS]
+    checks += [(wrong_vectors, (EMBEDDERS[0],)), (wrong_vectors, (EMBEDDERS[2],))]
+    checks += [(check, (model,)) for check in (counts_of_messages, wrong_counts) for model in SPEAKERS]
+    checks += [(orders, ()), (listings, ())]
+    failed = 0
+    for check, arguments in checks:
+        try:
+            check(*arguments)
+        except Exception as error:  # noqa: BLE001: every failure is told
+            failed += 1
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            print(f"FAILED {check.__name__}{arguments}: {type(error).__name__} {error} ({where.name}:{where.lineno})")
+    print(f"{len(checks) - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+main()

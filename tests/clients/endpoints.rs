@@ -1,0 +1,52 @@
+//! The official Python SDKs at the endpoints beside the conversations: what they ask and what their user must see is in
+//! `endpoints.py`. Its models are those of the demo, so that it can be run against that too.
+
+use std::process::Stdio;
+
+use model_gateway::simulator::{Options, Simulator, Vendor};
+
+use crate::sdks::python;
+use crate::support::gateway::Gateway;
+use crate::support::setup::{CREDENTIAL, KEY, Setup};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sdk_works_with_vectors_orders_counts_and_listings() {
+    let Some(python) = python("import openai, anthropic, cohere\nfrom google import genai") else { return };
+    let mut simulators = Vec::new();
+    let mut setup = Setup::new();
+    for (vendor, kind) in [
+        (Vendor::OpenAi, "openai"),
+        (Vendor::Anthropic, "anthropic"),
+        (Vendor::Google, "gemini"),
+        (Vendor::Cohere, "cohere"),
+    ] {
+        let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
+        let simulator = Simulator::start(vendor, options).await.unwrap();
+        setup = setup.provider(kind, kind, &simulator.base_url(), "");
+        simulators.push(simulator);
+    }
+    for (model, provider) in [
+        ("gpt-4o", "openai"),
+        ("claude-sonnet-4-6", "anthropic"),
+        ("gemini-2.5-flash", "gemini"),
+        ("text-embedding-3-small", "openai"),
+        ("gemini-embedding-001", "gemini"),
+        ("embed-v4.0", "cohere"),
+        ("rerank-v3.5", "cohere"),
+    ] {
+        setup = setup.model(model, provider, model);
+    }
+    let gateway = Gateway::start(&setup).await;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/endpoints.py");
+    let run = tokio::process::Command::new(&python)
+        .args([script, &format!("http://{}", gateway.addr), KEY])
+        .env("no_proxy", "*")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(std::time::Duration::from_secs(300), run).await.unwrap().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}\n{errors}");
+    assert!(told.contains("16 passed, 0 failed"), "{told}");
+}

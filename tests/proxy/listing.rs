@@ -1,0 +1,105 @@
+//! The listing of models: three shapes, page by page, and single models.
+
+use serde_json::{Value, json};
+
+use super::support::client::{Answer, request};
+use super::support::gateway::Gateway;
+use super::support::setup::{KEY, NARROW_KEY, Setup};
+
+/// Headers that tell a shape.
+const MESSAGES: (&str, &str) = ("anthropic-version", "2023-06-01");
+
+async fn gateway() -> Gateway {
+    let mut setup = Setup::new().provider("openai", "openai", "http://127.0.0.1:9/v1", "");
+    for number in 0..75 {
+        let id = format!("model-{number:02}");
+        setup = setup.model(&id, "openai", &id);
+    }
+    Gateway::start(&setup).await
+}
+
+async fn get(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> Answer {
+    gateway.ask(request("GET", path, headers)).await
+}
+
+fn ids(list: &Value, key: &str, name: &str) -> Vec<String> {
+    let id = |entry: &Value| entry[name].as_str().unwrap().trim_start_matches("models/").to_owned();
+    list[key].as_array().unwrap().iter().map(id).collect()
+}
+
+#[tokio::test]
+async fn native_lists_come_in_pages() {
+    let gateway = gateway().await;
+    let all: Vec<String> = (0..75).map(|number| format!("model-{number:02}")).collect();
+    let headers = [("x-api-key", KEY), MESSAGES];
+    let (mut seen, mut path) = (Vec::new(), "/v1/models".to_owned());
+    loop {
+        let page = get(&gateway, &path, &headers).await.json();
+        let some = ids(&page, "data", "id");
+        assert!(some.len() <= 20 && page["first_id"] == json!(some[0]), "{page}");
+        path = format!("/v1/models?after_id={}", page["last_id"].as_str().unwrap());
+        seen.extend(some);
+        if page["has_more"] == json!(false) {
+            break;
+        }
+    }
+    assert_eq!(seen, all);
+    let (mut seen, mut token) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/v1beta/models?key={KEY}&pageSize=30&pageToken={token}");
+        let page = get(&gateway, &path, &[]).await.json();
+        seen.extend(ids(&page, "models", "name"));
+        match page["nextPageToken"].as_str() {
+            Some(next) => token = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, all);
+    let bearer = format!("Bearer {KEY}");
+    let whole = get(&gateway, "/v1/models", &[("authorization", &bearer)]).await.json();
+    assert_eq!(ids(&whole, "data", "id"), all, "the list has no pages");
+    for (query, count) in [("pageSize=0", 50), ("pageSize=5000", 75), ("pageSize=7", 7), ("", 50)] {
+        let page = get(&gateway, &format!("/v1beta/models?{query}"), &[("x-goog-api-key", KEY)]).await.json();
+        assert_eq!(ids(&page, "models", "name").len(), count, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_cannot_be_is_an_error() {
+    let gateway = gateway().await;
+    for (path, headers, name) in [
+        ("/v1/models?limit=0", vec![("x-api-key", KEY), MESSAGES], "limit"),
+        ("/v1/models?limit=1001", vec![("x-api-key", KEY), MESSAGES], "limit"),
+        ("/v1/models?after_id=nobody", vec![("x-api-key", KEY), MESSAGES], "after_id"),
+        ("/v1/models?before_id=nobody", vec![("x-api-key", KEY), MESSAGES], "before_id"),
+        ("/v1beta/models?pageSize=x", vec![("x-goog-api-key", KEY)], "pageSize"),
+        ("/v1beta/models?pageToken=nobody", vec![("x-vendor-api-key", KEY)], "pageToken"),
+    ] {
+        let answer = get(&gateway, path, &headers).await;
+        let told = answer.json();
+        assert_eq!(answer.status(), 400, "{path}: {told}");
+        assert!(told["error"]["message"].as_str().unwrap().contains(name), "{path}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn one_model_is_an_entry_of_the_list() {
+    let gateway = gateway().await;
+    let bearer = format!("Bearer {KEY}");
+    let shapes: [(&str, &str, Vec<(&str, &str)>); 3] = [
+        ("/v1/models", "data", vec![("authorization", &bearer)]),
+        ("/v1/models", "data", vec![("x-api-key", KEY), MESSAGES]),
+        ("/v1beta/models", "models", vec![("x-goog-api-key", KEY)]),
+    ];
+    for (path, key, headers) in shapes {
+        let list = get(&gateway, path, &headers).await.json();
+        let one = get(&gateway, &format!("{path}/model-00"), &headers).await;
+        assert_eq!((one.status(), one.json()), (200, list[key][0].clone()), "{path}");
+        let missing = get(&gateway, &format!("{path}/nobody"), &headers).await;
+        assert_eq!(missing.status(), 404, "{path}");
+        assert!(missing.json()["error"]["message"].as_str().unwrap().contains("nobody"));
+    }
+    // A model that a key may not use is none for it.
+    let narrow = get(&gateway, "/v1/models/model-00", &[("x-api-key", NARROW_KEY)]).await;
+    assert_eq!(narrow.status(), 404);
+}
