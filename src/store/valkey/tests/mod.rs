@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::store::office::Office as _;
 use crate::store::suite::ledger::stored;
 use crate::store::suite::server::Server;
-use crate::store::suite::{OnServer, PATIENCE};
+use crate::store::suite::{OnServer, PATIENCE, address};
 use crate::store::valkey::{Desk, Fleet};
 
 /// Waits until something holds.
@@ -25,7 +25,7 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
 fn desk(server: &Server) -> Desk {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match Desk::open(&server.address()) {
+        match Desk::open(&address(server)) {
             Ok(desk) => return desk,
             Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }

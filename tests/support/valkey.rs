@@ -1,13 +1,12 @@
-//! A server of a test's own, on a free port of the loopback, with its files in a folder of its own.
+//! A Valkey or Redis server of a test's own, on a free port of the loopback, with its files in a folder of its own.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::PATIENCE;
-use crate::store::valkey::Address;
-
+/// How long it may take to start.
+const PATIENCE: Duration = Duration::from_secs(40);
 /// What the program may be called.
 const PROGRAMS: [&str; 2] = ["valkey-server", "redis-server"];
 
@@ -96,12 +95,9 @@ impl Server {
         self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok()).map(nix::unistd::Pid::from_raw)
     }
 
+    /// Where it is.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
-    }
-
-    pub(crate) fn address(&self) -> Address {
-        Address::new([&*self.url()], None).unwrap()
     }
 }
 
