@@ -10,6 +10,12 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// What the program may be called.
 const PROGRAMS: [&str; 2] = ["valkey-server", "redis-server"];
 
+/// Waits a little.
+#[allow(clippy::disallowed_methods, reason = "in a thread of a test's own")]
+pub(crate) fn pause(millis: u64) {
+    std::thread::sleep(Duration::from_millis(millis));
+}
+
 /// See the module. It ends with this value.
 pub(crate) struct Server {
     child: Option<Child>,
@@ -65,7 +71,7 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         while self.ask("PING") != "+PONG\r\n" {
             assert!(Instant::now() < deadline, "the server does not start");
-            std::thread::sleep(Duration::from_millis(10));
+            pause(10);
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::server::pause;
 use super::{PATIENCE, Place, on_both, wait};
 use crate::store::{Limits, Response, Store, StoreError};
 
@@ -97,7 +98,7 @@ fn what_is_expired_is_not_found_and_goes_away(place: &dyn Place) {
         if store.size() == size as u64 || Instant::now() > deadline {
             break;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        pause(5);
     }
     assert_eq!(store.size(), size as u64);
 }

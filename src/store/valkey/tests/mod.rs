@@ -5,11 +5,11 @@ mod cluster;
 mod failover;
 mod many;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::store::office::Office as _;
 use crate::store::suite::ledger::stored;
-use crate::store::suite::server::Server;
+use crate::store::suite::server::{Server, pause};
 use crate::store::suite::{OnServer, PATIENCE, address};
 use crate::store::valkey::{Desk, Fleet};
 
@@ -18,7 +18,7 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "{what} did not happen");
-        std::thread::sleep(Duration::from_millis(20));
+        pause(20);
     }
 }
 
@@ -29,7 +29,7 @@ fn desk(server: &Server) -> Desk {
             Ok(desk) => return desk,
             Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }
-        std::thread::sleep(Duration::from_millis(20));
+        pause(20);
     }
 }
 
