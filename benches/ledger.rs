@@ -113,7 +113,7 @@ fn hot(file: &Path, count: u64) {
         let taken = start.elapsed();
         let drained = loop {
             let before = ran("ledger");
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::park_timeout(Duration::from_millis(500));
             let after = ran("ledger");
             if after - before < 20_000_000 {
                 break after;
@@ -141,7 +141,7 @@ fn paced(file: &Path, rate: u64) {
             let record = record(&names, "req_0123456789abcdef0123", FIRST, 730_000);
             assert!(matches!(book.settle(None, &record), Settled::Known(Ok(()))));
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::park_timeout(Duration::from_millis(1));
     }
     let cpu = ran("ledger");
     println!(

@@ -1,5 +1,6 @@
 //! The record of a request: what it was, what it used and what it cost, and how that is written in bytes.
 
+use super::money::LARGEST;
 use crate::canonical::Usage;
 
 /// What is kept of a request.
@@ -78,8 +79,8 @@ pub const KINDS: [UsageKind; 10] = kinds!(
 const VERSION: u8 = 1;
 /// Longest text of a record: more of it is cut off.
 const LONGEST: usize = 512;
-/// Most that one request may cost: a million units.
-pub const LARGEST_COST: i64 = 1_000_000_000_000_000;
+/// Most that one request may cost: as much as a balance may come to.
+pub const LARGEST_COST: i64 = LARGEST;
 /// Most of one kind that one request may use.
 const LARGEST_USAGE: u64 = 1_000_000_000_000;
 const STREAM: u8 = 1;

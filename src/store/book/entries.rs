@@ -102,15 +102,19 @@ pub(super) fn apply(
     for (name, charge) in charges {
         let mut update = connection.prepare_cached(
             "UPDATE account SET charged = MIN(charged, ?4 - ?2) + ?2, changed = ?3 WHERE name = ?1
-             RETURNING credited - charged, enabled",
+             RETURNING credited - charged, enabled, charged = ?4",
         )?;
         let charge = charge.min(LARGEST);
         let row = update.query_row(params![name, charge, stamp, LARGEST], |row| {
-            Ok(Row { name: name.to_owned(), balance: row.get(0)?, enabled: row.get(1)? })
+            let full: bool = row.get(2)?;
+            Ok((Row { name: name.to_owned(), balance: row.get(0)?, enabled: row.get(1)? }, full))
         });
         // A key may name an account that is not there yet: what it costs is owed when it is made.
         charged.push(match row.optional()? {
-            Some(row) => Charged { account: Changed::Row(row), charge },
+            // Where the sum has come to its end, it is not known what of this is in it.
+            Some((row, full)) => {
+                Charged { account: Changed::Row(row), charge: if full { 0 } else { charge } }
+            }
             None => Charged { account: Changed::Unknown(name.to_owned()), charge },
         });
     }

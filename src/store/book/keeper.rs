@@ -100,8 +100,22 @@ impl Keeper {
         }
     }
 
+    /// Brings in what is in the journal, and what it did not take before.
     fn drain(&mut self) -> Result<(), ApplyError> {
-        self.shared.sure.write_the_rest()?;
+        if self.draining.is_some() {
+            // One that the database did not take before comes ahead of what came since.
+            self.drain_segment()?;
+        }
+        self.drain_segment()?;
+        // A segment may be full: there is room only now.
+        if self.shared.sure.is_failing() {
+            self.shared.sure.write_the_rest()?;
+            self.drain_segment()?;
+        }
+        Ok(())
+    }
+
+    fn drain_segment(&mut self) -> Result<(), ApplyError> {
         if self.draining.is_none() {
             self.draining = self.shared.sure.journal.rotate();
         }

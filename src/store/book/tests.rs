@@ -219,7 +219,6 @@ async fn a_database_that_is_held_costs_nothing() {
     assert_eq!(book.available(&id("acme")), Some(997));
     holder.execute_batch("ROLLBACK").unwrap();
     flush(&book).await;
-    flush(&book).await;
     assert_eq!(stored(folder.path(), "acme"), (997, 3, 2));
 }
 
@@ -389,4 +388,35 @@ async fn what_was_used_before_an_account_was_made_is_charged_to_it() {
     assert_eq!(book.available(&id("acme")), Some(88));
     assert_eq!(stored(folder.path(), "acme"), (88, 12, 2));
     assert!(desk(folder.path()).audit().unwrap().is_empty());
+}
+
+/// The database is held and the disk is full: nothing more is let in, and what was let in is charged later, once.
+#[tokio::test]
+async fn what_no_file_takes_is_charged_when_one_does() {
+    let folder = tempfile::tempdir().unwrap();
+    credit(folder.path(), "acme", 1000);
+    let book = open(folder.path());
+    let held = [reserve(&book, "acme", 10).unwrap(), reserve(&book, "acme", 10).unwrap()];
+    let holder = other(folder.path());
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    settle(&book, None, &record("acme", 1));
+    // The segment is on its way to the database, and the other one is full.
+    assert!(book.flush().within(PATIENCE).await.is_err());
+    (0..4).for_each(|_| settle(&book, None, &record("acme", 0)));
+    book.shared.sure.journal.set_limit(0);
+    for held in held {
+        let told = book.settle(Some(held), &record("acme", 2)).within(PATIENCE).await;
+        assert!(matches!(told, Err(StoreError::Failed(_))), "{told:?}");
+    }
+    assert_eq!(book.available(&id("acme")), Some(995));
+    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), Refused::Unavailable);
+    holder.execute_batch("ROLLBACK").unwrap();
+    assert!(book.flush().within(PATIENCE).await.is_err(), "the disk is still full");
+    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), Refused::Unavailable);
+    // A segment that is full is not full for ever.
+    book.shared.sure.journal.set_limit(200);
+    flush(&book).await;
+    drop(reserve(&book, "acme", 1).unwrap());
+    drop(book);
+    assert_eq!(stored(folder.path(), "acme"), (995, 5, 7));
 }

@@ -47,6 +47,8 @@ struct Writing {
     /// Number of the last frame.
     last: u64,
     buffer: Vec<u8>,
+    /// Largest segment.
+    limit: u64,
 }
 
 /// One of the two files.
@@ -76,8 +78,15 @@ impl Journal {
         let (id, files, segments) = Files::create(folder)?;
         let [current, spare] = segments.map(|file| Segment { file, end: frame::OPENING as u64 });
         let spare = Some(spare);
-        let writing = Mutex::new(Writing { current, spare, last: 0, buffer: Vec::with_capacity(1024) });
+        let writing =
+            Mutex::new(Writing { current, spare, last: 0, buffer: Vec::with_capacity(1024), limit: LARGEST });
         Ok(Journal { id, writing, files })
+    }
+
+    /// A disk that is full, for tests.
+    #[cfg(test)]
+    pub(super) fn set_limit(&self, limit: u64) {
+        self.writing.lock().limit = limit;
     }
 
     /// Which journal it is.
@@ -89,7 +98,7 @@ impl Journal {
     pub(super) fn append(&self, payload: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let mut guard = self.writing.lock();
         let writing = &mut *guard;
-        if writing.current.end >= LARGEST {
+        if writing.current.end >= writing.limit {
             return Err(io::Error::other("the journal is full"));
         }
         writing.buffer.clear();
