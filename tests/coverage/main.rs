@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Tests whose names say what they show and not which number it has.
 const BY_ANOTHER_NAME: &[(&str, u32, &str)] = &[
     ("bug", 67, "everything_in_a_request_counts"),
-    ("fact", 41, "every_vendor_puts_documents_in_order"),
+    ("fact", 41, "each_vendor_s_answer_is_read"),
     ("fact", 44, "a_refusal_in_another_shape_takes_the_clients"),
 ];
 
