@@ -146,7 +146,7 @@ async fn an_empty_balance_is_told_in_every_format_and_credit_mends_it() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     let lines = gateway.wait_for_log(5).await;
-    assert_eq!(lines.iter().filter(|line| line["error"] == "empty_balance").count() >= 4, true);
+    assert!(lines.iter().filter(|line| line["error"] == "empty_balance").count() >= 4);
 }
 
 #[tokio::test]

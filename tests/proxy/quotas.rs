@@ -279,9 +279,9 @@ async fn a_key_is_bound_to_its_apis_and_networks() {
         let list = request("GET", "/v1/models", &[("authorization", &format!("Bearer {LIMITED}"))]);
         assert_eq!(gateway.ask(list).await.status(), 200);
 
-        let elsewhere = format!("endpoints = [\"*\"]\nnetworks = [\"192.0.2.0/24\"]");
+        let elsewhere = "endpoints = [\"*\"]\nnetworks = [\"192.0.2.0/24\"]";
         let keys = |lines: &str| key("lia", LIMITED, lines);
-        gateway.replace("keys.toml", &keys(&elsewhere));
+        gateway.replace("keys.toml", &keys(elsewhere));
         gateway.reload("applied").await;
         let answer = gateway.ask(asking(form, false)).await;
         assert_eq!(answer.status(), 403);
