@@ -10,6 +10,8 @@ use super::table::{Table, align};
 use super::{Conf, fail, style};
 use crate::config::{self, Store};
 use crate::store::book::{AccountState, Desk, DeskError};
+use crate::store::office::Office;
+use crate::store::valkey::{self, Address, AddressError};
 use crate::store::{AccountId, Money, OpenError};
 use crate::wire::models::rfc3339;
 
@@ -114,8 +116,8 @@ pub(super) enum AccountsError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Desk(#[from] DeskError),
-    #[error("accounts are in a database file (store.sqlite); the configuration names a server")]
-    Server,
+    #[error("store.valkey: {0}")]
+    Address(#[from] AddressError),
     #[error("a name has 1 to 128 bytes and no control characters")]
     Name,
     #[error("{0} accounts do not add up")]
@@ -123,18 +125,27 @@ pub(super) enum AccountsError {
 }
 
 impl File {
-    fn path(&self) -> Result<PathBuf, AccountsError> {
+    fn store(&self) -> Result<Store, AccountsError> {
         match &self.store {
-            Some(path) => Ok(path.clone()),
-            None => match config::store(&self.conf.conf)? {
-                Store::Sqlite(path) => Ok(path),
-                Store::Valkey(_) => Err(AccountsError::Server),
-            },
+            Some(path) => Ok(Store::Sqlite(path.clone())),
+            None => Ok(config::store(&self.conf.conf)?),
         }
     }
 
-    pub(super) fn open(&self) -> Result<Desk, AccountsError> {
-        Ok(Desk::open_existing(&self.path()?)?)
+    /// Opens what is there; a file that is not there is made if `make` is true.
+    fn open_or(&self, make: bool) -> Result<Box<dyn Office>, AccountsError> {
+        Ok(match self.store()? {
+            Store::Sqlite(path) if make => Box::new(Desk::open(&path)?),
+            Store::Sqlite(path) => Box::new(Desk::open_existing(&path)?),
+            Store::Valkey(fleet) => {
+                let urls = fleet.urls.iter().map(|url| url.expose());
+                Box::new(valkey::Desk::open(&Address::new(urls, fleet.sentinel.as_deref())?)?)
+            }
+        })
+    }
+
+    pub(super) fn open(&self) -> Result<Box<dyn Office>, AccountsError> {
+        self.open_or(false)
     }
 }
 
@@ -163,7 +174,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
 
 fn create(file: &File, name: &str, credit: Option<Money>) -> Result<(), AccountsError> {
     let account = AccountId::new(name).ok_or(AccountsError::Name)?;
-    let desk = Desk::open(&file.path()?)?;
+    let desk = file.open_or(true)?;
     desk.create(&account)?;
     let balance = match credit {
         Some(amount) => desk.credit(name, amount.0, "first credit", None)?.balance,
@@ -251,7 +262,6 @@ fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
     let account = desk.account(name)?;
     let credits = desk.credits(name, SHOWN)?;
     if json {
-        let mut shown = value(&account);
         let credits = credits.iter().map(|credit| {
             json!({
                 "time": time(credit.time),
@@ -260,7 +270,10 @@ fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
                 "reference": credit.reference,
             })
         });
-        shown["credits"] = credits.collect();
+        let mut shown = value(&account);
+        if let Some(members) = shown.as_object_mut() {
+            members.insert("credits".to_owned(), credits.collect());
+        }
         println!("{shown}");
         return Ok(());
     }

@@ -6,6 +6,7 @@
 //!
 //! Here is the only place that reads these files. Here must not live: what a route or a key means.
 
+mod fleet;
 mod keys;
 mod keys_file;
 mod node;
@@ -23,6 +24,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+pub use fleet::{Away, Fleet};
 pub use keys_file::{Entry, KeysFile, KeysFileError, Listed};
 pub use print::effective;
 pub use reload::{Outcome, Reloader};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{AccessLog, Loaded, LogFormat, Store};
+use super::{AccessLog, Away, Fleet, Loaded, LogFormat, Store};
 use crate::account::price::{Rates, TokenKind, Unit};
 use crate::account::{Amount, Keys, Price};
 use crate::route::Table;
@@ -81,7 +81,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "\n[store]")?;
     match &settings.store {
         Store::Sqlite(path) => writeln!(out, "sqlite = {}", text(&path.display().to_string()))?,
-        Store::Valkey(url) => writeln!(out, "valkey = {}", text(&masked_url(url.expose())))?,
+        Store::Valkey(fleet) => write_fleet(out, fleet)?,
     }
     let kept = &settings.kept;
     writeln!(out, "response_lifetime = {}", span(kept.lifetime))?;
@@ -91,6 +91,24 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "seal_limit = {}", bytes(kept.seal_total))?;
     writeln!(out, "flush = {}", span(settings.ledger.flush))?;
     writeln!(out, "record_lifetime = {}", span(settings.ledger.records))
+}
+
+fn write_fleet(out: &mut String, fleet: &Fleet) -> std::fmt::Result {
+    let urls: Vec<String> = fleet.urls.iter().map(|url| text(&masked_url(url.expose()))).collect();
+    match &urls[..] {
+        [url] => writeln!(out, "valkey = {url}")?,
+        urls => writeln!(out, "valkey = [{}]", urls.join(", "))?,
+    }
+    if let Some(name) = &fleet.sentinel {
+        writeln!(out, "sentinel = {}", text(name))?;
+    }
+    writeln!(out, "journal = {}", text(&fleet.journal.display().to_string()))?;
+    match fleet.away {
+        Away::Refuse => writeln!(out, "away = \"refuse\""),
+        Away::Allow(allowance) => {
+            writeln!(out, "away = \"allow\"\naway_allowance = {}", Amount(allowance))
+        }
+    }
 }
 
 /// A URL without its password.

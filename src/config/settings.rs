@@ -5,11 +5,12 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::node::{Document, Table, Value};
+use super::fleet::{self, Fleet};
+use super::node::{Document, Table};
 use super::report::Report;
 use super::secret::expand;
 use super::values;
-use super::{Secret, Vault, folder};
+use super::{Vault, folder};
 
 /// What gateway.toml says, with the defaults for what it does not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,8 +147,8 @@ impl Default for Log {
 pub enum Store {
     /// An embedded database file.
     Sqlite(PathBuf),
-    /// A Valkey or Redis server, shared by a fleet; the URL may hold a password.
-    Valkey(Secret),
+    /// A Valkey or Redis server, shared by a fleet.
+    Valkey(Fleet),
 }
 
 /// How long and how much of responses and seals is kept.
@@ -355,16 +356,7 @@ fn is_level(word: &str) -> bool {
 
 fn read_store(table: &Table<'_>, folder: &Path) -> (Option<Store>, Kept, Ledger) {
     let sqlite = table.string("sqlite").map(|path| Store::Sqlite(folder.join(path)));
-    let valkey = table.get("valkey").map(Value::hidden).and_then(|value| {
-        value.parsed(|url| {
-            let known = ["redis://", "rediss://", "valkey://", "valkeys://", "unix://"];
-            if known.iter().any(|scheme| url.starts_with(scheme)) {
-                Ok(Store::Valkey(Secret::new(url)))
-            } else {
-                Err("write a URL such as \"redis://10.0.0.5:6379\"".to_owned())
-            }
-        })
-    });
+    let valkey = fleet::read(table, folder).map(Store::Valkey);
     if sqlite.is_some() && valkey.is_some() {
         table.wrong("both sqlite and valkey are given", "give one of them".to_owned());
     }

@@ -30,6 +30,7 @@ mod lane;
 mod live;
 mod memory;
 mod names;
+mod open;
 mod pace;
 mod peer;
 mod plan;
@@ -61,6 +62,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, Result};
 
 pub use context::Context;
+pub use open::StoreFault;
 pub use server::{ServeError, ServeOptions, Server, Started};
 pub use shutdown::Shutdown;
 

@@ -17,13 +17,10 @@ use pingora::services::listening::Service;
 
 use super::front::Front;
 use super::signals::{self, AdminThread, ProcessStatus, Retired, Signals, Watch};
-use super::{Gateway, Parts, Shutdown, dns, roots};
-use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Store as StoreIn, Vault};
+use super::{Gateway, Parts, Shutdown, dns, open, roots};
+use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Vault};
 use crate::metrics::access_log::{AccessLog, Destination};
 use crate::metrics::{Metrics, MetricsError};
-use crate::store::book::{Book, Terms};
-use crate::store::sqlite::Sqlite;
-use crate::store::{Ledger, Limits as StoreLimits, OpenError, Store};
 
 /// Buffer for what is written to a client: a head and a usual JSON answer leave in one write.
 const WRITE_BUFFER: usize = 3 * 1024;
@@ -54,8 +51,8 @@ pub enum ServeError {
     #[error("TLS listener {0}: {1}")]
     Tls(SocketAddr, String),
     /// The store cannot be used.
-    #[error("store.sqlite: {0}")]
-    Store(#[from] OpenError),
+    #[error(transparent)]
+    Store(#[from] open::StoreFault),
     /// The metrics table is wrong.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
@@ -92,42 +89,6 @@ pub struct Server {
     shutdown: Arc<Shutdown>,
 }
 
-/// The place where responses and seals are kept. There is none where neither may be kept for any time.
-fn open_store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, OpenError> {
-    let kept = &settings.kept;
-    if kept.lifetime.is_zero() && kept.seal_lifetime.is_zero() {
-        return Ok(None);
-    }
-    let limits = StoreLimits {
-        lifetime: kept.lifetime,
-        response: kept.response,
-        total: kept.total as u64,
-        seal_lifetime: kept.seal_lifetime,
-        seal_total: kept.seal_total as u64,
-    };
-    match &settings.store {
-        StoreIn::Sqlite(path) => Ok(Some(Arc::new(Sqlite::open(path, limits)?))),
-        StoreIn::Valkey(_) => {
-            tracing::warn!("store.valkey: responses are kept in store.sqlite only; none will be kept");
-            Ok(None)
-        }
-    }
-}
-
-/// The place where balances and usage are kept.
-fn open_ledger(settings: &Settings) -> Result<Option<Arc<dyn Ledger>>, OpenError> {
-    let terms = Terms { flush: settings.ledger.flush, records: settings.ledger.records };
-    match &settings.store {
-        StoreIn::Sqlite(path) => Ok(Some(Arc::new(Book::open(path, terms)?))),
-        StoreIn::Valkey(_) => {
-            tracing::warn!(
-                "store.valkey: balances and usage are kept in store.sqlite only; none will be kept"
-            );
-            Ok(None)
-        }
-    }
-}
-
 impl Server {
     /// Prepares everything that can fail before a port is opened.
     ///
@@ -156,8 +117,8 @@ impl Server {
             metrics: metrics.clone(),
             access_log: access_log.clone(),
             shutdown: shutdown.clone(),
-            store: open_store(&settings)?,
-            ledger: open_ledger(&settings)?,
+            store: open::store(&settings)?,
+            ledger: open::ledger(&settings)?,
             ca_file: roots::file()?,
         })?;
         let retired = Retired::default();

@@ -150,7 +150,8 @@ fn every_row_of_the_mapping_has_a_test() {
         rows::ROWS.iter().map(|(section, row, tests)| ((*section, *row), *tests)).collect();
     let rows = table_rows(&text);
     assert!(rows.len() > 90, "{}", rows.len());
-    let missing: Vec<_> = rows.iter().filter(|(section, row)| !known.contains_key(&(*section, row.as_str()))).collect();
+    let missing: Vec<_> =
+        rows.iter().filter(|(section, row)| !known.contains_key(&(*section, row.as_str()))).collect();
     assert!(missing.is_empty(), "rows without a test: {missing:#?}");
 }
 

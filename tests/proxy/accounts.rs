@@ -13,7 +13,7 @@ use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
 
 /// A key whose account pays.
-const PAYING: &str = "client-key-of-pia-0007";
+pub(super) const PAYING: &str = "client-key-of-pia-0007";
 /// What the vendors of [`Form`] report: 11 tokens in, 7 out, at 1 and 2 a million.
 const PRICE: &str = "input = 1\noutput = 2";
 const COST: &str = "0.000025";
@@ -25,14 +25,14 @@ async fn paid(credit: &'static str) -> (Upstream, Gateway) {
     (upstream, gateway)
 }
 
-fn paying(upstream: &Upstream, credit: &'static str) -> Setup {
+pub(super) fn paying(upstream: &Upstream, credit: &'static str) -> Setup {
     let mut setup = Setup::each_vendor(upstream.addr).priced(PRICE).account("acme", credit);
     setup.keys += &key("pia", PAYING, "account = \"acme\"");
     setup
 }
 
 /// A vendor of each format at one address.
-async fn vendors() -> Upstream {
+pub(super) async fn vendors() -> Upstream {
     Upstream::start(|mut conn| async move {
         while let Some(asked) = conn.request().await {
             let form = Form::ALL.into_iter().find(|form| asked.head.line.contains(form.mark())).unwrap();
@@ -50,7 +50,7 @@ async fn vendors() -> Upstream {
     .await
 }
 
-fn asking(form: Form, model: &str, stream: bool, key: &str) -> Vec<u8> {
+pub(super) fn asking(form: Form, model: &str, stream: bool, key: &str) -> Vec<u8> {
     let bearer = format!("Bearer {key}");
     post_with(&form.path(model, stream), &[("authorization", &bearer)], form.body(model, stream))
 }

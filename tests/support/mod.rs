@@ -15,6 +15,7 @@ pub(crate) mod setup;
 pub(crate) mod sse;
 pub(crate) mod tls;
 pub(crate) mod upstream;
+pub(crate) mod valkey;
 
 use std::future::Future;
 use std::panic::Location;

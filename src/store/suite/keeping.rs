@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::server::pause;
 use super::{PATIENCE, Place, on_both, wait};
 use crate::store::{Limits, Response, Store, StoreError};
 
-const LIMITS: Limits = Limits {
+pub(in crate::store) const LIMITS: Limits = Limits {
     lifetime: Duration::from_secs(3600),
     response: 1000,
     total: 10_000,
@@ -37,11 +38,11 @@ fn response(account: &str, id: &str, text: &str) -> Response {
     }
 }
 
-fn keep(store: &dyn Store, account: &str, id: &str, text: &str) {
+pub(in crate::store) fn keep(store: &dyn Store, account: &str, id: &str, text: &str) {
     wait(store.keep(response(account, id, text))).unwrap();
 }
 
-fn find(store: &dyn Store, account: &str, id: &str) -> Option<String> {
+pub(in crate::store) fn find(store: &dyn Store, account: &str, id: &str) -> Option<String> {
     let found = wait(store.find(account, id)).unwrap()?;
     let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     Some(format!("{}; {}", text(found.items), text(found.document)))
@@ -97,7 +98,7 @@ fn what_is_expired_is_not_found_and_goes_away(place: &dyn Place) {
         if store.size() == size as u64 || Instant::now() > deadline {
             break;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        pause(5);
     }
     assert_eq!(store.size(), size as u64);
 }

@@ -1,8 +1,9 @@
 //! Balances, usage and what people do with them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::server::pause;
 use super::{Flushing, PATIENCE, Place, on_both, runtime, wait};
 use crate::canonical::Usage;
 use crate::store::book::{By, DAY, DeskError, Filter};
@@ -71,7 +72,7 @@ fn soon(ledger: &dyn Flushing, account: &str, amount: i64) -> Reservation {
             Ok(held) => return held,
             Err(refused) => assert!(Instant::now() < deadline, "{refused}"),
         }
-        std::thread::sleep(Duration::from_millis(20));
+        pause(20);
     }
 }
 
@@ -377,7 +378,7 @@ fn what_was_settled_before_the_end_is_there_after_it(place: &dyn Place) {
     }
     let deadline = Instant::now() + PATIENCE;
     while stored(&*office, "acme") != (80, 20, 1) && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
+        pause(5);
     }
     assert_eq!(stored(&*office, "acme"), (80, 20, 1));
     let ledger = place.ledger();

@@ -1,7 +1,9 @@
 //! What whoever uses the store may rely on, wherever it is: the same tests on a file and on a server.
 
-mod keeping;
-mod ledger;
+pub(super) mod keeping;
+pub(super) mod ledger;
+/// The same server as for the running gateway.
+#[path = "../../../tests/support/valkey.rs"]
 pub(super) mod server;
 
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use super::book::{self, Book, Desk};
 use super::ledger::Ledger;
 use super::office::Office;
 use super::sqlite::Sqlite;
-use super::valkey::{self, Away, Fleet, Valkey};
+use super::valkey::{self, Address, Away, Fleet, Valkey};
 use super::{Limits, Pending, Store, StoreError};
 use server::Server;
 
@@ -83,6 +85,11 @@ impl Place for OnFile {
     }
 }
 
+/// Where a server is.
+pub(super) fn address(server: &Server) -> Address {
+    Address::new([&*server.url()], None).unwrap()
+}
+
 /// A server, and the folder of one gateway's journals.
 pub(super) struct OnServer {
     pub(super) server: Server,
@@ -102,13 +109,13 @@ impl OnServer {
             away,
             journal: self.folder.path().join("ledger"),
         };
-        Fleet::open(self.server.address(), terms).unwrap()
+        Fleet::open(address(&self.server), terms).unwrap()
     }
 }
 
 impl Place for OnServer {
     fn store(&self, limits: Limits) -> Box<dyn Store> {
-        Box::new(Valkey::open(self.server.address(), limits).unwrap())
+        Box::new(Valkey::open(address(&self.server), limits).unwrap())
     }
 
     fn ledger(&self) -> Arc<dyn Flushing> {
@@ -116,7 +123,7 @@ impl Place for OnServer {
     }
 
     fn office(&self) -> Box<dyn Office> {
-        Box::new(valkey::Desk::open(&self.server.address()).unwrap())
+        Box::new(valkey::Desk::open(&address(&self.server)).unwrap())
     }
 }
 

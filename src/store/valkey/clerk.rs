@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use foldhash::fast::RandomState;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -39,6 +40,8 @@ const SAID: Duration = Duration::from_secs(10);
 /// How long the end waits for the server.
 const END: Duration = Duration::from_secs(5);
 
+/// What is to be held, by account.
+type Holds = HashMap<AccountId, Vec<Hold>, RandomState>;
 type Hold = (i64, oneshot::Sender<Result<Reservation, Refused>>);
 
 pub(super) struct Clerk {
@@ -49,7 +52,7 @@ pub(super) struct Clerk {
     attempt: Option<JoinHandle<Result<Link, LinkError>>>,
     /// When to connect again, and how long to wait after that.
     next: (Instant, Duration),
-    pub(super) hands: HashMap<String, Hand>,
+    pub(super) hands: HashMap<String, Hand, RandomState>,
     /// The segment that is being brought to the server.
     pub(super) draining: Option<Segment>,
     /// Segments that were brought a moment ago: a server that is started anew, or that takes over, may not know them.
@@ -59,7 +62,7 @@ pub(super) struct Clerk {
     /// The server has forgotten something.
     pub(super) behind: bool,
     /// Days and accounts that stand in the lists of what was used.
-    pub(super) listed: HashSet<(i64, String)>,
+    pub(super) listed: HashSet<(i64, String), RandomState>,
     round: Instant,
     sweep: Instant,
     said: Option<Instant>,
@@ -75,12 +78,12 @@ impl Clerk {
             link: None,
             attempt: None,
             next: (now, PAUSES[0]),
-            hands: HashMap::new(),
+            hands: HashMap::default(),
             draining: None,
             kept: VecDeque::new(),
             through: 0,
             behind: false,
-            listed: HashSet::new(),
+            listed: HashSet::default(),
             round: now,
             sweep: now,
             said: None,
@@ -163,7 +166,7 @@ impl Clerk {
     }
 
     async fn answer(&mut self, asks: Vec<Ask>) {
-        let mut holds: HashMap<AccountId, Vec<Hold>> = HashMap::new();
+        let mut holds: Holds = HashMap::default();
         for ask in asks {
             // Whoever asked may have stopped waiting.
             match ask {
@@ -187,7 +190,7 @@ impl Clerk {
     }
 
     /// Asks the server for what is to be held.
-    async fn hold(&mut self, holds: HashMap<AccountId, Vec<Hold>>) {
+    async fn hold(&mut self, holds: Holds) {
         let Some(link) = self.link.clone() else {
             holds.into_iter().for_each(|(account, holds)| self.hold_away(&account, holds));
             return;
@@ -196,14 +199,24 @@ impl Clerk {
         let (mut commands, mut waiting) = (Vec::new(), Vec::new());
         for (account, holds) in holds {
             let Some(hand) = self.hand(account.as_str()) else { continue };
-            let pool = hand.purse.as_ref().map_or(0, |purse| purse.empty());
-            let lease = hand.lease.saturating_sub(pool).max(0);
-            let needs: Vec<i64> = holds.iter().map(|(amount, _)| *amount).collect();
-            let more = needs.iter().max().map_or(0, |need| need.saturating_mul(AHEAD));
+            let Some(purse) = hand.purse.clone() else { continue };
+            // What is left here is used first. It stays set aside, whatever becomes of the visit.
+            let mut left = purse.empty();
+            let mut use_of = |amount: i64| {
+                let part = amount.min(left);
+                left -= part;
+                part
+            };
+            let parts: Vec<i64> = holds.iter().map(|(amount, _)| use_of(*amount)).collect();
+            purse.put(left);
+            let lease = hand.lease.max(0);
+            let needs: Vec<i64> =
+                holds.iter().zip(&parts).map(|((amount, _), part)| amount.saturating_sub(*part)).collect();
+            let more = holds.iter().map(|(amount, _)| *amount).max().unwrap_or(0).saturating_mul(AHEAD);
             let visit = Visit { account: account.as_str(), gateway, lease, parcel: None, needs, more };
             // There are no records in it that could not be packed.
             commands.extend(visit.command(0).ok());
-            waiting.push((account, holds, pool, lease));
+            waiting.push((account, holds, parts, lease));
         }
         let asked = Instant::now();
         let answers = match link.all(commands).await {
@@ -214,12 +227,12 @@ impl Clerk {
             }
         };
         let mut answers = answers.iter();
-        for (account, holds, pool, lease) in waiting {
+        for (account, holds, parts, lease) in waiting {
             match answers.next().and_then(visited) {
-                Some(Visited::Done(done)) => self.held(&account, holds, &done, lease, asked),
+                Some(Visited::Done(done)) => self.held(&account, holds, &parts, &done, lease, asked),
                 _ => {
                     if let Some(purse) = self.shared.purses.find(account.as_str()) {
-                        purse.put(pool);
+                        purse.put(parts.iter().sum());
                     }
                     self.hold_away(&account, holds);
                 }
@@ -228,14 +241,27 @@ impl Clerk {
     }
 
     /// Hands out what the server has granted.
-    fn held(&mut self, account: &AccountId, holds: Vec<Hold>, done: &Done, lease: i64, asked: Instant) {
+    fn held(
+        &mut self,
+        account: &AccountId,
+        holds: Vec<Hold>,
+        parts: &[i64],
+        done: &Done,
+        lease: i64,
+        asked: Instant,
+    ) {
         let Some(hand) = self.hands.get_mut(account.as_str()) else { return };
         let Some(purse) = hand.purse.clone() else { return };
         hand.lease = done.lease;
         hand.asked = Some(asked);
-        let granted = holds.iter().zip(&done.granted).filter(|(_, granted)| **granted);
-        let granted: i64 = granted.map(|((amount, _), _)| *amount).sum();
-        purse.put(done.lease.saturating_sub(lease).saturating_sub(granted));
+        let mut more = done.lease.saturating_sub(lease);
+        for (at, ((amount, _), part)) in holds.iter().zip(parts).enumerate() {
+            match done.granted.get(at) {
+                Some(true) => more = more.saturating_sub(amount.saturating_sub(*part)),
+                _ => more = more.saturating_add(*part),
+            }
+        }
+        purse.put(more);
         purse.set(done.state, done.free);
         for (at, (amount, outcome)) in holds.into_iter().enumerate() {
             let held = if done.granted.get(at) == Some(&true) {
@@ -398,9 +424,8 @@ impl Clerk {
                     }
                 }
                 other => {
-                    if let Some(purse) = &hand.purse {
-                        purse.put(pool);
-                    }
+                    // It may be given back already: then others may spend it.
+                    hand.lease = hand.lease.saturating_sub(pool).max(0);
                     // Where it stands further on, that comes out when the frames are brought.
                     if let Some(Visited::Gap(stands)) = other
                         && stands < hand.stands

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
+use foldhash::fast::RandomState;
 use redis::{Cmd, Value};
 
 use super::link::{Link, LinkError, number, pairs, parts, text};
@@ -59,7 +60,7 @@ async fn each(
 
 /// What each account and key was charged on each day from a day on.
 pub(super) async fn spent(link: &Link, day: i64) -> Result<Vec<Spent>, LinkError> {
-    let mut spent: HashMap<(i64, String, String), i64> = HashMap::new();
+    let mut spent: HashMap<(i64, String, String), i64, RandomState> = HashMap::default();
     for day in days(link, day, i64::MAX).await? {
         each(link, day, None, |account, key, _, sums| {
             if sums.cost != 0 {
@@ -74,7 +75,7 @@ pub(super) async fn spent(link: &Link, day: i64) -> Result<Vec<Spent>, LinkError
 /// Sums of what the filter lets through: days in order, names by what they cost.
 pub(super) async fn sums(link: &Link, filter: &Filter, by: By) -> Result<Vec<Line>, LinkError> {
     let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
-    let mut lines: HashMap<String, Sums> = HashMap::new();
+    let mut lines: HashMap<String, Sums, RandomState> = HashMap::default();
     for day in days(link, filter.from, filter.to).await? {
         each(link, day, filter.account.as_deref(), |account, key, model, sums| {
             if is(&filter.key, key) && is(&filter.model, model) {

@@ -1,15 +1,20 @@
-//! A server of a test's own, on a free port of the loopback, with its files in a folder of its own.
+//! A Valkey or Redis server of a test's own, on a free port of the loopback, with its files in a folder of its own.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::PATIENCE;
-use crate::store::valkey::Address;
-
+/// How long it may take to start.
+const PATIENCE: Duration = Duration::from_secs(40);
 /// What the program may be called.
 const PROGRAMS: [&str; 2] = ["valkey-server", "redis-server"];
+
+/// Waits a little.
+#[allow(clippy::disallowed_methods, reason = "in a thread of a test's own")]
+pub(crate) fn pause(millis: u64) {
+    std::thread::sleep(Duration::from_millis(millis));
+}
 
 /// See the module. It ends with this value.
 pub(crate) struct Server {
@@ -66,7 +71,7 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         while self.ask("PING") != "+PONG\r\n" {
             assert!(Instant::now() < deadline, "the server does not start");
-            std::thread::sleep(Duration::from_millis(10));
+            pause(10);
         }
     }
 
@@ -91,12 +96,14 @@ impl Server {
         ask().unwrap_or_default()
     }
 
-    pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+    /// The process, for signals.
+    pub(crate) fn process(&self) -> Option<nix::unistd::Pid> {
+        self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok()).map(nix::unistd::Pid::from_raw)
     }
 
-    pub(crate) fn address(&self) -> Address {
-        Address::new([&*self.url()], None).unwrap()
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
     }
 }
 

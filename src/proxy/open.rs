@@ -1,0 +1,70 @@
+//! What outlives a request, opened where the settings say that it is.
+
+use std::sync::Arc;
+
+use crate::config::{self, Settings, Store as StoreIn};
+use crate::store::book::{self, Book};
+use crate::store::sqlite::Sqlite;
+use crate::store::valkey::{self, Address, AddressError, Fleet, Valkey};
+use crate::store::{Ledger, Limits, OpenError, Store};
+
+/// Why a store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreFault {
+    /// The file of the database.
+    #[error("store.sqlite: {0}")]
+    File(OpenError),
+    /// The journal of a gateway of a fleet.
+    #[error("store.journal: {0}")]
+    Journal(OpenError),
+    /// The URL of a server.
+    #[error("store.valkey: {0}")]
+    Address(#[from] AddressError),
+    /// The operating system refuses.
+    #[error("store.valkey: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Where the server of a fleet is.
+fn address(fleet: &config::Fleet) -> Result<Address, AddressError> {
+    Address::new(fleet.urls.iter().map(|url| url.expose()), fleet.sentinel.as_deref())
+}
+
+/// The place where responses and seals are kept. There is none where neither may be kept for any time.
+pub(super) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, StoreFault> {
+    let kept = &settings.kept;
+    if kept.lifetime.is_zero() && kept.seal_lifetime.is_zero() {
+        return Ok(None);
+    }
+    let limits = Limits {
+        lifetime: kept.lifetime,
+        response: kept.response,
+        total: kept.total as u64,
+        seal_lifetime: kept.seal_lifetime,
+        seal_total: kept.seal_total as u64,
+    };
+    Ok(Some(match &settings.store {
+        StoreIn::Sqlite(path) => Arc::new(Sqlite::open(path, limits).map_err(StoreFault::File)?),
+        StoreIn::Valkey(fleet) => {
+            Arc::new(Valkey::open(address(fleet)?, limits).map_err(StoreFault::Thread)?)
+        }
+    }))
+}
+
+/// The place where balances and usage are kept.
+pub(super) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Ledger>>, StoreFault> {
+    let (flush, records) = (settings.ledger.flush, settings.ledger.records);
+    Ok(Some(match &settings.store {
+        StoreIn::Sqlite(path) => {
+            Arc::new(Book::open(path, book::Terms { flush, records }).map_err(StoreFault::File)?)
+        }
+        StoreIn::Valkey(fleet) => {
+            let away = match fleet.away {
+                config::Away::Refuse => valkey::Away::Refuse,
+                config::Away::Allow(allowance) => valkey::Away::Allow(allowance),
+            };
+            let terms = valkey::Terms { flush, records, away, journal: fleet.journal.clone() };
+            Arc::new(Fleet::open(address(fleet)?, terms).map_err(StoreFault::Journal)?)
+        }
+    }))
+}

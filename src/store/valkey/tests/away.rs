@@ -1,0 +1,118 @@
+//! While the server is away.
+
+use std::time::{Duration, Instant};
+
+use super::{adds_up, at, desk, flushed, soon};
+use crate::store::ledger::{Held, Ledger, Refused};
+use crate::store::suite::OnServer;
+use crate::store::suite::ledger::{id, open_account, record, reserve, settle};
+use crate::store::valkey::Away;
+
+/// Nothing waits for a server that is not there.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+/// Waits until the ledger has noticed.
+fn noticed(ledger: &crate::store::valkey::Fleet) {
+    soon("it is noticed", || crate::store::suite::wait(ledger.flush()).is_err());
+}
+
+#[test]
+fn what_is_set_aside_is_spent_and_beyond_it_requests_are_refused() {
+    let Some(mut place) = OnServer::new() else { return };
+    open_account(&desk(&place.server), "acme", 16_000);
+    let ledger = place.fleet(Away::Refuse);
+    let first = reserve(&ledger, "acme", 100).unwrap();
+    place.server.kill();
+    noticed(&ledger);
+    let began = Instant::now();
+    // A sixteenth of what was free is here.
+    let held: Vec<_> = (0..20).map_while(|_| reserve(&ledger, "acme", 100).ok()).collect();
+    assert_eq!(held.len(), 9);
+    assert_eq!(reserve(&ledger, "acme", 100).unwrap_err(), Refused::Unavailable);
+    assert_eq!(reserve(&ledger, "other", 0).unwrap_err(), Refused::Unavailable);
+    for held in held.into_iter().chain([first]) {
+        settle(&ledger, Some(held), &record("acme", 99));
+    }
+    assert!(began.elapsed() < AT_ONCE);
+    place.server.start_again();
+    flushed(&ledger);
+    assert_eq!(at(&place, "acme"), (16_000 - 990, 990, 10));
+    let held = reserve(&ledger, "acme", 15_010).unwrap();
+    assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), Refused::Empty { available: 0 });
+    drop(held);
+    adds_up(&place.server);
+}
+
+#[test]
+fn an_allowance_is_spent_and_charged_when_the_server_is_back() {
+    let Some(mut place) = OnServer::new() else { return };
+    open_account(&desk(&place.server), "acme", 20);
+    let ledger = place.fleet(Away::Allow(500));
+    drop(reserve(&ledger, "acme", 20).unwrap());
+    assert!(matches!(reserve(&ledger, "acme", 21).unwrap_err(), Refused::Empty { .. }));
+    place.server.kill();
+    noticed(&ledger);
+    let before = ledger.available(&id("acme")).unwrap();
+    let held: Vec<_> = (0..20).map_while(|_| reserve(&ledger, "acme", 100).ok()).collect();
+    assert_eq!(held.len(), 5);
+    assert_eq!(reserve(&ledger, "acme", 100).unwrap_err(), Refused::Unavailable);
+    // Nothing is known of this one, and keys.toml names it.
+    assert_eq!(reserve(&ledger, "unseen", 500).unwrap().amount(), 500);
+    for held in held {
+        settle(&ledger, Some(held), &record("acme", 90));
+    }
+    place.server.start_again();
+    flushed(&ledger);
+    assert_eq!(at(&place, "acme"), (20 - 450, 450, 5));
+    assert_eq!(before, 20);
+    soon("it is known", || ledger.available(&id("acme")) == Some(-430));
+    assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), Refused::Empty { available: -430 });
+    assert_eq!(reserve(&ledger, "unseen", 0).unwrap_err(), Refused::UnknownAccount);
+    adds_up(&place.server);
+}
+
+/// A gateway that starts first, and ends before the server comes: its charges are brought by the next one.
+#[test]
+fn charges_outlive_the_gateway_that_could_not_bring_them() {
+    let Some(mut place) = OnServer::new() else { return };
+    open_account(&desk(&place.server), "acme", 1_000);
+    let ledger = place.fleet(Away::Refuse);
+    let held: Vec<_> = (0..7).map(|_| reserve(&ledger, "acme", 10).unwrap()).collect();
+    settle(&ledger, None, &record("", 0));
+    flushed(&ledger);
+    place.server.kill();
+    for held in held {
+        settle(&ledger, Some(held), &record("acme", 9));
+    }
+    drop(ledger);
+    let idle = place.fleet(Away::Refuse);
+    let refused = idle.reserve(&id("acme"), 1);
+    assert!(matches!(refused, Held::Pending(_)), "{refused:?}");
+    place.server.start_again();
+    let next = place.fleet(Away::Refuse);
+    soon("they are brought", || at(&place, "acme") == (1_000 - 63, 63, 7));
+    // What was set aside for the one that ended is free as soon as its journal was found.
+    soon("all is free", || reserve(&next, "acme", 937).is_ok());
+    adds_up(&place.server);
+}
+
+/// Nobody is kept waiting by a server that is there and does not answer.
+#[test]
+fn a_server_that_does_not_answer_is_given_up() {
+    let Some(place) = OnServer::new() else { return };
+    open_account(&desk(&place.server), "acme", 1_000);
+    let ledger = place.fleet(Away::Refuse);
+    let held = reserve(&ledger, "acme", 10).unwrap();
+    let server = place.server.process().unwrap();
+    nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let began = Instant::now();
+    // What it takes until it is noticed: an answer, and an attempt to connect.
+    soon("it is noticed", || reserve(&ledger, "acme", 900).unwrap_err() == Refused::Unavailable);
+    settle(&ledger, Some(held), &record("acme", 5));
+    assert!(began.elapsed() < AT_ONCE);
+    nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGCONT).unwrap();
+    flushed(&ledger);
+    assert_eq!(at(&place, "acme"), (995, 5, 1));
+    soon("all is free", || reserve(&ledger, "acme", 995).is_ok());
+    adds_up(&place.server);
+}

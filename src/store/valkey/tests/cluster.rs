@@ -1,0 +1,80 @@
+//! A cluster of three: all keys of an account are in one place, and accounts are not.
+
+use super::soon;
+use crate::store::book::{By, DAY, Filter};
+use crate::store::ledger::{Ledger, Refused};
+use crate::store::office::Office as _;
+use crate::store::suite::keeping::{LIMITS, find, keep};
+use crate::store::suite::ledger::{id, open_account, record, reserve, settle, stored};
+use crate::store::suite::server::Server;
+use crate::store::suite::wait;
+use crate::store::valkey::{Address, Away, Desk, Fleet, Terms, Valkey};
+
+const SLOTS: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
+
+#[test]
+fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
+    let node = || {
+        Server::start_with(&[
+            "--appendonly",
+            "no",
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            "2000",
+        ])
+    };
+    let Some(first) = node() else { return };
+    let nodes = [first, node().unwrap(), node().unwrap()];
+    for (node, (from, to)) in nodes.iter().zip(SLOTS) {
+        assert_eq!(node.ask(&format!("CLUSTER ADDSLOTSRANGE {from} {to}")), "+OK\r\n");
+        assert_eq!(node.ask(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port)), "+OK\r\n");
+    }
+    soon("the cluster stands", || {
+        nodes.iter().all(|node| {
+            let info = node.ask("CLUSTER INFO");
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        })
+    });
+    let urls: Vec<String> = nodes.iter().map(Server::url).collect();
+    let address = || Address::new(urls.iter().map(String::as_str), None).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let terms = Terms {
+        flush: std::time::Duration::from_millis(20),
+        records: std::time::Duration::from_secs(400 * 86_400),
+        away: Away::Refuse,
+        journal: folder.path().join("ledger"),
+    };
+    let office = Desk::open(&address()).unwrap();
+    let names: Vec<String> = (0..30).map(|n| format!("account {n}")).collect();
+    for name in &names {
+        open_account(&office, name, 1_000);
+    }
+    let ledger = Fleet::open(address(), terms).unwrap();
+    for name in &names {
+        let held = reserve(&ledger, name, 100).unwrap();
+        assert_eq!(reserve(&ledger, name, 901).unwrap_err(), Refused::Empty { available: 900 });
+        settle(&ledger, Some(held), &record(name, 40));
+    }
+    settle(&ledger, None, &record("", 0));
+    wait(ledger.flush()).unwrap();
+    for name in &names {
+        assert_eq!(stored(&office, name), (960, 40, 1), "{name}");
+        assert_eq!(ledger.available(&id(name)), Some(960), "{name}");
+    }
+    let all = Filter { from: 0, to: i64::MAX / DAY, ..Filter::default() };
+    let lines = office.usage(&all, By::Account).unwrap();
+    assert_eq!(lines.len(), 31);
+    assert_eq!(office.accounts().unwrap().len(), 30);
+    assert_eq!(wait(ledger.spent_since(0)).unwrap().len(), 30);
+    drop(ledger);
+    assert!(office.audit().unwrap().is_empty());
+    // They are not all on one server.
+    assert!(nodes.iter().all(|node| node.ask("DBSIZE") != ":0\r\n"));
+
+    let store = Valkey::open(address(), LIMITS).unwrap();
+    for (n, name) in names.iter().enumerate() {
+        keep(&store, name, &format!("resp_{n}"), "one");
+    }
+    assert!(find(&store, &names[29], "resp_29").is_some() && find(&store, &names[29], "resp_1").is_none());
+}
