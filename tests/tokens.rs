@@ -6,9 +6,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "captures/folder.rs"]
+mod folder;
+
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use model_gateway::tokens::{Family, Tally};
 use model_gateway::translate::decode_request;
@@ -71,36 +73,11 @@ struct Sample {
 }
 
 fn samples() -> Option<Vec<Sample>> {
-    let folder = std::env::var_os("GATEWAY_CAPTURES")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/captures"), PathBuf::from);
-    if !folder.is_dir() {
-        let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
-        assert!(!required, "no recordings, and GATEWAY_REQUIRE_ALL=1");
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: no recorded traffic here (GATEWAY_CAPTURES names its folder)"
-        );
-        return None;
-    }
-    let mut files = Vec::new();
-    find(&folder, &mut files);
-    files.sort();
-    Some(files.iter().filter_map(|file| sample(file)).collect())
+    let recordings = folder::recordings()?;
+    Some(recordings.iter().filter_map(|(file, value)| sample(file, value)).collect())
 }
 
-fn find(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            find(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "json") {
-            files.push(path);
-        }
-    }
-}
-
-fn sample(file: &Path) -> Option<Sample> {
-    let value: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+fn sample(file: &Path, value: &Value) -> Option<Sample> {
     let format = match value["api"].as_str()? {
         "anthropic-messages" | "others/anthropic-count-tokens" => Format::Messages,
         "openai-chat" => Format::Chat,

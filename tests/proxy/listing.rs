@@ -86,8 +86,8 @@ async fn a_page_that_cannot_be_is_an_error() {
 async fn one_model_is_an_entry_of_the_list() {
     let gateway = gateway().await;
     let bearer = format!("Bearer {KEY}");
-    let shapes: [(&str, &str, Vec<(&str, &str)>); 3] = [
-        ("/v1/models", "data", vec![("authorization", &bearer)]),
+    let shapes = [
+        ("/v1/models", "data", vec![("authorization", bearer.as_str())]),
         ("/v1/models", "data", vec![("x-api-key", KEY), MESSAGES]),
         ("/v1beta/models", "models", vec![("x-goog-api-key", KEY)]),
     ];

@@ -1,0 +1,39 @@
+//! The folder of recordings, where there is one.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// All recordings, with their paths; nothing where there are none.
+pub(crate) fn recordings() -> Option<Vec<(PathBuf, Value)>> {
+    let folder = std::env::var_os("GATEWAY_CAPTURES")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/captures"), PathBuf::from);
+    if !folder.is_dir() {
+        let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
+        assert!(!required, "no recordings, and GATEWAY_REQUIRE_ALL=1");
+        // Not through eprintln, which is shown for failed tests alone.
+        let mut out = std::io::stderr();
+        let _ = writeln!(out, "SKIPPED: no recorded traffic here (GATEWAY_CAPTURES names its folder)");
+        return None;
+    }
+    let mut files = Vec::new();
+    find(&folder, &mut files);
+    files.sort();
+    let read = |file: PathBuf| {
+        let value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        (file, value)
+    };
+    Some(files.into_iter().map(read).collect())
+}
+
+fn find(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            find(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "json") {
+            files.push(path);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Recorded answers with vectors and orders, as the gateway reads them and as a plain reading does.
+//!
+//! The recordings are no part of this repository. They are looked for in the folder that GATEWAY_CAPTURES names, or in
+//! ../shared/captures; where there are none, the tests say SKIPPED.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "captures/folder.rs"]
+mod folder;
+
+use bytes::BytesMut;
+use model_gateway::json::EscapedString;
+use model_gateway::wire::{embeddings, rerank};
+use serde_json::Value;
+
+/// Recorded answers of these APIs, with a name each.
+fn answers(apis: &[&str]) -> Vec<(String, Value)> {
+    let recordings = folder::recordings().unwrap_or_default();
+    let of = |(file, value): &(std::path::PathBuf, Value)| {
+        let wanted = value["api"].as_str().is_some_and(|api| apis.contains(&api));
+        let body = &value["response"]["body"];
+        (wanted && value["response"]["status"] == 200 && body.is_object())
+            .then(|| (file.display().to_string(), body.clone()))
+    };
+    recordings.iter().filter_map(of).collect()
+}
+
+/// The vectors of an answer, whatever its form, as they stand in it.
+fn vectors(body: &Value) -> Vec<&Value> {
+    if let Some(data) = body["data"].as_array() {
+        return data.iter().map(|entry| &entry["embedding"]).collect();
+    }
+    if let Some(typed) = body["embeddings"]["float"].as_array() {
+        return typed.iter().collect();
+    }
+    match body["embeddings"].as_array() {
+        Some(several) => several.iter().map(|entry| &entry["values"]).collect(),
+        None => vec![&body["embedding"]["values"]],
+    }
+}
+
+#[test]
+fn recorded_vectors_are_read_and_written_in_both_encodings() {
+    let answers = answers(&["openai-embeddings", "gemini-embeddings", "others/cohere-embed"]);
+    let mut seen = 0;
+    for (name, body) in &answers {
+        let text = body.to_string();
+        let expected = vectors(body);
+        let answer = embeddings::decode_answer(&text, expected.len())
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(!answer.failed, "{name}");
+        let used = [
+            &body["usage"]["prompt_tokens"],
+            &body["usage"]["total_tokens"],
+            &body["usageMetadata"]["promptTokenCount"],
+            &body["meta"]["billed_units"]["input_tokens"],
+        ];
+        assert_eq!(answer.tokens, used.iter().find_map(|tokens| tokens.as_u64()), "{name}");
+        let written = |base64| -> String {
+            let mut out = BytesMut::new();
+            embeddings::encode_list(&answer.vectors, base64, &EscapedString::from("m"), 1, &mut out).unwrap();
+            String::from_utf8(out.to_vec()).unwrap()
+        };
+        let (numbers, packed) = (written(false), written(true));
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let (read_numbers, read_packed) = (read(&numbers), read(&packed));
+        for (index, vector) in expected.iter().enumerate() {
+            let base64 = read_packed["data"][index]["embedding"].as_str().unwrap();
+            let floats = embeddings::number::floats(base64);
+            match vector {
+                Value::Array(given) => {
+                    assert!(
+                        numbers.contains(&vector.to_string()),
+                        "{name}: numbers stay as they are written"
+                    );
+                    // As text: the plain reader's numbers are not all the nearest.
+                    let given: Vec<f32> =
+                        given.iter().map(|number| number.to_string().parse().unwrap()).collect();
+                    assert!(floats.unwrap() == given, "{name}");
+                }
+                text => {
+                    assert!(*text == base64, "{name}: base64 stays as it is");
+                    let array = read_numbers["data"][index]["embedding"].as_array().map(|array| {
+                        let float = |number: &Value| number.as_f64().unwrap() as f32;
+                        array.iter().map(float).collect::<Vec<f32>>()
+                    });
+                    assert!(array == floats, "{name}");
+                }
+            }
+            seen += 1;
+        }
+    }
+    assert!(answers.is_empty() || seen > 30, "only {seen} vectors");
+}
+
+#[test]
+fn recorded_orders_are_read() {
+    let answers = answers(&["rerank"]);
+    for (name, body) in &answers {
+        let results = [&body["results"], &body["data"], &body["output"]["results"]];
+        let results = results.iter().find_map(|results| results.as_array()).unwrap();
+        let most = results.iter().map(|result| result["index"].as_u64().unwrap()).max().unwrap();
+        let answer = rerank::decode_answer(&body.to_string(), most as usize + 1);
+        let mut answer = answer.unwrap_or_else(|error| panic!("{name}: {error}"));
+        for (result, expected) in answer.results.iter().zip(results) {
+            assert_eq!(result.index as u64, expected["index"].as_u64().unwrap(), "{name}");
+            assert_eq!(result.score, expected["relevance_score"].as_f64().unwrap(), "{name}");
+        }
+        assert_eq!(answer.results.len(), results.len(), "{name}");
+        assert_eq!(answer.tokens, body["usage"]["total_tokens"].as_u64(), "{name}");
+        assert_eq!(answer.searches, body["meta"]["billed_units"]["search_units"].as_u64(), "{name}");
+        let order: Vec<usize> = answer.results.iter().map(|result| result.index).collect();
+        rerank::settle(&mut answer.results, None);
+        let settled: Vec<usize> = answer.results.iter().map(|result| result.index).collect();
+        assert_eq!(settled, order, "{name}: vendors sort");
+        assert!(answer.results.iter().all(|result| (0.0..=1.0).contains(&result.score)), "{name}");
+    }
+    assert!(answers.is_empty() || answers.len() > 8, "only {} answers", answers.len());
+}
