@@ -11,8 +11,10 @@ use model_gateway::json::RawJson;
 use model_gateway::tokens::{self, Family};
 use model_gateway::wire::embeddings::number;
 
-/// The numbers of a large answer: 64 vectors of text-embedding-3-large.
-const FLOATS: usize = 64 * 3_072;
+/// The length of a vector of text-embedding-3-large.
+const LENGTH: usize = 3_072;
+/// The numbers of a large answer.
+const FLOATS: usize = 64 * LENGTH;
 
 fn vectors(criterion: &mut Criterion) {
     let mut state = 1u32;
@@ -21,11 +23,15 @@ fn vectors(criterion: &mut Criterion) {
         (state >> 8) as f32 / 16_777_216.0 - 0.5
     };
     let floats: Vec<f32> = (0..FLOATS).map(|_| next() / 16.0).collect();
-    let (mut numbers, mut packed) = (BytesMut::new(), BytesMut::new());
-    number::push_numbers(&floats, &mut numbers);
-    number::push_floats(&floats, &mut packed);
-    let numbers = String::from_utf8(numbers.to_vec()).unwrap();
-    let packed = String::from_utf8(packed.to_vec()).unwrap();
+    let text = |write: &dyn Fn(&mut BytesMut)| {
+        let mut out = BytesMut::new();
+        write(&mut out);
+        String::from_utf8(out.to_vec()).unwrap()
+    };
+    let numbers = text(&|out| number::push_numbers(&floats, out));
+    // One by one, as they stand in an answer.
+    let packed: Vec<String> =
+        floats.chunks(LENGTH).map(|vector| text(&|out| number::push_floats(vector, out))).collect();
     let mut group = criterion.benchmark_group("vectors");
     group.throughput(Throughput::Bytes(FLOATS as u64 * 4));
     let mut out = BytesMut::with_capacity(FLOATS * 16);
@@ -36,7 +42,7 @@ fn vectors(criterion: &mut Criterion) {
         });
     });
     group.bench_function("base64 to floats", |bencher| {
-        bencher.iter(|| black_box(number::floats(black_box(&packed))));
+        bencher.iter(|| packed.iter().for_each(|vector| _ = black_box(number::floats(black_box(vector)))));
     });
     group.bench_function("numbers to base64", |bencher| {
         bencher.iter(|| {

@@ -1,5 +1,5 @@
-//! What the ledger costs: `cargo bench --bench ledger -- hot`, `-- accounts 100000`, `-- records 20000000`. CPU time is
-//! read from the kernel's accounts, so that what else runs on the machine counts little.
+//! What the ledger costs: `cargo bench --bench ledger -- hot`, `-- paced 1000` (requests a second), `-- accounts 100000`,
+//! `-- records 20000000`. CPU time is read from the kernel's accounts, so that what else runs on the machine counts little.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::indexing_slicing, reason = "a tool, run by hand")]
 
@@ -21,6 +21,7 @@ fn main() {
     let folder = tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or_else(|_| ".".to_owned())).unwrap();
     let file = folder.path().join("state.db");
     match arguments.first().map(String::as_str) {
+        Some("paced") => paced(&file, count(1_000)),
         Some("accounts") => accounts(&file, count(100_000)),
         Some("records") => records(&file, count(20_000_000)),
         _ => hot(&file, count(1_000_000)),
@@ -126,6 +127,28 @@ fn hot(file: &Path, count: u64) {
         );
     }
     println!("audit: {:?}", desk.audit().unwrap());
+}
+
+/// So many requests a second, for ten seconds: what the thread takes for each when few come together.
+fn paced(file: &Path, rate: u64) {
+    drop(Desk::open(file).unwrap());
+    let names = ["", "alice", "gpt-4o"].map(str::to_owned);
+    let book = Book::open(file, TERMS).unwrap();
+    let (start, mut sent) = (Instant::now(), 0);
+    while start.elapsed() < Duration::from_secs(10) {
+        while sent < rate * u64::try_from(start.elapsed().as_millis()).unwrap() / 1_000 {
+            sent += 1;
+            let record = record(&names, "req_0123456789abcdef0123", FIRST, 730_000);
+            assert!(matches!(book.settle(None, &record), Settled::Known(Ok(()))));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let cpu = ran("ledger");
+    println!(
+        "{rate} requests a second: ledger's thread {:.0} microseconds CPU a second, {} ns a request",
+        cpu as f64 / 1e4,
+        cpu / sent
+    );
 }
 
 /// Many accounts: to open, to hold in memory.

@@ -262,7 +262,6 @@ fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
     let account = desk.account(name)?;
     let credits = desk.credits(name, SHOWN)?;
     if json {
-        let mut shown = value(&account);
         let credits = credits.iter().map(|credit| {
             json!({
                 "time": time(credit.time),
@@ -271,7 +270,10 @@ fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
                 "reference": credit.reference,
             })
         });
-        shown["credits"] = credits.collect();
+        let mut shown = value(&account);
+        if let Some(members) = shown.as_object_mut() {
+            members.insert("credits".to_owned(), credits.collect());
+        }
         println!("{shown}");
         return Ok(());
     }

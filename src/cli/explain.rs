@@ -10,7 +10,7 @@ use super::{fail, style};
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
 use crate::translate::{Ask, outgoing};
-use crate::vendor::{BaseUrl, Kind, Provider, Setup};
+use crate::vendor::{BaseUrl, Kind, Provider, Row, Setup};
 use crate::wire::Format;
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, Policy};
@@ -29,6 +29,9 @@ pub(super) struct Options {
     /// The kind of vendor, as in routes.toml; by default the one whose own format it is.
     #[arg(long, value_name = "KIND", value_parser = kind_of)]
     kind: Option<Kind>,
+    /// The vendor's row of docs/vendors.md, for vendors that speak chat completions in their own manner.
+    #[arg(long, value_name = "NAME", value_parser = row_of)]
+    dialect: Option<Row>,
     /// The client wants a stream (only generate says so outside of the body).
     #[arg(long)]
     stream: bool,
@@ -47,6 +50,10 @@ pub(super) fn format_of(name: &str) -> Result<Format, String> {
 fn kind_of(name: &str) -> Result<Kind, String> {
     let names = || Kind::ALL.map(Kind::name).join(", ");
     Kind::from_name(name).ok_or_else(|| format!("one of {}", names()))
+}
+
+fn row_of(name: &str) -> Result<Row, String> {
+    Row::from_name(name).ok_or_else(|| format!("one of {}", Row::ALL.map(Row::name).join(", ")))
 }
 
 /// The vendor whose own format it is, and a recent model of theirs.
@@ -77,7 +84,9 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let Ok(base) = BaseUrl::parse(kind.default_base_url().unwrap_or("http://localhost/v1")) else {
         return fail("the kind has no address");
     };
-    let provider = Provider::new(Setup { name: kind.name().to_owned(), kind, apis: vec![to.api()], base });
+    let mut provider =
+        Provider::new(Setup { name: kind.name().to_owned(), kind, apis: vec![to.api()], base });
+    provider.row = options.dialect.unwrap_or(provider.row);
     let stream = options.stream || asks_stream(&body);
     let asked = outgoing(
         &body,

@@ -78,11 +78,21 @@ pub const KINDS: [UsageKind; 10] = kinds!(
 const VERSION: u8 = 1;
 /// Longest text of a record: more of it is cut off.
 const LONGEST: usize = 512;
+/// Most that one request may cost: a million units.
+pub const LARGEST_COST: i64 = 1_000_000_000_000_000;
+/// Most of one kind that one request may use.
+const LARGEST_USAGE: u64 = 1_000_000_000_000;
 const STREAM: u8 = 1;
 const COUNTED: u8 = 2;
 const FIRST_BYTE: u8 = 4;
 
 impl<'a> UsageRecord<'a> {
+    /// What is charged: the cost, within what one request may cost. Beyond that a vendor's figures are not to be believed,
+    /// and sums would come to an end.
+    pub fn charge(&self) -> i64 {
+        self.cost.clamp(0, LARGEST_COST)
+    }
+
     /// Whether the request failed.
     pub fn failed(&self) -> bool {
         !self.error.is_empty() || self.status >= 400
@@ -94,7 +104,7 @@ impl<'a> UsageRecord<'a> {
         let first = flag(self.first_byte.is_some(), FIRST_BYTE);
         out.push(VERSION);
         out.push(flag(self.stream, STREAM) | flag(self.counted, COUNTED) | first);
-        for number in [zigzag(self.time), zigzag(self.cost)] {
+        for number in [zigzag(self.time), zigzag(self.charge())] {
             put_number(out, number);
         }
         for number in [u32::from(self.status), u32::from(self.attempts), self.total] {
@@ -112,7 +122,7 @@ impl<'a> UsageRecord<'a> {
         let mask = present.fold(0, |mask, (at, _)| mask | 1u64 << at);
         put_number(out, mask);
         for value in KINDS.iter().filter_map(|kind| (kind.get)(&self.usage)) {
-            put_number(out, value);
+            put_number(out, value.min(LARGEST_USAGE));
         }
     }
 
@@ -228,4 +238,74 @@ fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
     let (text, after) = rest.split_at_checked(length)?;
     *rest = after;
     std::str::from_utf8(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn usage() -> impl Strategy<Value = Usage> {
+        prop::collection::vec(prop::option::of(0..=LARGEST_USAGE), KINDS.len()).prop_map(|values| {
+            let mut usage = Usage::default();
+            for (kind, value) in KINDS.iter().zip(values) {
+                *(kind.slot)(&mut usage) = value;
+            }
+            usage
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            texts in prop::collection::vec(".{0,40}", 10),
+            numbers in (any::<i64>(), 0..=LARGEST_COST, any::<u16>(), any::<u16>(), any::<u32>()),
+            first_byte in prop::option::of(any::<u32>()),
+            flags in any::<[bool; 2]>(),
+            usage in usage(),
+        ) {
+            let (time, cost, status, attempts, total) = numbers;
+            let record = UsageRecord {
+                time,
+                request: &texts[0],
+                account: &texts[1],
+                key: &texts[2],
+                model: &texts[3],
+                provider: &texts[4],
+                target: &texts[5],
+                endpoint: &texts[6],
+                client_format: &texts[7],
+                provider_format: &texts[8],
+                error: &texts[9],
+                status,
+                attempts,
+                first_byte,
+                total,
+                stream: flags[0],
+                counted: flags[1],
+                usage,
+                cost,
+            };
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            prop_assert_eq!(UsageRecord::decode(&bytes), Some(record));
+            for cut in 0..bytes.len() {
+                prop_assert_eq!(UsageRecord::decode(&bytes[..cut]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_nobody_would_believe_is_cut() {
+        let model = "é".repeat(LONGEST);
+        let usage = Usage { input: Some(u64::MAX), ..Usage::default() };
+        let record = UsageRecord { model: &model, cost: i64::MAX, usage, ..UsageRecord::default() };
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        let read = UsageRecord::decode(&bytes).unwrap();
+        assert_eq!((read.cost, read.usage.input), (LARGEST_COST, Some(LARGEST_USAGE)));
+        assert_eq!(read.model, "é".repeat(LONGEST / 2));
+        assert_eq!(UsageRecord { cost: -1, ..UsageRecord::default() }.charge(), 0);
+    }
 }

@@ -241,7 +241,7 @@ fn ranked(query: &str, documents: &[&str], top: Option<usize>) -> Vec<(usize, f6
 }
 
 /// A request for an order, in the words that most vendors share.
-fn query<'a>(object: &'a Map<String, Value>) -> Result<&'a str, Refusal> {
+fn query(object: &Map<String, Value>) -> Result<&str, Refusal> {
     let query = object.get("query").and_then(Value::as_str).filter(|query| !query.is_empty());
     query.ok_or_else(|| Refusal::invalid("query must not be empty"))
 }

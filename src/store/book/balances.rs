@@ -39,9 +39,17 @@ impl Account {
     }
 }
 
+impl Account {
+    /// Adds to what is available. A debt that no number holds stays the largest, and never turns into wealth.
+    fn add(&self, amount: i64) {
+        let add = |available: i64| Some(available.saturating_add(amount));
+        let _ = self.available.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
+    }
+}
+
 impl Holder for Account {
     fn give_back(&self, _: u64, amount: i64) {
-        self.available.fetch_add(amount, Ordering::AcqRel);
+        self.add(amount);
     }
 }
 
@@ -99,7 +107,7 @@ impl Balances {
     /// Charges an account without a reservation.
     pub(super) fn charge(&self, name: &str, cost: i64) {
         if let Some(account) = self.find_or_insert(name) {
-            account.available.fetch_sub(cost, Ordering::AcqRel);
+            account.add(cost.saturating_neg());
         }
     }
 
@@ -117,14 +125,21 @@ impl Balances {
         Some(shard.entry(id).or_insert_with(|| Account::new(UNKNOWN)).clone())
     }
 
+    /// What this process has charged is in the database, but the account is not: it will begin with that debt.
+    pub(super) fn owe(&self, name: &str, charged: i64) {
+        if let Some(account) = self.find(name) {
+            account.stored.fetch_sub(charged, Ordering::AcqRel);
+        }
+    }
+
     /// Takes over what the database holds now. `charged` is what this process has brought into it since the last time,
     /// which is gone from what is available already.
     pub(super) fn refresh(&self, row: Row, charged: i64) {
         let Some(account) = self.find_or_insert(&row.name) else { return };
         let before = account.stored.swap(row.balance, Ordering::AcqRel);
-        let others = row.balance.wrapping_add(charged).wrapping_sub(before);
+        let others = row.balance.saturating_add(charged).saturating_sub(before);
         if others != 0 {
-            account.available.fetch_add(others, Ordering::AcqRel);
+            account.add(others);
         }
         account.state.store(if row.enabled { ENABLED } else { DISABLED }, Ordering::Release);
     }

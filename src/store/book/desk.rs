@@ -1,5 +1,6 @@
 //! What people do with the ledger, also while a gateway runs: accounts, credits, reports, backups.
 
+use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -171,12 +172,14 @@ impl Desk {
     pub fn create_many(&self, accounts: impl IntoIterator<Item = AccountId>) -> Result<(), DeskError> {
         self.change(|connection| {
             let stamp = entries::next_stamp(connection)?;
+            let debts = debts(connection)?;
             let mut insert = connection.prepare_cached(
-                "INSERT INTO account (name, created, enabled, changed) VALUES (?1, ?2, TRUE, ?3)
+                "INSERT INTO account (name, created, enabled, charged, changed) VALUES (?1, ?2, TRUE, ?3, ?4)
                  ON CONFLICT (name) DO NOTHING",
             )?;
             for account in accounts {
-                if insert.execute(params![account.as_str(), now(), stamp])? == 0 {
+                let charged = debts.get(account.as_str()).copied().unwrap_or(0);
+                if insert.execute(params![account.as_str(), now(), charged, stamp])? == 0 {
                     return Err(DeskError::Exists(account.to_string()));
                 }
             }
@@ -325,6 +328,14 @@ impl Desk {
         }
         synced
     }
+}
+
+/// What requests cost in the name of accounts before these were made.
+fn debts(connection: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
+    let mut select = connection.prepare(
+        "SELECT account, SUM(cost) FROM daily WHERE account NOT IN (SELECT name FROM account) GROUP BY account",
+    )?;
+    select.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 fn find(connection: &Connection, account: &str) -> Result<(i64, AccountState), DeskError> {

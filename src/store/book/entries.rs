@@ -2,6 +2,7 @@
 //! last frame, so that each does it once.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -9,16 +10,26 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::balances::Row;
 use super::block;
 use crate::store::journal::Frame;
+use crate::store::money::LARGEST;
 use crate::store::record::{KINDS, UsageRecord};
 
 /// Milliseconds of a day.
 pub(in crate::store) const DAY: i64 = 86_400_000;
 
-/// An account that was charged: how it stands now, and by how much.
+/// An account that was charged, and by how much.
 #[derive(Debug)]
 pub(super) struct Charged {
-    pub(super) row: Row,
+    pub(super) account: Changed,
     pub(super) charge: i64,
+}
+
+/// An account that changed.
+#[derive(Debug)]
+pub(super) enum Changed {
+    /// How it stands now.
+    Row(Row),
+    /// It is not there.
+    Unknown(String),
 }
 
 /// Why frames were not brought in.
@@ -40,6 +51,17 @@ struct Sums {
     cost: i64,
     usage: [i64; KINDS.len()],
 }
+
+/// Adds to the sums of a day. A sum stays at the largest number rather than fail, and everything behind it with it.
+static ADD_TO_DAY: LazyLock<String> = LazyLock::new(|| {
+    let sums = ["requests", "failed", "cost"].into_iter().chain(KINDS.iter().map(|kind| kind.name));
+    let add = |sum: &str| format!("{sum} = MIN({sum}, {} - excluded.{sum}) + excluded.{sum}", i64::MAX);
+    format!(
+        "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+         ON CONFLICT (day, account, key, model) DO UPDATE SET {}",
+        sums.map(add).collect::<Vec<_>>().join(", ")
+    )
+});
 
 /// Brings frames in, within a transaction that the caller has begun and ends.
 pub(super) fn apply(
@@ -79,14 +101,18 @@ pub(super) fn apply(
     let mut charged = Vec::with_capacity(charges.len());
     for (name, charge) in charges {
         let mut update = connection.prepare_cached(
-            "UPDATE account SET charged = charged + ?2, changed = ?3 WHERE name = ?1
+            "UPDATE account SET charged = MIN(charged, ?4 - ?2) + ?2, changed = ?3 WHERE name = ?1
              RETURNING credited - charged, enabled",
         )?;
-        let row = update.query_row(params![name, charge, stamp], |row| {
+        let charge = charge.min(LARGEST);
+        let row = update.query_row(params![name, charge, stamp, LARGEST], |row| {
             Ok(Row { name: name.to_owned(), balance: row.get(0)?, enabled: row.get(1)? })
         });
-        // A key may name an account that is not there. Its requests are recorded.
-        charged.extend(row.optional()?.map(|row| Charged { row, charge }));
+        // A key may name an account that is not there yet: what it costs is owed when it is made.
+        charged.push(match row.optional()? {
+            Some(row) => Charged { account: Changed::Row(row), charge },
+            None => Charged { account: Changed::Unknown(name.to_owned()), charge },
+        });
     }
     connection
         .prepare_cached(
@@ -116,17 +142,7 @@ impl Sums {
         key: &str,
         model: &str,
     ) -> rusqlite::Result<()> {
-        let mut insert = connection.prepare_cached(
-            "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
-             ON CONFLICT (day, account, key, model) DO UPDATE SET
-                requests = requests + excluded.requests, failed = failed + excluded.failed,
-                cost = cost + excluded.cost, input = input + excluded.input, cached = cached + excluded.cached,
-                cache_write = cache_write + excluded.cache_write,
-                cache_write_1h = cache_write_1h + excluded.cache_write_1h, output = output + excluded.output,
-                reasoning = reasoning + excluded.reasoning, audio_input = audio_input + excluded.audio_input,
-                audio_output = audio_output + excluded.audio_output,
-                image_output = image_output + excluded.image_output, searches = searches + excluded.searches",
-        )?;
+        let mut insert = connection.prepare_cached(&ADD_TO_DAY)?;
         let [input, cached, write, write_1h, output, reasoning, heard, spoken, images, searches] = self.usage;
         let Sums { requests, failed, cost, .. } = self;
         let (name, sums) = ((day, account, key, model), (requests, failed, cost));

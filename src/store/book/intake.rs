@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::balances::Row;
-use super::entries::{self, ApplyError};
+use super::entries::{self, ApplyError, Changed};
 use crate::store::journal::{Frame, Frames, leftovers};
 use crate::store::schema::OpenError;
 
@@ -14,7 +14,7 @@ const BATCH: usize = 4096;
 
 /// Is told how accounts stand now, with the journal that changed them and what was charged. What others changed is told
 /// with journal 0 and nothing charged.
-pub(super) type Tell<'a> = &'a mut dyn FnMut(u64, Row, i64);
+pub(super) type Tell<'a> = &'a mut dyn FnMut(u64, Changed, i64);
 
 /// Brings the frames of a segment into the database, and on the disk. `seen` is the highest number of a change that was
 /// told.
@@ -37,10 +37,10 @@ pub(super) fn bring_in(
         }
         let Applied { changed, charged, last } = applied?;
         for row in changed {
-            tell(0, row, 0);
+            tell(0, Changed::Row(row), 0);
         }
         for charged in charged {
-            tell(journal, charged.row, charged.charge);
+            tell(journal, charged.account, charged.charge);
         }
         *seen = last;
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
-use super::entries::{self, ApplyError};
+use super::entries::{self, ApplyError, Changed};
 use super::intake;
 use super::{Ask, Shared, Spent, Terms};
 use crate::store::StoreError;
@@ -18,7 +18,9 @@ use crate::store::schema::OpenError;
 /// How often it is looked for journals of ended processes, and for records whose time is over.
 const SWEEP: Duration = Duration::from_secs(10);
 /// Blocks of records that are removed in one step.
-const SWEPT: i64 = 256;
+const SWEPT: usize = 256;
+/// Steps of a sweep, so that more is removed than the shortest `store.flush` can make in the same time.
+const STEPS: usize = 16;
 /// How long a failure is waited for before the same is said again.
 const SAID: Duration = Duration::from_secs(10);
 
@@ -116,9 +118,13 @@ impl Keeper {
     fn bring_in(&mut self, segment: &[u8]) -> Result<(), ApplyError> {
         let own = self.shared.sure.journal.id();
         let balances = &self.shared.balances;
-        intake::bring_in(&self.connection, segment, &mut self.seen, &mut |journal, row, charge| {
+        intake::bring_in(&self.connection, segment, &mut self.seen, &mut |journal, account, charge| {
             // What an ended process charged is news here.
-            balances.refresh(row, if journal == own { charge } else { 0 });
+            let charge = if journal == own { charge } else { 0 };
+            match account {
+                Changed::Row(row) => balances.refresh(row, charge),
+                Changed::Unknown(name) => balances.owe(&name, charge),
+            }
         })
     }
 
@@ -138,8 +144,10 @@ impl Keeper {
     /// Brings in the journals of ended processes.
     pub(super) fn recover(&mut self) -> Result<(), OpenError> {
         let balances = &self.shared.balances;
-        intake::recover(&self.connection, &self.folder, &mut self.seen, &mut |_, row, _| {
-            balances.refresh(row, 0)
+        intake::recover(&self.connection, &self.folder, &mut self.seen, &mut |_, account, _| {
+            if let Changed::Row(row) = account {
+                balances.refresh(row, 0);
+            }
         })
     }
 
@@ -156,9 +164,14 @@ impl Keeper {
     fn forget(&self) -> rusqlite::Result<()> {
         let kept = i64::try_from(self.terms.records.as_millis()).unwrap_or(i64::MAX);
         let end = crate::store::now().saturating_sub(kept);
-        self.connection
-            .prepare_cached("DELETE FROM block WHERE id IN (SELECT id FROM block WHERE last < ?1 LIMIT ?2)")?
-            .execute(params![end, SWEPT])?;
+        for _ in 0..STEPS {
+            let mut delete = self.connection.prepare_cached(
+                "DELETE FROM block WHERE id IN (SELECT id FROM block WHERE last < ?1 LIMIT ?2)",
+            )?;
+            if delete.execute(params![end, i64::try_from(SWEPT).unwrap_or(i64::MAX)])? < SWEPT {
+                break;
+            }
+        }
         // The numbers of a journal are needed for as long as it may be brought in.
         let mut select = self.connection.prepare_cached("SELECT id FROM journal WHERE time < ?1")?;
         let old: Vec<i64> = select.query_map(params![end], |row| row.get(0))?.collect::<Result<_, _>>()?;

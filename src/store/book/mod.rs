@@ -138,9 +138,9 @@ impl Ledger for Book {
     fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled {
         let kept = self.shared.sure.append(|out| record.encode(out));
         match reservation {
-            Some(reservation) => reservation.spend(record.cost),
-            None if record.cost != 0 && !record.account.is_empty() => {
-                self.shared.balances.charge(record.account, record.cost);
+            Some(reservation) => reservation.spend(record.charge()),
+            None if record.charge() != 0 && !record.account.is_empty() => {
+                self.shared.balances.charge(record.account, record.charge());
             }
             None => {}
         }

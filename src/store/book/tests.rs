@@ -350,3 +350,43 @@ fn a_backup_is_whole_while_others_write() {
     assert!(copied.account("acme").unwrap().balance() >= 500);
     assert_eq!(desk(folder.path()).account("acme").unwrap().balance(), 500);
 }
+
+/// Whatever a vendor says it used, the ledger goes on.
+#[tokio::test]
+async fn figures_that_nobody_would_believe_do_not_stop_the_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    credit(folder.path(), "acme", 1000);
+    let book = open(folder.path());
+    let usage = Usage { input: Some(u64::MAX), output: Some(i64::MAX.unsigned_abs()), ..Usage::default() };
+    for _ in 0..10_000 {
+        settle(&book, None, &UsageRecord { usage, ..record("acme", i64::MAX) });
+    }
+    settle(&book, None, &record("", 5));
+    flush(&book).await;
+    assert!(matches!(reserve(&book, "acme", 1), Err(Refused::Empty { available }) if available < 0));
+    let (balance, cost, requests) = stored(folder.path(), "acme");
+    assert!(balance < -i64::MAX / 4 && cost == i64::MAX && requests == 10_000, "{balance} {cost}");
+    assert_eq!(stored_requests(folder.path(), ""), 1);
+}
+
+fn stored_requests(folder: &Path, account: &str) -> i64 {
+    let lines = desk(folder)
+        .usage(&Filter { account: Some(account.to_owned()), to: 100_000, ..Filter::default() }, By::Account)
+        .unwrap();
+    lines.iter().map(|line| line.sums.requests).sum()
+}
+
+/// A key may name an account before it is made. What it cost until then is owed.
+#[tokio::test]
+async fn what_was_used_before_an_account_was_made_is_charged_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let book = open(folder.path());
+    settle(&book, None, &record("acme", 5));
+    flush(&book).await;
+    settle(&book, None, &record("acme", 7));
+    credit(folder.path(), "acme", 100);
+    flush(&book).await;
+    assert_eq!(book.available(&id("acme")), Some(88));
+    assert_eq!(stored(folder.path(), "acme"), (88, 12, 2));
+    assert!(desk(folder.path()).audit().unwrap().is_empty());
+}

@@ -1,0 +1,198 @@
+//! `model-gateway accounts` and `model-gateway usage`, as people and scripts meet them.
+
+#![cfg(feature = "proxy")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use model_gateway::canonical::Usage;
+use model_gateway::store::book::{Book, Terms};
+use model_gateway::store::{Ledger, Settled, UsageRecord};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// 2026-01-01, in Unix milliseconds.
+const TIME: i64 = 1_767_225_600_000;
+const DAY: i64 = 86_400_000;
+
+/// A configuration in a folder of its own.
+struct Gateway(TempDir);
+
+impl Gateway {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let text = "[server]\nlisten = [\"127.0.0.1:0\"]\n[store]\nsqlite = \"state.db\"\n";
+        std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+        Gateway(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Runs a command; returns whether it succeeded, and both outputs.
+    fn run(&self, words: &[&str]) -> (bool, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_model-gateway"));
+        let output = command.args(words).arg("--conf").arg(self.path("gateway.toml")).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    }
+
+    #[track_caller]
+    fn good(&self, words: &[&str]) -> String {
+        let (good, out, error) = self.run(words);
+        assert!(good, "{words:?}: {error}");
+        out
+    }
+
+    #[track_caller]
+    fn bad(&self, words: &[&str]) -> String {
+        let (good, out, error) = self.run(words);
+        assert!(!good && out.is_empty(), "{words:?}: {out}");
+        error
+    }
+}
+
+fn settle(file: &Path, records: &[UsageRecord<'_>]) {
+    let terms = Terms { flush: Duration::from_millis(20), records: Duration::from_secs(40_000 * 86_400) };
+    let book = Book::open(file, terms).unwrap();
+    for record in records {
+        assert!(matches!(book.settle(None, record), Settled::Known(Ok(()))));
+    }
+}
+
+fn record(request: &'static str, time: i64, cost: i64) -> UsageRecord<'static> {
+    UsageRecord {
+        time,
+        request,
+        account: "acme",
+        key: "alice",
+        model: "gpt-4o",
+        provider: "openai",
+        target: "gpt-4o-2024-11-20",
+        endpoint: "chat",
+        client_format: "chat",
+        provider_format: "responses",
+        status: 200,
+        attempts: 1,
+        first_byte: Some(412),
+        total: 3_801,
+        stream: true,
+        usage: Usage { input: Some(1_850), cached: Some(1_024), output: Some(411), ..Usage::default() },
+        cost,
+        ..UsageRecord::default()
+    }
+}
+
+#[test]
+fn an_account_is_made_credited_switched_and_shown() {
+    let gateway = Gateway::new();
+    assert!(gateway.bad(&["accounts", "list"]).contains("is not there"));
+    assert_eq!(
+        gateway.good(&["accounts", "create", "acme", "--credit", "10.5"]),
+        "acme is there, with a balance of 10.50.\n"
+    );
+    assert!(gateway.bad(&["accounts", "create", "acme"]).contains("already"));
+    assert!(gateway.bad(&["accounts", "credit", "acme", "1.0000000001"]).contains("nine digits"));
+    assert!(gateway.bad(&["accounts", "credit", "nobody", "1"]).contains("no account \"nobody\""));
+    let credit = ["accounts", "credit", "acme", "25", "--note", "January", "--reference", "inv-1"];
+    assert_eq!(gateway.good(&credit), "acme has a balance of 35.50 now.\n");
+    assert_eq!(gateway.good(&credit), "acme has this credit already; its balance is 35.50.\n");
+    assert_eq!(gateway.good(&["accounts", "credit", "acme", "-0.5"]), "acme has a balance of 35.00 now.\n");
+    assert_eq!(gateway.good(&["accounts", "disable", "acme"]), "acme is disabled now.\n");
+    assert_eq!(gateway.good(&["accounts", "disable", "acme"]), "acme is disabled already.\n");
+
+    let shown: Value = serde_json::from_str(&gateway.good(&["accounts", "show", "acme", "--json"])).unwrap();
+    assert_eq!((&shown["name"], &shown["enabled"]), (&json!("acme"), &json!(false)));
+    assert_eq!((&shown["balance"], &shown["charged"]), (&json!("35.00"), &json!("0.00")));
+    let credits: Vec<(&Value, &Value)> =
+        shown["credits"].as_array().unwrap().iter().map(|one| (&one["amount"], &one["reference"])).collect();
+    let expected =
+        [(json!("-0.50"), json!(null)), (json!("25.00"), json!("inv-1")), (json!("10.50"), json!(null))];
+    assert_eq!(credits, expected.iter().map(|(amount, reference)| (amount, reference)).collect::<Vec<_>>());
+    let table = gateway.good(&["accounts", "show", "acme"]);
+    assert!(
+        table.contains("balance   35.00") && table.contains("inv-1") && table.contains("January"),
+        "{table}"
+    );
+
+    gateway.good(&["accounts", "create", "other"]);
+    let listed: Value = serde_json::from_str(&gateway.good(&["accounts", "list", "--json"])).unwrap();
+    let names: Vec<&Value> = listed.as_array().unwrap().iter().map(|account| &account["name"]).collect();
+    assert_eq!(names, ["acme", "other"]);
+    assert!(gateway.good(&["accounts", "list"]).lines().nth(1).unwrap().starts_with("acme   disabled"));
+    assert!(gateway.good(&["accounts", "audit"]).contains("2 accounts add up"));
+}
+
+#[test]
+fn usage_is_a_table_for_people_and_lines_for_programs() {
+    let gateway = Gateway::new();
+    gateway.good(&["accounts", "create", "acme", "--credit", "10"]);
+    let failed = UsageRecord {
+        status: 502,
+        error: "upstream",
+        usage: Usage::default(),
+        ..record("r3", TIME + DAY, 0)
+    };
+    let other = UsageRecord { model: "claude, \"4\"", ..record("r4", TIME + 31 * DAY, 9) };
+    let records = [record("r1", TIME, 1_500_000_000), record("r2", TIME + 1, 25), failed, other];
+    settle(&gateway.path("state.db"), &records);
+
+    let january = ["usage", "--from", "2026-01", "--to", "2026-01"];
+    let table = gateway.good(&january);
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["day", "requests", "failed", "input", "cached", "output", "reasoning", "cost"]);
+    assert_eq!(lines[1], ["2026-01-01", "2", "0", "3,700", "2,048", "822", "0", "1.500000025"]);
+    assert_eq!(lines[2], ["2026-01-02", "1", "1", "0", "0", "0", "0", "0.000000000"]);
+    assert_eq!(
+        lines[4],
+        ["2026-01-01", "to", "2026-01-31", "3", "1", "3,700", "2,048", "822", "0", "1.500000025"]
+    );
+
+    let csv = gateway.good(&[&january[..3], &["--to", "2026-02", "--by", "model", "--csv"]].concat());
+    let mut lines = csv.lines();
+    let head = "model,requests,failed,input,cached,cache_write,cache_write_1h,output,reasoning,audio_input,\
+        audio_output,image_output,searches,cost";
+    assert!(lines.next().unwrap().starts_with(head.strip_suffix(",cost").unwrap()));
+    assert!(lines.next().unwrap().starts_with("gpt-4o,3,1,3700,2048,0,0,822,"));
+    assert!(lines.next().unwrap().starts_with("\"claude, \"\"4\"\"\",1,0,1850,"));
+
+    let lines = gateway.good(&[&january[..], &["--by", "account", "--json"]].concat());
+    let line: Value = serde_json::from_str(&lines).unwrap();
+    assert_eq!((&line["account"], &line["requests"]), (&json!("acme"), &json!(3)));
+    assert_eq!((&line["cached"], &line["cost"]), (&json!(2048), &json!("1.500000025")));
+
+    let records = gateway.good(&[&january[..], &["--records", "--json"]].concat());
+    let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 3);
+    assert_eq!(records[1]["time"], "2026-01-01T00:00:00.001Z");
+    assert_eq!((&records[1]["request"], &records[1]["provider_format"]), (&json!("r2"), &json!("responses")));
+    assert_eq!((&records[1]["first_byte_ms"], &records[1]["reasoning"]), (&json!(412), &json!(null)));
+    assert_eq!((&records[2]["error"], &records[2]["status"]), (&json!("upstream"), &json!(502)));
+    let csv = gateway.good(&[&january[..], &["--records", "--csv"]].concat());
+    let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert!(columns.len() == 4 && columns.iter().all(|count| *count == columns[0]), "{csv}");
+
+    let nothing = gateway.good(&["usage", "--account", "nobody", "--from", "2026-01"]);
+    assert!(nothing.starts_with("Nothing was used from 2026-01-01 to "), "{nothing}");
+    assert!(gateway.bad(&["usage", "--from", "2026-13"]).contains("2027-01-31"));
+    assert!(gateway.bad(&["usage", "--by", "colour"]).contains("day, account, key, model"));
+    assert!(gateway.good(&["accounts", "audit"]).contains("1 accounts add up"));
+}
+
+#[test]
+fn a_backup_is_a_file_that_can_be_used() {
+    let gateway = Gateway::new();
+    gateway.good(&["accounts", "create", "acme", "--credit", "10"]);
+    settle(&gateway.path("state.db"), &[record("r1", TIME, 1_000_000_000)]);
+    let copy = gateway.path("copy.db");
+    let copy = copy.to_str().unwrap();
+    gateway.good(&["accounts", "backup", copy]);
+    assert!(gateway.bad(&["accounts", "backup", copy]).contains("exists"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_model-gateway"));
+    let shown = command.args(["accounts", "show", "acme", "--json", "--store", copy]).output().unwrap();
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown["balance"], "9.00");
+}
