@@ -14,11 +14,19 @@ local function fits(a, b)
   if #a ~= #b then return #a < #b end
   return a <= b
 end
+-- A sum stays at the largest number rather than fail in the middle of a script.
+local function grow(name, field, amount)
+  if amount == '0' then return end
+  local sum = redis.pcall('HINCRBY', name, field, amount)
+  if type(sum) == 'table' and sum.err then
+    redis.call('HSET', name, field, string.byte(amount, 1) == 45 and '-9223372036854775808' or '9223372036854775807')
+  end
+end
 local function add(field, amount)
-  if amount ~= '0' then redis.call('HINCRBY', account, field, amount) end
+  grow(account, field, amount)
 end
 local function take(amount)
-  if amount ~= '0' then redis.call('HINCRBY', account, 'free', '-' .. amount) end
+  if amount ~= '0' then grow(account, 'free', '-' .. amount) end
 end
 
 local at = 8
@@ -37,7 +45,7 @@ if ARGV[4] ~= '' then
     local fields = tonumber(ARGV[at + 3])
     at = at + 3
     for _ = 1, fields do
-      redis.call('HINCRBY', sums, ARGV[at + 1], ARGV[at + 2])
+      grow(sums, ARGV[at + 1], ARGV[at + 2])
       at = at + 2
     end
   end
