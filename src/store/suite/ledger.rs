@@ -20,6 +20,7 @@ on_both!(
     amounts_that_no_double_holds_are_exact,
     records_are_kept_once_with_their_sums,
     keys_without_an_account_are_recorded_and_not_charged,
+    what_is_charged_to_an_account_before_it_is_made_is_owed,
     what_others_change_is_seen,
     no_more_is_held_than_there_is,
     many_at_once_are_charged_to_the_unit,
@@ -293,6 +294,19 @@ fn keys_without_an_account_are_recorded_and_not_charged(place: &dyn Place) {
     assert!(office.accounts().unwrap().is_empty());
     let one = Filter { account: Some(String::new()), ..all };
     assert_eq!(office.usage(&one, By::Key).unwrap()[0].sums.requests, 2);
+}
+
+fn what_is_charged_to_an_account_before_it_is_made_is_owed(place: &dyn Place) {
+    let office = place.office();
+    let ledger = &*place.ledger();
+    settle(ledger, None, &record("acme", 7));
+    ledger.flush();
+    open_account(&*office, "acme", 100);
+    ledger.flush();
+    assert_eq!(stored(&*office, "acme"), (93, 7, 1));
+    assert_eq!(reserve(ledger, "acme", 94).unwrap_err(), Refused::Empty { available: 93 });
+    drop(reserve(ledger, "acme", 93).unwrap());
+    assert!(office.audit().unwrap().is_empty());
 }
 
 fn what_others_change_is_seen(place: &dyn Place) {

@@ -7,7 +7,7 @@ use redis::Cmd;
 
 use super::clerk::Clerk;
 use super::fleet::Terms;
-use super::hand::{Visit, Visited, visited};
+use super::hand::{ENDED, Visit, Visited, visited};
 use super::keys;
 use super::link::{Link, LinkError};
 use super::parcel::{Parcel, Sorted, sort};
@@ -102,6 +102,7 @@ impl Clerk {
         let gateway = self.shared.sure.journal.id();
         let records = millis(self.terms.records);
         loop {
+            let number = self.number();
             let (mut lists, mut commands, mut visits) = (Vec::new(), Vec::new(), Vec::new());
             for (account, frames) in sorted {
                 let Some(hand) = self.hand(account) else { continue };
@@ -116,8 +117,15 @@ impl Clerk {
                         lists.extend(list(*day, account));
                     }
                 }
-                let visit =
-                    Visit { account, gateway, lease, parcel: Some(parcel), needs: Vec::new(), more: 0 };
+                let visit = Visit {
+                    account,
+                    gateway,
+                    number,
+                    lease,
+                    parcel: Some(parcel),
+                    needs: Vec::new(),
+                    more: 0,
+                };
                 commands.push(visit.command(records)?);
                 visits.push((*account, last, unbooked));
             }
@@ -201,6 +209,7 @@ async fn bring_leftover(
         let visit = Visit {
             account,
             gateway: leftover.id,
+            number: ENDED,
             lease: 0,
             parcel: Some(parcel),
             needs: Vec::new(),
