@@ -42,6 +42,14 @@ pub(super) enum BringError {
 impl Clerk {
     /// Brings all that was settled up to now.
     pub(super) async fn bring(&mut self) -> Result<(), BringError> {
+        if self.draining.is_some() {
+            // From a time when it could not be brought; more has been settled since.
+            self.bring_one().await?;
+        }
+        self.bring_one().await
+    }
+
+    async fn bring_one(&mut self) -> Result<(), BringError> {
         self.shared.sure.write_the_rest()?;
         if self.draining.is_none() {
             self.draining = self.shared.sure.journal.rotate();
