@@ -55,9 +55,6 @@ pub(super) fn read(table: &Table<'_>, folder: &Path) -> Option<Fleet> {
         })
     });
     let allowance = table.amount("away_allowance").unwrap_or(ALLOWANCE);
-    if allowance < 0 {
-        table.wrong("away_allowance is less than nothing", None);
-    }
     if sentinel.is_some() && servers.is_none() {
         table.wrong("sentinel without valkey", "valkey names the sentinels".to_owned());
     }

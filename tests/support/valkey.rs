@@ -41,9 +41,9 @@ fn program() -> Option<&'static str> {
 }
 
 impl Server {
-    /// Starts one that writes everything to its disk every second. Nothing, if there is no such program here.
+    /// Starts one that writes everything to its disk before it answers. Nothing, if there is no such program here.
     pub(crate) fn start() -> Option<Self> {
-        Self::start_with(&["--appendonly", "yes", "--appendfsync", "everysec"])
+        Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
     /// Starts one with other arguments.
@@ -89,7 +89,7 @@ impl Server {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
             stream.write_all(format!("{command}\r\n").as_bytes())?;
-            let mut answer = [0; 1024];
+            let mut answer = [0; 8192];
             let read = stream.read(&mut answer)?;
             Ok::<_, std::io::Error>(String::from_utf8_lossy(&answer[..read]).into_owned())
         };

@@ -10,7 +10,7 @@ use crate::store::book::{By, DAY, DeskError, Filter};
 use crate::store::ledger::{AccountId, Refused, Reservation, Settled};
 use crate::store::money::LARGEST;
 use crate::store::office::Office;
-use crate::store::record::UsageRecord;
+use crate::store::record::{LARGEST_COST, UsageRecord};
 
 on_both!(
     what_is_held_cannot_be_spent_again_and_what_is_left_can,
@@ -20,6 +20,7 @@ on_both!(
     amounts_that_no_double_holds_are_exact,
     records_are_kept_once_with_their_sums,
     keys_without_an_account_are_recorded_and_not_charged,
+    what_is_charged_to_an_account_before_it_is_made_is_owed,
     what_others_change_is_seen,
     no_more_is_held_than_there_is,
     many_at_once_are_charged_to_the_unit,
@@ -198,18 +199,25 @@ fn amounts_that_no_double_holds_are_exact(place: &dyn Place) {
     assert_eq!(reserve(ledger, "acme", large + 1).unwrap_err(), Refused::Empty { available: large });
     let held = reserve(ledger, "acme", large).unwrap();
     assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), Refused::Empty { available: 0 });
-    settle(ledger, Some(held), &record("acme", large - 2));
+    settle(ledger, Some(held), &record("acme", LARGEST_COST - 2));
     ledger.flush();
-    assert_eq!(stored(&*office, "acme"), (2, large - 2, 1));
-    assert_eq!(ledger.available(&id("acme")), Some(2));
+    assert_eq!(stored(&*office, "acme"), (large - LARGEST_COST + 2, LARGEST_COST - 2, 1));
+    assert_eq!(ledger.available(&id("acme")), Some(large - LARGEST_COST + 2));
+    // What nobody would believe is cut, in the charge as in the record.
+    settle(ledger, None, &record("acme", i64::MAX));
+    ledger.flush();
+    assert_eq!(stored(&*office, "acme").0, large - 2 * LARGEST_COST + 2);
+    assert_eq!(ledger.available(&id("acme")), Some(large - 2 * LARGEST_COST + 2));
     drop(reserve(ledger, "most", LARGEST).unwrap());
     ledger.flush();
     assert_eq!(reserve(ledger, "most", LARGEST + 1).unwrap_err(), Refused::Empty { available: LARGEST });
     let held = reserve(ledger, "most", LARGEST - 1).unwrap();
-    settle(ledger, Some(held), &record("most", LARGEST - 3));
+    settle(ledger, Some(held), &record("most", LARGEST_COST - 3));
     ledger.flush();
-    assert_eq!(stored(&*office, "most").0, 3);
-    drop(reserve(ledger, "most", 3).unwrap());
+    let left = LARGEST - LARGEST_COST + 3;
+    assert_eq!(stored(&*office, "most").0, left);
+    assert_eq!(reserve(ledger, "most", left + 1).unwrap_err(), Refused::Empty { available: left });
+    drop(reserve(ledger, "most", left).unwrap());
 }
 
 fn records_are_kept_once_with_their_sums(place: &dyn Place) {
@@ -286,6 +294,19 @@ fn keys_without_an_account_are_recorded_and_not_charged(place: &dyn Place) {
     assert!(office.accounts().unwrap().is_empty());
     let one = Filter { account: Some(String::new()), ..all };
     assert_eq!(office.usage(&one, By::Key).unwrap()[0].sums.requests, 2);
+}
+
+fn what_is_charged_to_an_account_before_it_is_made_is_owed(place: &dyn Place) {
+    let office = place.office();
+    let ledger = &*place.ledger();
+    settle(ledger, None, &record("acme", 7));
+    ledger.flush();
+    open_account(&*office, "acme", 100);
+    ledger.flush();
+    assert_eq!(stored(&*office, "acme"), (93, 7, 1));
+    assert_eq!(reserve(ledger, "acme", 94).unwrap_err(), Refused::Empty { available: 93 });
+    drop(reserve(ledger, "acme", 93).unwrap());
+    assert!(office.audit().unwrap().is_empty());
 }
 
 fn what_others_change_is_seen(place: &dyn Place) {

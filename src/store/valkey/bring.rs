@@ -7,7 +7,7 @@ use redis::Cmd;
 
 use super::clerk::Clerk;
 use super::fleet::Terms;
-use super::hand::{Visit, Visited, visited};
+use super::hand::{ENDED, Visit, Visited, visited};
 use super::keys;
 use super::link::{Link, LinkError};
 use super::parcel::{Parcel, Sorted, sort};
@@ -42,6 +42,14 @@ pub(super) enum BringError {
 impl Clerk {
     /// Brings all that was settled up to now.
     pub(super) async fn bring(&mut self) -> Result<(), BringError> {
+        if self.draining.is_some() {
+            // From a time when it could not be brought; more has been settled since.
+            self.bring_one().await?;
+        }
+        self.bring_one().await
+    }
+
+    async fn bring_one(&mut self) -> Result<(), BringError> {
         self.shared.sure.write_the_rest()?;
         if self.draining.is_none() {
             self.draining = self.shared.sure.journal.rotate();
@@ -102,6 +110,7 @@ impl Clerk {
         let gateway = self.shared.sure.journal.id();
         let records = millis(self.terms.records);
         loop {
+            let number = self.number();
             let (mut lists, mut commands, mut visits) = (Vec::new(), Vec::new(), Vec::new());
             for (account, frames) in sorted {
                 let Some(hand) = self.hand(account) else { continue };
@@ -116,8 +125,15 @@ impl Clerk {
                         lists.extend(list(*day, account));
                     }
                 }
-                let visit =
-                    Visit { account, gateway, lease, parcel: Some(parcel), needs: Vec::new(), more: 0 };
+                let visit = Visit {
+                    account,
+                    gateway,
+                    number,
+                    lease,
+                    parcel: Some(parcel),
+                    needs: Vec::new(),
+                    more: 0,
+                };
                 commands.push(visit.command(records)?);
                 visits.push((*account, last, unbooked));
             }
@@ -201,6 +217,7 @@ async fn bring_leftover(
         let visit = Visit {
             account,
             gateway: leftover.id,
+            number: ENDED,
             lease: 0,
             parcel: Some(parcel),
             needs: Vec::new(),

@@ -63,6 +63,8 @@ pub(super) struct Clerk {
     pub(super) behind: bool,
     /// Days and accounts that stand in the lists of what was used.
     pub(super) listed: HashSet<(i64, String), RandomState>,
+    /// Visits so far.
+    visits: u64,
     round: Instant,
     sweep: Instant,
     said: Option<Instant>,
@@ -84,6 +86,7 @@ impl Clerk {
             through: 0,
             behind: false,
             listed: HashSet::default(),
+            visits: 0,
             round: now,
             sweep: now,
             said: None,
@@ -195,7 +198,7 @@ impl Clerk {
             holds.into_iter().for_each(|(account, holds)| self.hold_away(&account, holds));
             return;
         };
-        let gateway = self.shared.sure.journal.id();
+        let (gateway, number) = (self.shared.sure.journal.id(), self.number());
         let (mut commands, mut waiting) = (Vec::new(), Vec::new());
         for (account, holds) in holds {
             let Some(hand) = self.hand(account.as_str()) else { continue };
@@ -213,7 +216,8 @@ impl Clerk {
             let needs: Vec<i64> =
                 holds.iter().zip(&parts).map(|((amount, _), part)| amount.saturating_sub(*part)).collect();
             let more = holds.iter().map(|(amount, _)| *amount).max().unwrap_or(0).saturating_mul(AHEAD);
-            let visit = Visit { account: account.as_str(), gateway, lease, parcel: None, needs, more };
+            let visit =
+                Visit { account: account.as_str(), gateway, number, lease, parcel: None, needs, more };
             // There are no records in it that could not be packed.
             commands.extend(visit.command(0).ok());
             waiting.push((account, holds, parts, lease));
@@ -288,6 +292,12 @@ impl Clerk {
             });
             let _ = outcome.send(held);
         }
+    }
+
+    /// The number of the visits that follow.
+    pub(super) fn number(&mut self) -> u64 {
+        self.visits += 1;
+        self.visits
     }
 
     /// What is known of an account, made if there is nothing.
@@ -370,7 +380,7 @@ impl Clerk {
     /// Renews what is set aside, gives back what is not used, and asks how accounts stand.
     async fn see_to_all(&mut self, all: bool) -> Result<(), BringError> {
         let Some(link) = self.link.clone() else { return Ok(()) };
-        let gateway = self.shared.sure.journal.id();
+        let (gateway, number) = (self.shared.sure.journal.id(), self.number());
         let (mut commands, mut visits, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
         for (name, hand) in &mut self.hands {
             let age = hand.asked.map(|asked| asked.elapsed());
@@ -380,8 +390,15 @@ impl Clerk {
             let Some(purse) = &hand.purse else {
                 if age.is_none() && hand.stands > 0 {
                     let parcel = Some(Parcel::none(hand.stands));
-                    let visit =
-                        Visit { account: name, gateway, lease: 0, parcel, needs: Vec::new(), more: 0 };
+                    let visit = Visit {
+                        account: name,
+                        gateway,
+                        number,
+                        lease: 0,
+                        parcel,
+                        needs: Vec::new(),
+                        more: 0,
+                    };
                     commands.extend(visit.command(0).ok());
                     visits.push((name.clone(), 0));
                 }
@@ -401,7 +418,7 @@ impl Clerk {
             let pool = if idle { purse.empty() } else { 0 };
             let lease = hand.lease.saturating_sub(pool).max(0);
             let parcel = age.is_none().then(|| Parcel::none(hand.stands)).filter(|_| hand.stands > 0);
-            let visit = Visit { account: name, gateway, lease, parcel, needs: Vec::new(), more: 0 };
+            let visit = Visit { account: name, gateway, number, lease, parcel, needs: Vec::new(), more: 0 };
             commands.extend(visit.command(0).ok());
             visits.push((name.clone(), pool));
         }
@@ -444,13 +461,14 @@ impl Clerk {
         if self.flush(false).await.is_err() {
             return;
         }
-        let gateway = self.shared.sure.journal.id();
+        let (gateway, number) = (self.shared.sure.journal.id(), self.number());
         let mut commands = Vec::new();
         for (name, hand) in &self.hands {
             let pool = hand.purse.as_ref().map_or(0, |purse| purse.empty());
             if hand.lease > 0 {
                 let lease = hand.lease.saturating_sub(pool).max(0);
-                let visit = Visit { account: name, gateway, lease, parcel: None, needs: Vec::new(), more: 0 };
+                let visit =
+                    Visit { account: name, gateway, number, lease, parcel: None, needs: Vec::new(), more: 0 };
                 commands.extend(visit.command(0).ok());
             }
         }

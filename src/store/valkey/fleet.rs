@@ -134,11 +134,12 @@ impl Ledger for Fleet {
 
     fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled {
         let kept = self.shared.sure.append(|out| record.encode(out));
+        let charge = record.charge();
         match reservation {
-            Some(reservation) => reservation.spend(record.cost),
-            None if record.cost != 0 => {
+            Some(reservation) => reservation.spend(charge),
+            None if charge != 0 => {
                 if let Some(purse) = self.shared.purses.find_or_insert(record.account) {
-                    purse.put(record.cost.saturating_neg());
+                    purse.put(charge.saturating_neg());
                 }
             }
             None => {}

@@ -13,6 +13,8 @@ use crate::store::millis;
 
 /// How long the server keeps what is set aside for a gateway that it does not hear of.
 pub(super) const LIFE: std::time::Duration = std::time::Duration::from_secs(60);
+/// The number of visits in the name of a gateway that has ended: the largest that a script tells from the one before.
+pub(super) const ENDED: u64 = (1 << 53) - 1;
 /// How long the number of a journal's last frame is known, for as long as its files may be found.
 const JOURNAL: i64 = 90 * 86_400_000;
 
@@ -50,6 +52,8 @@ pub(super) struct Visit<'a> {
     pub(super) account: &'a str,
     /// Who visits: the gateway's journal.
     pub(super) gateway: u64,
+    /// Visits of a gateway count up.
+    pub(super) number: u64,
     /// What it keeps.
     pub(super) lease: i64,
     /// What it brings.
@@ -79,7 +83,7 @@ pub(super) struct Done {
 impl Visit<'_> {
     /// The command. `records` is how long records are kept, in milliseconds.
     pub(super) fn command(self, records: i64) -> std::io::Result<Cmd> {
-        let Visit { account, gateway, lease, parcel, needs, more } = self;
+        let Visit { account, gateway, number, lease, parcel, needs, more } = self;
         let mut names = vec![
             keys::account(account),
             keys::leases(account),
@@ -90,7 +94,7 @@ impl Visit<'_> {
             names.extend([keys::sums(account, *day), keys::records(account, *day)]);
         }
         let mut call = script::VISIT.call(&names);
-        call.arg(format!("{gateway:016x}")).arg(millis(LIFE)).arg(lease);
+        call.arg(format!("{gateway:016x}")).arg(millis(LIFE)).arg(number).arg(lease);
         match parcel {
             None => drop(call.arg("").arg("").arg(0).arg(0).arg(0)),
             Some(Parcel { from, last, charge, days, .. }) => {

@@ -18,7 +18,7 @@ pub(super) fn leases(account: &str) -> String {
     of(account) + ":leases"
 }
 
-/// A hash: until when.
+/// A hash: until when, and the number of the gateway's last visit.
 pub(super) fn ends(account: &str) -> String {
     of(account) + ":ends"
 }

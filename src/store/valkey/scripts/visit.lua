@@ -1,8 +1,8 @@
 -- One visit of a gateway to an account: charges what it brings, sets aside what it keeps, grants what it asks for.
 -- Money never goes through a Lua number, which is a double: it is added by HINCRBY and compared as text.
 -- KEYS: account, leases, their ends, journal's last number; then two for each day: sums, records.
--- ARGV: gateway, life of leases (ms), lease that it keeps, number that the journal stands at ('' = nothing is brought),
---   last number that is brought, charge, life of the journal's number (ms), days;
+-- ARGV: gateway, life of leases (ms), number of the visit, lease that it keeps, number that the journal stands at
+--   ('' = nothing is brought), last number that is brought, charge, life of the journal's number (ms), days;
 --   for each day: end of its records (s), block of records, fields; and for each field: name, amount;
 --   then needs, and for each need: amount; then what is wanted beyond.
 local account, leases, ends, journal = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -14,21 +14,33 @@ local function fits(a, b)
   if #a ~= #b then return #a < #b end
   return a <= b
 end
+-- A sum stays at the largest number rather than fail in the middle of a script.
+local function grow(name, field, amount)
+  if amount == '0' then return end
+  local sum = redis.pcall('HINCRBY', name, field, amount)
+  if type(sum) == 'table' and sum.err then
+    redis.call('HSET', name, field, string.byte(amount, 1) == 45 and '-9223372036854775808' or '9223372036854775807')
+  end
+end
 local function add(field, amount)
-  if amount ~= '0' then redis.call('HINCRBY', account, field, amount) end
+  grow(account, field, amount)
 end
 local function take(amount)
-  if amount ~= '0' then redis.call('HINCRBY', account, 'free', '-' .. amount) end
+  if amount ~= '0' then grow(account, 'free', '-' .. amount) end
 end
 
-local at = 8
-if ARGV[4] ~= '' then
+-- One that was sent over a connection that was given up, and comes behind a later one, would undo that one.
+local seen = string.match(redis.call('HGET', ends, me) or '', ':(%d+)$')
+if seen and tonumber(ARGV[3]) < tonumber(seen) then return {'late'} end
+
+local at = 9
+if ARGV[5] ~= '' then
   local stands = redis.call('GET', journal) or '0'
-  if stands ~= ARGV[4] then return {'gap', stands} end
-  redis.call('SET', journal, ARGV[5], 'PX', ARGV[7])
-  add('charged', ARGV[6])
-  take(ARGV[6])
-  for day = 1, tonumber(ARGV[8]) do
+  if stands ~= ARGV[5] then return {'gap', stands} end
+  redis.call('SET', journal, ARGV[6], 'PX', ARGV[8])
+  add('charged', ARGV[7])
+  take(ARGV[7])
+  for day = 1, tonumber(ARGV[9]) do
     local sums, records = KEYS[3 + 2 * day], KEYS[4 + 2 * day]
     if ARGV[at + 2] ~= '' then
       redis.call('RPUSH', records, ARGV[at + 2])
@@ -37,7 +49,7 @@ if ARGV[4] ~= '' then
     local fields = tonumber(ARGV[at + 3])
     at = at + 3
     for _ = 1, fields do
-      redis.call('HINCRBY', sums, ARGV[at + 1], ARGV[at + 2])
+      grow(sums, ARGV[at + 1], ARGV[at + 2])
       at = at + 2
     end
   end
@@ -48,7 +60,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- What gateways hold that have not been here for so long can be spent again.
 local all = redis.call('HGETALL', ends)
 for i = 1, #all, 2 do
-  if all[i] ~= me and tonumber(all[i + 1]) <= now then
+  if all[i] ~= me and tonumber(string.match(all[i + 1], '^%d+')) <= now then
     add('free', redis.call('HGET', leases, all[i]) or '0')
     redis.call('HDEL', leases, all[i])
     redis.call('HDEL', ends, all[i])
@@ -56,10 +68,10 @@ for i = 1, #all, 2 do
 end
 
 local before = redis.call('HGET', leases, me) or '0'
-if before ~= ARGV[3] then
+if before ~= ARGV[4] then
   add('free', before)
-  take(ARGV[3])
-  redis.call('HSET', leases, me, ARGV[3])
+  take(ARGV[4])
+  redis.call('HSET', leases, me, ARGV[4])
 end
 
 local state = 'unknown'
@@ -98,6 +110,6 @@ if lease == '0' then
   redis.call('HDEL', leases, me)
   redis.call('HDEL', ends, me)
 else
-  redis.call('HSET', ends, me, string.format('%.0f', now + tonumber(ARGV[2])))
+  redis.call('HSET', ends, me, string.format('%.0f', now + tonumber(ARGV[2])) .. ':' .. ARGV[3])
 end
 return {state, redis.call('HGET', account, 'free') or '0', lease, table.concat(granted)}

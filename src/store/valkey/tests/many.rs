@@ -63,6 +63,10 @@ fn three(place: &mut OnServer, part: i64, trouble: impl FnOnce(&mut OnServer, &T
     for (account, credit) in ACCOUNTS.iter().zip(CREDITS) {
         open_account(&office, account, credit);
     }
+    soon("the accounts are written", || {
+        let written = place.server.ask("INFO persistence");
+        written.contains("aof_buffer_length:0\r") && written.contains("aof_pending_bio_fsync:0\r")
+    });
     let gateways = [(); 3].map(|()| place.fleet(Away::Refuse));
     let (stop, tally) = (AtomicBool::new(false), Tally::default());
     std::thread::scope(|scope| {
@@ -144,6 +148,8 @@ fn a_server_that_is_killed_again_and_again_loses_nothing_that_it_has_confirmed()
 /// to be set aside, others may spend: with three gateways, up to three parts of sixteen each time.
 #[test]
 fn what_a_server_forgets_of_the_last_second_is_charged_nevertheless() {
-    let Some(mut place) = OnServer::new() else { return };
+    let arguments = ["--appendonly", "yes", "--appendfsync", "everysec"];
+    let Some(server) = Server::start_with(&arguments) else { return };
+    let mut place = OnServer { server, folder: tempfile::tempdir().unwrap() };
     three(&mut place, 5 * 3, again_and_again);
 }
