@@ -20,7 +20,7 @@ use crate::framing::sse::{self, SseSplitter};
 use crate::framing::{Hold, Splitter};
 use crate::json::{JsonStr, Writer};
 use crate::wire::Format;
-use crate::wire::codec::Reply;
+use crate::wire::codec::{Reply, is_to_come};
 use crate::wire::watch::End;
 
 /// Room for frames on their way out, at first. When what left before is written, the same place is used again.
@@ -86,7 +86,9 @@ impl Through {
                 self.spoke |= !matches!(kind, BlockKind::Reasoning | BlockKind::HiddenReasoning);
             }
             // An answer without a word that ended for a reason of the vendor's own is none.
-            Event::Finish { finish: Finish::Other(word), .. } if !self.spoke && !word.is_empty() => {
+            Event::Finish { finish: Finish::Other(word), .. }
+                if !self.spoke && !word.is_empty() && !is_to_come(*word) =>
+            {
                 self.error = Some(gave_up(*word));
                 return;
             }

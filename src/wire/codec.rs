@@ -158,6 +158,12 @@ pub fn wrapped(object: RawJson<'_>) -> Option<(&'static str, JsonStr<'_>)> {
     json.next_key().ok()?.is_none().then_some((name, text))
 }
 
+/// Whether the reason that an answer ended with says that it has not begun: an answer that was asked for in the
+/// background is queued first (reference: OpenAI API, "Background mode").
+pub fn is_to_come(reason: JsonStr<'_>) -> bool {
+    matches!(reason.escaped(), "queued" | "in_progress")
+}
+
 /// A stream ended before the answer in it was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream ended before it was complete")]

@@ -71,3 +71,15 @@ fn bug_18_a_full_budget_or_a_filter_without_a_word_is_an_answer() {
         assert!(through(Format::Messages, false, &[&end]).is_ok(), "{reason}");
     }
 }
+
+#[test]
+fn an_answer_that_is_queued_has_not_given_up() {
+    for status in ["queued", "in_progress"] {
+        let body = format!(r#"{{"id":"resp_1","object":"response","status":"{status}","output":[]}}"#);
+        let route = Route { client: Format::Chat, vendor: Format::Responses, stream: false };
+        let reply = Arc::new(Reply::default());
+        let mut translated = Translated::new(&route, Arrival::Whole, reply, Restore::default(), 1 << 20);
+        let answer = translated.whole(Bytes::from(body)).unwrap();
+        assert!(std::str::from_utf8(&answer).unwrap().contains("\"choices\""));
+    }
+}

@@ -175,8 +175,6 @@ impl Decoder {
             ("incomplete", _) => Finish::Other(response.reason),
             ("completed" | "complete", _) if self.called => Finish::ToolUse,
             ("completed" | "complete", _) => Finish::Stop,
-            // Asked for in the background: it has not given up, it is not there yet.
-            ("queued" | "in_progress", _) => Finish::Pause,
             (other, _) => Finish::Other(JsonStr::from_escaped(other)),
         };
         sink(Event::Finish { choice: 0, finish });
