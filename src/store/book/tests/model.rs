@@ -2,10 +2,12 @@
 //! processes, credits, switches, clean ends and crashes.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::store::journal::{exists, leftovers};
 
 const ACCOUNTS: [&str; 2] = ["acme", "umbrella"];
 /// Processes that may run at a time, as in an upgrade.
@@ -149,11 +151,25 @@ impl World {
             }
             Step::Crash { process } => {
                 let Some(process) = self.processes[process].take() else { return };
+                let journal = process.book.shared.sure.journal.id();
                 process.book.crash();
+                self.await_end(journal);
                 for (left, waiting) in self.left.iter_mut().zip(process.waiting) {
                     *left += waiting;
                 }
             }
+        }
+    }
+
+    /// Waits until the journal of a crashed process is nobody's. Another test of this process may be starting a program in
+    /// this very moment, and until that program is there, it holds all the locks of its parent.
+    fn await_end(&self, journal: u64) {
+        let folder = schema::journals(&self.folder.path().join("state.db"));
+        let free = || !exists(&folder, journal) || leftovers(&folder).unwrap().iter().any(|left| left.id == journal);
+        let end = Instant::now() + PATIENCE;
+        while !free() {
+            assert!(Instant::now() < end, "the journal of a crashed process is still held");
+            std::thread::yield_now();
         }
     }
 
