@@ -46,11 +46,16 @@ impl Clerk {
             // From a time when it could not be brought; more has been settled since.
             self.bring_one().await?;
         }
-        self.bring_one().await
+        self.bring_one().await?;
+        // A segment may be full: there is room only now.
+        if self.shared.sure.is_failing() {
+            self.shared.sure.write_the_rest()?;
+            self.bring_one().await?;
+        }
+        Ok(())
     }
 
     async fn bring_one(&mut self) -> Result<(), BringError> {
-        self.shared.sure.write_the_rest()?;
         if self.draining.is_none() {
             self.draining = self.shared.sure.journal.rotate();
         }
@@ -163,7 +168,7 @@ impl Clerk {
                         let frames = sorted.get(account).map_or(&[][..], Vec::as_slice);
                         let booked = hand.booked;
                         let lost = frames.iter().filter(|frame| (booked + 1..=stands).contains(&frame.0));
-                        let cost = lost.map(|(_, record, _)| record.cost).sum();
+                        let cost = lost.fold(0i64, |sum, (_, record, _)| sum.saturating_add(record.cost));
                         hand.stands = stands;
                         hand.book(stands, if account.is_empty() { 0 } else { cost });
                     }
