@@ -1,7 +1,7 @@
 //! What a model costs, and what a request costs by it: integers, one rounding a request, upwards.
 
 use super::amount::NANOS;
-use crate::canonical::Usage;
+use crate::canonical::{Product, Usage};
 
 /// Kinds of tokens that may have a price of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +147,15 @@ pub enum Made<'a> {
         /// Its resolution (`720p`); empty when it is not known.
         resolution: &'a str,
     },
+}
+
+impl<'a> From<&'a Product> for Made<'a> {
+    fn from(product: &'a Product) -> Self {
+        match product {
+            Product::Images { count, size, quality } => Made::Images { count: *count, size, quality },
+            Product::Video { millis, resolution } => Made::Video { millis: *millis, resolution },
+        }
+    }
 }
 
 /// What is known of a price from the configuration.

@@ -21,6 +21,7 @@ mod count;
 mod dns;
 mod encoding;
 mod exchange;
+mod fetch;
 mod finish;
 mod front;
 mod guarded;
