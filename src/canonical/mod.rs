@@ -5,8 +5,8 @@
 //! into, [`Usage`] under one arithmetic, sealed reasoning ([`Seal`]) and what a model can be asked for ([`Dialect`]).
 //! Text is carried still escaped and borrowed from the bytes that it came in.
 //!
-//! Beside it stand what is asked for in other ways than a conversation: vectors ([`embed`]) and orders ([`rank`]),
-//! and what is billed otherwise than by tokens ([`Product`]).
+//! Beside it stand what is asked for in other ways than a conversation: vectors ([`embed`]), orders ([`rank`]) and
+//! images ([`image`]); and what is billed otherwise than by tokens ([`Product`]).
 //!
 //! Here must not live: the name of a format or of a vendor, or any input or output.
 
@@ -17,6 +17,7 @@ pub mod embed;
 pub mod event;
 pub mod grammar;
 pub mod habits;
+pub mod image;
 pub mod product;
 pub mod rank;
 pub mod request;

@@ -1,21 +1,21 @@
 //! Answers that the gateway makes itself, out of what one or several calls of a provider gave.
 //!
-//! Here live the jobs: vectors of texts ([`embed`]) and orders of documents ([`rank`]).
-//! A job is asked for its next calls,
+//! Here live the jobs: vectors of texts ([`embed`]), orders of documents ([`rank`]) and images
+//! ([`image`]). A job is asked for its next calls,
 //! hears their answers, and in the end gives the client's answer and what was used. It may take several rounds; calls
 //! of one round know nothing of each other and may be made side by side.
 //!
 //! Here must not live: sockets (`proxy` makes the calls), which vendor wants what (`vendor`), and what stands in a body
 //! (`wire`).
 
-mod body;
 mod call;
 pub mod embed;
+pub mod image;
 pub mod rank;
 
 use bytes::Bytes;
 
-pub use body::{Body, Piece};
+pub use crate::wire::pieces::{Body, Piece};
 pub use call::{Call, Link, To};
 
 use crate::canonical::{Product, Usage};
