@@ -28,16 +28,16 @@ pub struct Reply {
     pub body: Body,
     /// What all calls used together.
     pub usage: Usage,
+    /// What they made besides tokens.
+    pub made: Vec<Product>,
     /// Some of the usage is the gateway's own count, because a provider did not say it.
     pub counted: bool,
-    /// What was made that is billed otherwise than by tokens.
-    pub products: Vec<Product>,
 }
 
 impl Reply {
     /// An answer that is billed by tokens alone.
     pub fn new(body: Bytes, usage: Usage, counted: bool) -> Self {
-        Reply { body: body.into(), usage, counted, products: Vec::new() }
+        Reply { body: body.into(), usage, made: Vec::new(), counted }
     }
 }
 

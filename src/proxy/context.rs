@@ -105,10 +105,10 @@ pub(super) enum Answer {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Made {
     pub(super) usage: Usage,
+    /// What there is besides tokens.
+    pub(super) products: Vec<Product>,
     /// Some of the usage is the gateway's own count.
     pub(super) counted: bool,
-    /// What is billed otherwise than by tokens.
-    pub(super) products: Vec<Product>,
 }
 
 /// An answer with what reads along.

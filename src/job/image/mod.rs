@@ -382,6 +382,6 @@ impl Job for Imaging {
         let usage = self.usage.unwrap_or_default();
         let made = Made { images, created: self.asked.now, usage, size, quality };
         let body = reply::encode(made, self.asked.shape);
-        Ok(Reply { body, usage, counted: false, products: vec![product] })
+        Ok(Reply { body, usage, made: vec![product], counted: false })
     }
 }
