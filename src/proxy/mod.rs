@@ -26,6 +26,7 @@ mod finish;
 mod front;
 mod guarded;
 mod http1;
+mod images;
 mod job;
 mod lane;
 mod live;

@@ -12,6 +12,7 @@ use super::context::Context;
 use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::Body;
+use crate::wire::images::{self, reply::Shape};
 use crate::wire::path::Endpoint;
 use crate::wire::{Format, count_tokens, error as wire_error};
 
@@ -63,7 +64,11 @@ impl Gateway {
         let id = ctx.id.as_str();
         let counts = ctx.endpoint == Some(Endpoint::CountTokens);
         let body = counts.then(|| count_tokens::error(error, id)).flatten();
-        let body = body.unwrap_or_else(|| wire_error::body(ctx.format, error, id)).freeze();
+        let mut body = body.unwrap_or_else(|| wire_error::body(ctx.format, error, id));
+        if ctx.images == Some(Shape::Envelope) {
+            body = images::reply::error(error, &body);
+        }
+        let body = body.freeze();
         self.reply_refusal(client, ctx, error, body).await
     }
 

@@ -13,6 +13,7 @@ pub mod codec;
 pub mod count_tokens;
 pub mod embeddings;
 pub mod error;
+mod fields;
 mod filler;
 pub mod generate;
 pub mod images;

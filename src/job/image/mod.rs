@@ -15,9 +15,8 @@ use crate::error::{ApiError, Kind};
 use crate::wire::error::{VendorError, from_vendor};
 use crate::wire::images::answer::{self, Answer, Image, Place, State, Task};
 use crate::wire::images::ask::{ask, needs_bytes};
-use crate::wire::images::form::Part;
 use crate::wire::images::reply::{self, Made, Shape, Shown};
-use crate::wire::images::{check, file, request};
+use crate::wire::images::{check, file};
 
 /// How long to wait before a task is asked for: the first times, and from then on.
 const WAITS: [Duration; 5] = [
@@ -29,31 +28,6 @@ const WAITS: [Duration; 5] = [
 ];
 /// What says that an answer may be a task.
 const LATER: &[(&str, &str)] = &[("x-dashscope-async", "enable")];
-
-/// The request's body, as its client sent it.
-#[derive(Clone, Copy, Debug)]
-pub enum Sent<'a> {
-    /// JSON.
-    Json(&'a str),
-    /// A form.
-    Form(&'a [Part]),
-    /// Google's prediction, JSON.
-    Predict(&'a str),
-}
-
-impl Sent<'_> {
-    /// Reads it.
-    ///
-    /// # Errors
-    /// It is malformed; the error names the field.
-    pub fn decode(self) -> Result<ImageRequest, ApiError> {
-        match self {
-            Sent::Json(text) => request::decode(text),
-            Sent::Form(parts) => request::decode_form(parts),
-            Sent::Predict(text) => request::decode_predict(text),
-        }
-    }
-}
 
 /// A request, with what must be known of its client and its model.
 #[derive(Clone, Debug)]

@@ -16,6 +16,7 @@ pub mod ask;
 pub mod check;
 mod file;
 pub mod form;
+pub mod predict;
 pub mod reply;
 pub mod request;
 mod sheet;
@@ -27,6 +28,11 @@ pub use file::{File, file};
 pub use sheet::sheet;
 
 use crate::error::{ApiError, Kind};
+
+/// A body that is no text.
+pub fn not_utf8() -> ApiError {
+    ApiError::new(Kind::InvalidJson, "The request body is not UTF-8.")
+}
 
 /// A field that is not what it must be.
 fn wrong(field: impl Into<String>, wanted: &str) -> ApiError {

@@ -1,4 +1,4 @@
-//! A client's request for images: JSON, a form, or Google's `:predict`.
+//! A client's request for images: JSON, or a form.
 
 use std::ops::RangeInclusive;
 
@@ -16,13 +16,13 @@ const TOGETHER: u32 = 4;
 
 /// A value of a field: of JSON, or of a form.
 #[derive(Clone, Copy)]
-enum Given<'a> {
+pub(super) enum Given<'a> {
     Json(RawJson<'a>),
     Text(&'a str),
 }
 
 impl<'a> Given<'a> {
-    fn string(self, name: &str) -> Result<String, ApiError> {
+    pub(super) fn string(self, name: &str) -> Result<String, ApiError> {
         match self {
             Given::Text(text) => Some(text.to_owned()),
             Given::Json(value) => value.as_str().map(|text| text.decode().into_owned()),
@@ -38,7 +38,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    fn boolean(self, name: &str) -> Result<bool, ApiError> {
+    pub(super) fn boolean(self, name: &str) -> Result<bool, ApiError> {
         match self.scalar() {
             "true" => Ok(true),
             "false" => Ok(false),
@@ -46,13 +46,13 @@ impl<'a> Given<'a> {
         }
     }
 
-    fn whole(self, name: &str, range: RangeInclusive<u32>) -> Result<u32, ApiError> {
+    pub(super) fn whole(self, name: &str, range: RangeInclusive<u32>) -> Result<u32, ApiError> {
         let number = RawJson::from_text(self.scalar()).as_u64().and_then(|number| u32::try_from(number).ok());
         let wanted = || format!("a whole number from {} to {}", range.start(), range.end());
         number.filter(|number| range.contains(number)).ok_or_else(|| wrong(name, &wanted()))
     }
 
-    fn number(self, name: &str, range: RangeInclusive<f64>) -> Result<String, ApiError> {
+    pub(super) fn number(self, name: &str, range: RangeInclusive<f64>) -> Result<String, ApiError> {
         let text = self.scalar();
         let number = text.parse::<f64>().ok().filter(|number| range.contains(number));
         // What a vendor is given is JSON, of which Rust reads more than there is.
@@ -76,16 +76,16 @@ impl<'a> Given<'a> {
     }
 }
 
-fn not_json(_: JsonError) -> ApiError {
+pub(super) fn not_json(_: JsonError) -> ApiError {
     ApiError::new(Kind::InvalidJson, "The request body must be a JSON object.")
 }
 
 /// What is only decided when everything has been read.
 #[derive(Default)]
-struct Open {
-    prompt: Option<String>,
+pub(super) struct Open {
+    pub(super) prompt: Option<String>,
     turns: Vec<ImageTurn>,
-    images: Vec<ImageInput>,
+    pub(super) images: Vec<ImageInput>,
     sequential: bool,
     max_images: Option<u32>,
     options: bool,
@@ -131,7 +131,7 @@ pub fn decode_form(parts: &[Part]) -> Result<ImageRequest, ApiError> {
     finish(request, open)
 }
 
-fn finish(mut request: ImageRequest, mut open: Open) -> Result<ImageRequest, ApiError> {
+pub(super) fn finish(mut request: ImageRequest, mut open: Open) -> Result<ImageRequest, ApiError> {
     if open.sequential {
         request.sequence = Some(open.max_images.unwrap_or(TOGETHER));
     } else if open.options {
@@ -312,7 +312,7 @@ fn source(field: &str, text: &str) -> Result<ImageSource, ApiError> {
     bytes(field, base64)
 }
 
-fn bytes(field: &str, base64: &str) -> Result<ImageSource, ApiError> {
+pub(super) fn bytes(field: &str, base64: &str) -> Result<ImageSource, ApiError> {
     let bytes = forgiving_decode_to_vec(base64.as_bytes()).ok().filter(|bytes| !bytes.is_empty());
     let bytes = bytes.ok_or_else(|| wrong(field, "an http or https address, a data URL or base64"))?;
     Ok(ImageSource::Bytes(Bytes::from(bytes)))
@@ -407,7 +407,7 @@ fn parts(
 }
 
 /// A member of an object that is a string.
-fn member(field: &str, value: RawJson<'_>, names: &[&str]) -> Result<Option<String>, ApiError> {
+pub(super) fn member(field: &str, value: RawJson<'_>, names: &[&str]) -> Result<Option<String>, ApiError> {
     let mut found = None;
     object(field, value, |key, value| {
         if names.contains(&key) {
@@ -418,7 +418,7 @@ fn member(field: &str, value: RawJson<'_>, names: &[&str]) -> Result<Option<Stri
     Ok(found)
 }
 
-fn members(
+pub(super) fn members(
     text: &str,
     mut each: impl FnMut(&str, RawJson<'_>) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
@@ -431,7 +431,7 @@ fn members(
     json.end().map_err(not_json)
 }
 
-fn object(
+pub(super) fn object(
     field: &str,
     value: RawJson<'_>,
     each: impl FnMut(&str, RawJson<'_>) -> Result<(), ApiError>,
@@ -440,76 +440,4 @@ fn object(
         return Err(wrong(field, "an object"));
     }
     members(value.text(), each)
-}
-
-/// Reads a request of Google's for predictions. Its settings are the same for all families: what one has not is left
-/// out.
-///
-/// # Errors
-/// It is malformed; the error names the field.
-pub fn decode_predict(body: &str) -> Result<ImageRequest, ApiError> {
-    let mut request = ImageRequest { lenient: true, inline: Some(true), ..ImageRequest::default() };
-    let mut open = Open::default();
-    members(body, |name, value| match name {
-        "instances" => {
-            let mut json = Cursor::new(value.text());
-            json.begin_array().map_err(|_| wrong(name, "an array"))?;
-            let mut count = 0;
-            while json.next_element().map_err(not_json)? {
-                if count == 1 {
-                    return Err(wrong(name, "an array of one"));
-                }
-                count += 1;
-                object("instances[0]", json.raw().map_err(not_json)?, |key, value| {
-                    let field = format!("instances[0].{key}");
-                    match key {
-                        "prompt" => open.prompt = Some(Given::Json(value).string(&field)?),
-                        "image" => {
-                            let data = member(&field, value, &["bytesBase64Encoded"])?;
-                            let data = data.ok_or_else(|| wrong(&*field, "an image in base64"))?;
-                            open.images.push(ImageInput { source: bytes(&field, &data)?, field });
-                        }
-                        _ => {}
-                    }
-                    Ok(())
-                })?;
-            }
-            Ok(())
-        }
-        "parameters" if !value.is_null() => {
-            object(name, value, |key, value| parameter(&mut request, key, value))
-        }
-        _ => Ok(()),
-    })?;
-    finish(request, open).map_err(|error| {
-        if error.param.as_deref() == Some("prompt") {
-            ApiError::missing("instances[0].prompt")
-        } else {
-            error
-        }
-    })
-}
-
-fn parameter(request: &mut ImageRequest, key: &str, value: RawJson<'_>) -> Result<(), ApiError> {
-    if value.is_null() {
-        return Ok(());
-    }
-    let field = format!("parameters.{key}");
-    let given = Given::Json(value);
-    match key {
-        "sampleCount" => request.count = Some(given.whole(&field, 1..=8)?),
-        "aspectRatio" => request.size = Some(given.string(&field)?),
-        "sampleImageSize" | "imageSize" => request.tier = Some(given.string(&field)?),
-        "seed" => request.seed = Some(given.whole(&field, 0..=i32::MAX.unsigned_abs())?),
-        "guidanceScale" => request.guidance = Some(given.number(&field, 0.0..=1_000.0)?),
-        "negativePrompt" => request.extra.push(("negative_prompt".to_owned(), value.text().to_owned())),
-        "storageUri" => return Err(unsupported(field, "is not offered: images come in the answer")),
-        _ => {
-            if key == "addWatermark" {
-                request.watermark = given.boolean(&field)?;
-            }
-            request.extra.push((key.to_owned(), value.text().to_owned()));
-        }
-    }
-    Ok(())
 }
