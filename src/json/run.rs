@@ -102,6 +102,46 @@ fn end_in(block: &[u8; BLOCK], carry: &mut bool) -> Option<usize> {
     }
 }
 
+/// Over the text of a string as long as every escape in it is known and whole: where it stops, which is outside of any
+/// escape. What is left of less than a block is not looked at.
+pub(super) fn escaped_run(bytes: &[u8], from: usize) -> usize {
+    let (mut at, mut carry) = (from, false);
+    let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
+    for block in blocks {
+        let (ends, escaped) = match marks(block) {
+            Some(marks) => marks.ends_and_escaped(&mut carry),
+            None => (0, u64::from(std::mem::take(&mut carry))),
+        };
+        // Those below the lowest end; all, where there is none.
+        let mut left = escaped & (ends.wrapping_sub(1) & !ends);
+        while left != 0 {
+            let place = at + left.trailing_zeros() as usize;
+            if !is_escape(bytes, place) {
+                return place - 1;
+            }
+            left &= left - 1;
+        }
+        if ends != 0 {
+            let end = ends.trailing_zeros();
+            return at + end as usize - usize::from(escaped >> end & 1 != 0);
+        }
+        at += BLOCK;
+    }
+    at - usize::from(carry)
+}
+
+/// Whether what stands here makes a sound escape of the backslash before it.
+#[inline]
+fn is_escape(bytes: &[u8], at: usize) -> bool {
+    match bytes.get(at) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => true,
+        Some(b'u') => {
+            bytes.get(at + 1..at + 5).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        }
+        _ => false,
+    }
+}
+
 /// Where the text goes on behind a backslash and what it escapes. A line break does not become harmless by being escaped:
 /// what is read here is pasted into frames that end with one.
 #[inline]
