@@ -5,7 +5,8 @@
 //! into, [`Usage`] under one arithmetic, sealed reasoning ([`Seal`]) and what a model can be asked for ([`Dialect`]).
 //! Text is carried still escaped and borrowed from the bytes that it came in.
 //!
-//! Beside it stand what is asked for in other ways than a conversation: vectors ([`embed`]) and orders ([`rank`]).
+//! Beside it stand what is asked for in other ways than a conversation: vectors ([`embed`]), orders ([`rank`]) and
+//! videos ([`video`]).
 //!
 //! Here must not live: the name of a format or of a vendor, or any input or output.
 
@@ -21,6 +22,7 @@ pub mod request;
 pub mod seal;
 pub mod tools;
 pub mod usage;
+pub mod video;
 
 pub use answer::Answer;
 pub use content::{Block, CacheMark, Role, Source, Turn};

@@ -103,6 +103,13 @@ impl Provider {
         prefix.ends_with(OWN) && !prefix.ends_with(COMPATIBLE) && !prefix.ends_with(BESIDE)
     }
 
+    /// DashScope's own address, whichever of the three is configured.
+    pub(super) fn own_dashscope(&self) -> String {
+        let prefix = self.base.prefix();
+        let root = [COMPATIBLE, BESIDE, OWN].into_iter().find_map(|end| prefix.strip_suffix(end));
+        format!("{}{OWN}", root.unwrap_or(prefix))
+    }
+
     /// Its older models for orders are behind its own address alone.
     fn ranks_in_own_words(&self, model: &str) -> bool {
         self.is_own_dashscope() || model.starts_with("gte-")
