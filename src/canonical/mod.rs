@@ -33,4 +33,4 @@ pub use habits::Habits;
 pub use request::{Effort, OutputFormat, Request, Sampling, Thinking};
 pub use seal::{Seal, Sealed};
 pub use tools::{Input, Tool, ToolChoice};
-pub use usage::Usage;
+pub use usage::{Product, Usage};

@@ -196,6 +196,6 @@ impl Job for Embedding {
         };
         written.map_err(broken)?;
         let usage = Usage { input: Some(used), ..Usage::default() };
-        Ok(Reply { body: body.freeze(), usage, counted })
+        Ok(Reply { body: body.freeze(), usage, made: Vec::new(), counted })
     }
 }

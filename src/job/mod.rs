@@ -12,7 +12,7 @@ pub mod rank;
 
 use bytes::Bytes;
 
-use crate::canonical::Usage;
+use crate::canonical::{Product, Usage};
 use crate::wire::path::Action;
 
 /// A call of a provider: what is sent to the API that the route has chosen.
@@ -31,6 +31,8 @@ pub struct Reply {
     pub body: Bytes,
     /// What all calls used together.
     pub usage: Usage,
+    /// What they made besides tokens.
+    pub made: Vec<Product>,
     /// Some of the usage is the gateway's own count, because a provider did not say it.
     pub counted: bool,
 }

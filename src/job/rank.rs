@@ -104,6 +104,6 @@ impl Job for Ranking {
         let mut body = BytesMut::new();
         rerank::encode(&rank, &results, &self.asked.model, used, &mut body);
         let usage = Usage { input: Some(used), searches, ..Usage::default() };
-        Ok(Reply { body: body.freeze(), usage, counted })
+        Ok(Reply { body: body.freeze(), usage, made: Vec::new(), counted })
     }
 }

@@ -15,7 +15,7 @@ use super::live::Live;
 use super::shutdown::InFlight;
 use super::stored::Keep;
 use crate::account::Key;
-use crate::canonical::Usage;
+use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::Job;
 use crate::route::{Model, Target};
@@ -102,9 +102,11 @@ pub(super) enum Answer {
 }
 
 /// What is known of an answer that the gateway made itself.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Made {
     pub(super) usage: Usage,
+    /// What there is besides tokens.
+    pub(super) products: Vec<Product>,
     /// Some of the usage is the gateway's own count.
     pub(super) counted: bool,
 }

@@ -103,8 +103,8 @@ impl Gateway {
         record.upstream_id = notes.id;
         record.detail = notes.detail;
         match end {
-            Ok(Reply { body, usage, counted }) => {
-                ctx.answer = Answer::Made(Made { usage, counted });
+            Ok(Reply { body, usage, made: products, counted }) => {
+                ctx.answer = Answer::Made(Made { usage, products, counted });
                 ctx.record.first_content = Some(Instant::now());
                 // Nobody has an answer that is not charged.
                 match ctx.settle(true) {

@@ -34,6 +34,9 @@ const CONTENT: usize = 3;
 /// Index of another spelling of [`EXTRA`].
 const EXTRA_SNAKE: usize = 4;
 
+/// Index of how many answers a chat request wants.
+const COUNT: usize = 6;
+
 const STRING: &[Kind] = &[Kind::String];
 const ARRAY: &[Kind] = &[Kind::Array];
 const NUMBER: &[Kind] = &[Kind::Number];
@@ -41,7 +44,7 @@ const TEXT_OR_ARRAY: &[Kind] = &[Kind::String, Kind::Array];
 const OBJECT: &[Kind] = &[Kind::Object];
 
 const CHAT: Fields = Fields {
-    names: &["model", "stream", "stream_options", "messages", "max_completion_tokens", "max_tokens"],
+    names: &["model", "stream", "stream_options", "messages", "max_completion_tokens", "max_tokens", "n"],
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
     caps: &[4, 5],
 };
@@ -129,6 +132,17 @@ pub struct Body {
     names_resource: bool,
     /// What limits the output.
     cap: Option<Member>,
+    /// How many answers are wanted.
+    count: Option<Member>,
+}
+
+/// The most output that a client wants, as far as it says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Most {
+    /// Tokens of each answer.
+    pub output: Option<u64>,
+    /// Answers at once.
+    pub answers: Option<u64>,
 }
 
 /// What a chat request says about usage in its stream.
@@ -228,9 +242,14 @@ impl BodyReader {
             stream_options,
             names_resource: matches!(self.api, Api::Generate | Api::EmbedContent),
             cap: self.fields.caps.iter().find_map(|cap| find(*cap)).cloned(),
+            count: (self.api == Api::Chat).then(|| find(COUNT)).flatten().cloned(),
             text: self.body,
         })
     }
+}
+
+fn whole(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 impl Body {
@@ -248,27 +267,35 @@ impl Body {
         places.map(|range| Edit { range, text: name.clone() }).collect()
     }
 
-    /// The most output tokens that the client wants, if it says so.
-    pub fn max_output(&mut self) -> Option<u64> {
-        let cap = self.cap.as_ref()?;
+    /// The most output that the client wants.
+    pub fn most(&mut self) -> Most {
+        let mut most = Most::default();
+        if let Some(count) = &self.count {
+            most.answers = whole(&self.text.slice(count.value.clone()));
+        }
+        let Some(cap) = &self.cap else { return most };
         let text = self.text.slice(cap.value.clone());
-        let text = std::str::from_utf8(&text).ok()?;
         match cap.kind {
-            Kind::Number => text.parse().ok(),
+            Kind::Number => most.output = whole(&text),
             Kind::Object => {
-                let mut found = None;
-                // The scanner found the text to be sound.
+                // The scanner found the text to be sound. Whoever says a thing twice means the larger one.
+                let text = std::str::from_utf8(&text).unwrap_or_default();
                 let _ = super::watch::members(&mut Cursor::new(text), |key, json| {
-                    match key.escaped() {
-                        "maxOutputTokens" | "max_output_tokens" => found = json.u64_or_skip()?,
+                    match key.decode().as_ref() {
+                        "maxOutputTokens" | "max_output_tokens" => {
+                            most.output = most.output.max(json.u64_or_skip()?)
+                        }
+                        "candidateCount" | "candidate_count" => {
+                            most.answers = most.answers.max(json.u64_or_skip()?)
+                        }
                         _ => json.skip()?,
                     }
                     Ok(())
                 });
-                found
             }
-            _ => None,
+            _ => {}
         }
+        most
     }
 
     /// The edit that puts another member in the place of the model, for vendors that have the model in the address.
