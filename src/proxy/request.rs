@@ -12,6 +12,7 @@ use super::context::{Context, RequestId};
 use super::guarded::Guarded;
 use super::names;
 use super::plan::Chosen;
+use super::reply::has_begun;
 use super::{Client, Gateway};
 use crate::account::{Permission, State, is_mistyped};
 use crate::canonical::Thinking;
@@ -21,6 +22,7 @@ use crate::translate::Stored;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
+use crate::wire::tasks::Place;
 use crate::wire::{Api, Format};
 
 /// Headers that a key may stand in, in the order in which they are looked at (specification, section 5; Anthropic's
@@ -61,6 +63,8 @@ impl Gateway {
         match self.decide_or_fail(client, ctx).await {
             Ok(true) => Ok(true),
             Ok(false) => Ok(false),
+            // Part of an answer has left; there is no room for another one.
+            Err(error) if has_begun(client) => self.break_off(client, ctx, &error).await.map(|()| true),
             Err(error) => {
                 self.reply_error(client, ctx, &error).await?;
                 Ok(true)
@@ -88,8 +92,10 @@ impl Gateway {
             );
             return Err(ApiError::new(Kind::WrongMethod, message));
         }
-        if endpoint == Endpoint::Root {
-            return self.reply_root(client, ctx).await;
+        match &endpoint {
+            Endpoint::Root => return self.reply_root(client, ctx).await,
+            Endpoint::Group(Place::Token) => return Box::pin(self.reply_token(client, ctx)).await,
+            _ => {}
         }
         authenticate(head, ctx)?;
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
@@ -97,6 +103,9 @@ impl Gateway {
         match &endpoint {
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => {
                 return Box::pin(self.reply_stored(client, ctx, &endpoint)).await;
+            }
+            Endpoint::Video(_) | Endpoint::Group(_) => {
+                return Box::pin(self.reply_task(client, ctx, &endpoint)).await;
             }
             Endpoint::Models | Endpoint::Model { .. } => {
                 let body = list_models(&endpoint, hints.shape(), query, ctx)?;
@@ -130,7 +139,20 @@ impl Gateway {
         api: Api,
         endpoint: &Endpoint,
     ) -> Result<Body, ApiError> {
-        let limit = self.limits.body;
+        let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed, .. });
+        let mut reader = BodyReader::new(api, batch);
+        self.read_pieces(client, ctx, self.limits.body, |piece| reader.push(piece)).await?;
+        reader.finish()
+    }
+
+    /// Reads the whole body, no more than `limit` bytes of it, and shows each piece.
+    pub(super) async fn read_pieces(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        limit: usize,
+        mut take: impl FnMut(Bytes) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
         let head = client.req_header();
         let announced = head.headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         if announced.and_then(|length| length.trim().parse::<u64>().ok()).is_some_and(|n| n > limit as u64) {
@@ -146,19 +168,19 @@ impl Gateway {
             // Pingora takes whatever is written before the end of the body for a refusal of the rest.
             client.set_keepalive(keep);
         }
-        let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed, .. });
-        let mut reader = BodyReader::new(api, batch);
+        let mut length = 0;
         let begun = Instant::now();
         let read = loop {
             match read_piece(client, self.limits.body_timeout).await {
                 Ok(None) => break Ok(()),
-                Ok(Some(piece)) if reader.len() + piece.len() > limit => break Err(too_large(limit)),
+                Ok(Some(piece)) if length + piece.len() > limit => break Err(too_large(limit)),
                 Ok(Some(piece)) => {
-                    if let Err(error) = reader.push(piece) {
+                    length += piece.len();
+                    if let Err(error) = take(piece) {
                         break Err(error);
                     }
                     // Each piece has a time of its own; together they must not be slower than a bad mobile network.
-                    let earned = Duration::from_secs(reader.len() as u64 / MIN_BODY_RATE);
+                    let earned = Duration::from_secs(length as u64 / MIN_BODY_RATE);
                     if begun.elapsed() > self.limits.body_timeout * 2 + earned {
                         break Err(slow_body());
                     }
@@ -170,9 +192,8 @@ impl Gateway {
                 }
             }
         };
-        ctx.record.request_bytes = reader.len() as u64;
-        read?;
-        reader.finish()
+        ctx.record.request_bytes = length as u64;
+        read
     }
 
     /// Finds the model and a target, and prepares what goes there.
@@ -244,7 +265,7 @@ fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
 }
 
 /// Finds the key and whether it may be used.
-fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {
+pub(super) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {
     let in_header = KEY_HEADERS.iter().find_map(|name| head.headers.get(name)).map(|value| value.as_bytes());
     let bearer = || {
         let value = head.headers.get(http::header::AUTHORIZATION)?.as_bytes();
@@ -303,7 +324,7 @@ fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result
 }
 
 /// Bodies are JSON as it is; a compressed or multipart body would be read as nonsense.
-fn check_media(head: &RequestHeader) -> Result<(), ApiError> {
+pub(super) fn check_media(head: &RequestHeader) -> Result<(), ApiError> {
     let header = |name| head.headers.get(name).map(|value: &http::HeaderValue| value.as_bytes());
     let encoding = header(http::header::CONTENT_ENCODING).unwrap_or(b"identity");
     if !encoding.eq_ignore_ascii_case(b"identity") {
@@ -431,7 +452,7 @@ fn unknown_model(name: &str) -> ApiError {
     ApiError::new(Kind::UnknownModel, message).param("model")
 }
 
-fn not_offered(model: &str, api: Api) -> ApiError {
+pub(super) fn not_offered(model: &str, api: Api) -> ApiError {
     let message = format!("The model `{model}` is not available through the {api} API.");
     ApiError::new(Kind::Unsupported, message).param("model")
 }

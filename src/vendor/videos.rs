@@ -189,6 +189,11 @@ impl Provider {
         Some(path)
     }
 
+    /// A path at DashScope's own address.
+    pub fn own_path(&self, path: &str) -> String {
+        self.own_dashscope() + path
+    }
+
     /// Operations are asked for with a body.
     pub fn video_look_posts(&self) -> bool {
         self.kind == Kind::Vertex

@@ -3,8 +3,8 @@
 use bytes::{Bytes, BytesMut};
 
 use super::Task;
-use crate::canonical::video::Stage;
-use crate::json::Writer;
+use crate::canonical::video::{Medium, Report, Stage};
+use crate::json::{Cursor, RawJson, Writer};
 use crate::wire::video::answer::View;
 
 /// The words of success.
@@ -77,5 +77,54 @@ pub fn token(text: &str, seconds: u64) -> Bytes {
     envelope(200, SUCCESS, |json| {
         json.begin_object().key("access_token").string(text).key("token_type").string("Bearer");
         json.key("expires_in").number(seconds).end_object();
+    })
+}
+
+/// The id of the task that another gateway's answer begins.
+pub fn upstream_id(body: &str) -> Option<String> {
+    let data = data(body)?;
+    let id = member(data, &["id", "task_id", "output.task_id"])?.as_str()?.decode().into_owned();
+    (!id.is_empty()).then_some(id)
+}
+
+/// What another gateway says of a task.
+pub fn looked(body: &str) -> Option<Report> {
+    let data = data(body)?;
+    let text = |name| member(data, &[name]).and_then(|value| Some(value.as_str()?.decode().into_owned()));
+    let stage = match text("task_status")?.as_str() {
+        "PENDING" => Stage::Queued,
+        "RUNNING" => Stage::Running,
+        "SUCCEEDED" => Stage::Done,
+        "FAILED" => Stage::Failed,
+        _ => return None,
+    };
+    let fault = (stage == Stage::Failed).then(|| {
+        let usual = || "failed".to_owned();
+        (text("code").unwrap_or_else(usual), text("message").unwrap_or_else(usual))
+    });
+    let media: Vec<Medium> = text("video_url").map(Medium::Public).into_iter().collect();
+    (stage != Stage::Done || !media.is_empty()).then_some(Report { stage, fault, media, ..Report::default() })
+}
+
+/// What stands in an envelope of success.
+fn data(body: &str) -> Option<RawJson<'_>> {
+    let whole = RawJson::from_text(body.trim());
+    let code = member(whole, &["code"])?.as_u64()?;
+    (code == 200).then(|| member(whole, &["data"])).flatten()
+}
+
+/// A member by the first of its names that is there; `output.task_id` stands in `output`.
+fn member<'a>(object: RawJson<'a>, names: &[&str]) -> Option<RawJson<'a>> {
+    names.iter().find_map(|name| {
+        let (first, rest) = name.split_once('.').unwrap_or((name, ""));
+        let mut json = Cursor::new(object.text());
+        json.begin_object().ok()?;
+        while let Some(key) = json.next_key().ok()? {
+            let value = json.raw().ok()?;
+            if key.is(first) && !value.is_null() {
+                return if rest.is_empty() { Some(value) } else { member(value, &[rest]) };
+            }
+        }
+        None
     })
 }

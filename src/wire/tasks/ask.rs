@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
+use bytes::{Bytes, BytesMut};
+
 use super::Task;
 use crate::canonical::video::{Picture, PictureRole, PictureSource, Seconds, Video};
 use crate::error::ApiError;
-use crate::json::{Cursor, RawJson};
+use crate::json::{Cursor, RawJson, Writer};
 use crate::wire::video::ask::read_source;
 use crate::wire::video::members::{Members, wrong};
 
@@ -111,6 +113,36 @@ pub fn decode(task: Task, body: &str) -> Result<Asked<'_>, ApiError> {
         Task::ImageToImage => What::Image(Box::new(image_to_image(&mut members)?)),
     };
     Ok(Asked { model, tag, what })
+}
+
+/// The request with another model's name in it; nothing where it cannot be read.
+pub fn rename(body: &str, model: &str) -> Option<Bytes> {
+    let at = place_of_model(body, 0)?;
+    let mut out = BytesMut::with_capacity(body.len() + model.len());
+    out.extend_from_slice(body.get(..at.start)?.as_bytes());
+    Writer::new(&mut out).string(model);
+    out.extend_from_slice(body.get(at.end..)?.as_bytes());
+    Some(out.freeze())
+}
+
+/// Where the model's name stands, quotes included; in the wrapper, if there is one.
+fn place_of_model(text: &str, depth: u32) -> Option<std::ops::Range<usize>> {
+    let mut json = Cursor::new(text);
+    json.begin_object().ok()?;
+    while let Some(key) = json.next_key().ok()? {
+        let value = json.raw().ok()?;
+        let end = json.offset();
+        let start = end - value.text().len();
+        if key.is("model") && value.as_str().is_some() {
+            return Some(start..end);
+        }
+        let wrapped = Task::ALL.iter().any(|task| key.is(task.wrapper()) && !key.is_empty());
+        if wrapped && depth == 0 {
+            let inner = place_of_model(value.text(), 1)?;
+            return Some(start + inner.start..start + inner.end);
+        }
+    }
+    None
 }
 
 fn address<'a>(members: &mut Members<'a>, names: &[&'static str]) -> Result<Cow<'a, str>, ApiError> {

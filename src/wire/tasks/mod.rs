@@ -11,6 +11,37 @@ pub mod image;
 #[cfg(test)]
 mod tests;
 
+/// A path of the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `POST /prod-api/svc/v4/api/{task}`
+    Submit(Task),
+    /// `GET /prod-api/svc/v4/api/task/{id}`
+    Query(String),
+    /// `POST /prod-api/svc/v4/api/token`
+    Token,
+}
+
+impl Place {
+    /// The methods that it answers.
+    pub const fn allow(&self) -> &'static str {
+        match self {
+            Place::Submit(_) | Place::Token => "POST",
+            Place::Query(_) => "GET",
+        }
+    }
+}
+
+/// The place that the segments of a path behind the group's own name.
+pub fn place(segments: &[&str]) -> Option<Place> {
+    match segments {
+        ["token"] => Some(Place::Token),
+        ["task", id] => Some(Place::Query(super::path::percent_decode(id).into_owned())),
+        [name] => Task::from_name(name).map(Place::Submit),
+        _ => None,
+    }
+}
+
 /// An endpoint of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Task {

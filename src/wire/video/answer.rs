@@ -144,6 +144,19 @@ pub fn downloaded(id: &str, size: u64) -> Frame {
     }
 }
 
+/// The same of a video whose length nobody knows before its end: it is told there, by [`downloaded_end`].
+pub fn downloaded_unmeasured(id: &str) -> Frame {
+    let mut frame = downloaded(id, 0);
+    let head = String::from_utf8_lossy(&frame.head).replace("\"size\":0,", "");
+    frame.head = Bytes::from(head.into_bytes());
+    frame
+}
+
+/// The end of an answer to a download, with the length of the video.
+pub fn downloaded_end(size: u64) -> Bytes {
+    Bytes::from(format!("\",\"size\":{size}}}").into_bytes())
+}
+
 /// The task as OpenAI's clients know it.
 pub fn openai(view: &View<'_>) -> Bytes {
     let mut out = BytesMut::with_capacity(512);

@@ -25,6 +25,13 @@ pub fn model(body: &str) -> Result<Cow<'_, str>, ApiError> {
     Members::read(body)?.required(&["model"])
 }
 
+/// The video that a request wants another one made from, if it says so.
+pub fn remix(body: &str) -> Option<String> {
+    let mut members = Members::read(body).ok()?;
+    let (_, from) = members.text(&["remix_from_video_id"]).ok()??;
+    from.starts_with("video_").then(|| from.into_owned())
+}
+
 /// Reads a request for a model.
 ///
 /// # Errors
@@ -32,6 +39,12 @@ pub fn model(body: &str) -> Result<Cow<'_, str>, ApiError> {
 pub fn decode<'a>(body: &'a str, dialect: &VideoDialect) -> Result<Video<'a>, ApiError> {
     let mut members = Members::read(body)?;
     members.take(&["model"]);
+    if let Some(instances) = members.take(&["instances"]) {
+        read_instance(instances.value, &mut members)?;
+    }
+    if let Some(parameters) = members.take(&["parameters"]) {
+        members.add(parameters.value.text(), "parameters.").map_err(|_| wrong("parameters", "an object"))?;
+    }
     let metadata = members.take(&["metadata"]);
     if let Some(metadata) = &metadata {
         members.add(metadata.value.text(), "metadata.").map_err(|_| wrong("metadata", "an object"))?;
@@ -74,6 +87,20 @@ pub fn decode<'a>(body: &'a str, dialect: &VideoDialect) -> Result<Video<'a>, Ap
     video.extra =
         members.rest().into_iter().map(|field| Extra { name: field.name, value: field.value }).collect();
     Ok(video)
+}
+
+/// Google's clients say in a list of one what is to be made.
+fn read_instance<'a>(value: RawJson<'a>, members: &mut Members<'a>) -> Result<(), ApiError> {
+    let fault = |_| wrong("instances", "an array with one object");
+    let mut json = Cursor::new(value.text());
+    json.begin_array().map_err(fault)?;
+    let mut count = 0;
+    while json.next_element().map_err(fault)? {
+        let instance = json.raw().map_err(fault)?;
+        members.add(instance.text(), "instances[0].").map_err(fault)?;
+        count += 1;
+    }
+    if count == 1 { Ok(()) } else { Err(wrong("instances", "an array with one object")) }
 }
 
 fn samples<'a>(
@@ -306,6 +333,29 @@ fn check_markers(path: &str, text: &str, dialect: &VideoDialect) -> Result<(), A
         }
     }
     Ok(())
+}
+
+/// Holds a video that was asked for in other words against what the model can do.
+///
+/// # Errors
+/// It cannot do it; the error names the field.
+pub fn fit(dialect: &VideoDialect, video: &Video<'_>) -> Result<(), ApiError> {
+    if let Some(seconds) = video.seconds
+        && !dialect.seconds.has(seconds)
+    {
+        return Err(wrong("duration", format_args!("{} seconds for this model", dialect.seconds)));
+    }
+    let known = |name: &str, value: Option<&str>, all: &[&str]| match value {
+        Some(value) if !all.contains(&value) => {
+            Err(wrong(name, format_args!("{} for this model", one_of(all))))
+        }
+        _ => Ok(()),
+    };
+    known("aspect_ratio", video.ratio.as_deref(), dialect.ratios)?;
+    if dialect.shape != VideoShape::Remix {
+        known("resolution", video.resolution.as_deref(), dialect.resolutions)?;
+    }
+    check(dialect, video)
 }
 
 /// Holds what goes together against what the model can do.
