@@ -2,7 +2,7 @@
 //!
 //! Here live: the listener and what it counts ([`Simulator`]), the plan of an answer that no vendor's name appears
 //! in (`conversation`, `script`, `text`, `schema`, `embedding`), the staging of failures (`directive`, `stream`,
-//! `body`) and one folder per vendor (`openai`, `anthropic`, `google`), or for several (`search`), that reads that vendor's requests and writes
+//! `body`) and one folder per vendor (`openai`, `anthropic`, `google`), or for several (`search`, `film`), that reads that vendor's requests and writes
 //! its answers, headers, streams and errors. Here must not live: anything that the gateway itself needs to answer a
 //! request. Nothing in this folder is used by the gateway to serve, and nothing of the gateway is used here, so that
 //! the two cannot agree on the same mistake.
@@ -45,6 +45,8 @@
 //! | `[[truncate]]` | half of the JSON answer under a content length for all of it; a stream breaks off in a frame |
 //! | `[[garbage]]` | a JSON answer, or the third frame of a stream, that is not JSON |
 //!
+//! Videos have directives of their own: `film`.
+//!
 //! A delta is a frame with a piece of text, of thinking or of tool arguments. When there are fewer deltas than the
 //! directive asks for, it takes effect after the last one. With an answer that is not a stream, `error` is the
 //! vendor's overload error as a status, and `cut`, `end` and `stall` take effect in the middle of the body.
@@ -55,6 +57,7 @@ mod clock;
 mod conversation;
 mod directive;
 mod embedding;
+mod film;
 mod google;
 mod http;
 mod ids;
@@ -83,6 +86,8 @@ pub enum Vendor {
     OpenAi,
     /// Messages, token counting and models of the Anthropic API.
     Anthropic,
+    /// Tasks of videos, and pictures, of the Ark API.
+    Ark,
     /// Content generation (whole and streamed), token counting, embeddings and models of the Gemini API.
     Google,
     /// Vectors and orders of the Cohere API.
@@ -104,6 +109,7 @@ impl fmt::Display for Vendor {
         f.write_str(match self {
             Vendor::OpenAi => "OpenAI",
             Vendor::Anthropic => "Anthropic",
+            Vendor::Ark => "Ark",
             Vendor::Google => "Google",
             Vendor::Cohere => "Cohere",
             Vendor::DashScope => "DashScope",
@@ -204,6 +210,7 @@ impl Simulator {
             Vendor::Google => "v1beta",
             Vendor::Cohere => "v2",
             Vendor::DashScope => "compatible-mode/v1",
+            Vendor::Ark => "api/v3",
             Vendor::Tei => return format!("http://{}", self.addr()),
         };
         format!("http://{}/{version}", self.addr())

@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::body::Playback;
 use super::http::{Content, Reply, Request, Start, parse_query};
 use super::stream::Pacing;
-use super::{Options, Recorded, Vendor, anthropic, google, openai, search};
+use super::{Options, Recorded, Vendor, anthropic, film, google, openai, search};
 
 /// The largest request body that is taken: what the largest of the vendors takes.
 const MAX_BODY: usize = 100 * 1024 * 1024;
@@ -40,6 +40,9 @@ pub(super) struct Server {
 #[derive(Debug)]
 struct Shared {
     site: Site,
+    vendor: Vendor,
+    addr: SocketAddr,
+    film: film::Film,
     credential: Option<String>,
     pacing: Pacing,
     counts: Arc<Counts>,
@@ -59,6 +62,8 @@ enum Site {
     Anthropic(anthropic::Site),
     Google(google::Site),
     Search(search::Site),
+    /// One that has nothing but videos.
+    Films,
 }
 
 /// What a vendor needs to know to answer one request.
@@ -81,6 +86,8 @@ impl Server {
             Vendor::OpenAi => Site::OpenAi(openai::Site::default()),
             Vendor::Anthropic => Site::Anthropic(anthropic::Site::default()),
             Vendor::Google => Site::Google(google::Site),
+            // Nothing but tasks.
+            Vendor::Ark => Site::Films,
             Vendor::Cohere => Site::Search(search::Site::Cohere),
             Vendor::DashScope => Site::Search(search::Site::DashScope),
             Vendor::Jina => Site::Search(search::Site::Jina),
@@ -90,6 +97,9 @@ impl Server {
         };
         let shared = Arc::new(Shared {
             site,
+            vendor,
+            addr,
+            film: film::Film::default(),
             credential: options.credential,
             pacing: Pacing { first_token: options.first_token, per_token: options.per_token },
             counts: Arc::default(),
@@ -173,11 +183,13 @@ async fn serve(shared: Arc<Shared>, incoming: http::Request<Incoming>) -> Result
             pacing: shared.pacing,
             serial,
         };
-        match &shared.site {
-            Site::OpenAi(site) => site.answer(&call),
-            Site::Anthropic(site) => site.answer(&call),
-            Site::Google(site) => site.answer(&call),
-            Site::Search(site) => site.answer(&call),
+        match (shared.film.answer(shared.vendor, &call, &shared.addr.to_string()), &shared.site) {
+            (Some(reply), _) => reply,
+            (None, Site::OpenAi(site)) => site.answer(&call),
+            (None, Site::Anthropic(site)) => site.answer(&call),
+            (None, Site::Google(site)) => site.answer(&call),
+            (None, Site::Search(site)) => site.answer(&call),
+            (None, Site::Films) => Reply::new(404, "text/plain", "404 page not found"),
         }
     };
     match reply.start {

@@ -41,3 +41,4 @@ mod upgrade;
 mod upstreams;
 mod vault;
 mod verbatim;
+mod videos;
