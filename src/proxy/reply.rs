@@ -12,7 +12,7 @@ use super::context::Context;
 use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::wire::path::Endpoint;
-use crate::wire::{Format, count_tokens, error as wire_error};
+use crate::wire::{Format, count_tokens, error as wire_error, tasks};
 
 /// How long the rest of a body that nobody wants is read, so that the client sees the answer and not a reset.
 const LINGER: Duration = Duration::from_millis(500);
@@ -49,9 +49,12 @@ impl Gateway {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
         let id = ctx.id.as_str();
-        let counts = ctx.endpoint == Some(Endpoint::CountTokens);
-        let body = counts.then(|| count_tokens::error(error, id)).flatten();
-        let body = body.unwrap_or_else(|| wire_error::body(ctx.format, error, id)).freeze();
+        let body = match &ctx.endpoint {
+            Some(Endpoint::Group(_)) => Some(tasks::answer::error(error.status, &error.message)),
+            Some(Endpoint::CountTokens) => count_tokens::error(error, id).map(bytes::BytesMut::freeze),
+            _ => None,
+        };
+        let body = body.unwrap_or_else(|| wire_error::body(ctx.format, error, id).freeze());
         self.reply_refusal(client, ctx, error, body).await
     }
 

@@ -1,6 +1,7 @@
 //! The request: whose it is, what it asks for, and who will answer it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,8 +14,9 @@ use super::guarded::Guarded;
 use super::names;
 use super::plan::Chosen;
 use super::reply::has_begun;
+use super::task::key_of;
 use super::{Client, Gateway};
-use crate::account::{Permission, State, is_mistyped};
+use crate::account::{Key, Permission, State, is_mistyped, is_token};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::route::{Model, Named, Table, Target, select};
@@ -285,8 +287,20 @@ pub(super) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<()
         ));
     };
     let live = ctx.live.clone();
-    let Some(key) = live.snapshot.keys.find(&text) else {
-        let message = if is_mistyped(&text) {
+    let found = match (&ctx.endpoint, &live.snapshot.tokens) {
+        // A token does not bring another one.
+        (Some(Endpoint::Group(Place::Submit(_) | Place::Query(_))), Some(tokens)) if is_token(&text) => {
+            key_of(tokens, &live.snapshot.keys, &text)?
+        }
+        _ => live.snapshot.keys.find(&text),
+    };
+    use_key(ctx, found, &text)
+}
+
+/// Takes the key that was found, if it may be used.
+pub(super) fn use_key(ctx: &mut Context, found: Option<&Arc<Key>>, text: &str) -> Result<(), ApiError> {
+    let Some(key) = found else {
+        let message = if is_mistyped(text) {
             "Incorrect API key provided: it is incomplete or mistyped (its checksum does not match)."
         } else {
             "Incorrect API key provided."
@@ -302,7 +316,7 @@ pub(super) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<()
 }
 
 /// Whether the key may be used from here, and for this.
-fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result<(), ApiError> {
+pub(super) fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result<(), ApiError> {
     let Some(key) = &ctx.key else { return Ok(()) };
     if !key.rules.permits_address(address) {
         let message = "This API key may not be used from this network.";

@@ -30,6 +30,7 @@ use crate::store::{Reservation, StoreError, Tasks};
 use crate::wire::path::{Endpoint, query_value};
 use crate::wire::{tasks, video};
 
+pub(super) use token::key_of;
 pub(super) use watch::Watchman;
 
 /// How long a request waits for the place of tasks.

@@ -115,6 +115,13 @@ pub fn decode(task: Task, body: &str) -> Result<Asked<'_>, ApiError> {
     Ok(Asked { model, tag, what })
 }
 
+/// The key that a request for a token has in its body, if it has one.
+pub fn api_key(body: &str) -> Option<String> {
+    let mut members = Members::read(body).ok()?;
+    let (_, key) = members.text(&["apiKey", "api_key"]).ok()??;
+    Some(key.into_owned())
+}
+
 /// The request with another model's name in it; nothing where it cannot be read.
 pub fn rename(body: &str, model: &str) -> Option<Bytes> {
     let at = place_of_model(body, 0)?;
