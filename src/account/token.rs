@@ -113,9 +113,7 @@ impl TokenKey {
         };
         let verifies = DecodingKey::from_ed_der(raw.ok_or(TokenKeyFault::Public)?);
         let signs = match private {
-            Some(private) => {
-                Some(EncodingKey::from_ed_der(&bytes(private).ok_or(TokenKeyFault::Private)?))
-            }
+            Some(private) => Some(EncodingKey::from_ed_der(&bytes(private).ok_or(TokenKeyFault::Private)?)),
             None => None,
         };
         if let Some(signs) = &signs {

@@ -35,8 +35,8 @@ pub use secret::{Environment, Sealed, Secret, Source, Vault};
 pub use settings::{AccessLog, Kept, Ledger, Limits, Log, LogFormat, Settings, Store, TlsListener};
 
 use crate::account::Keys;
-use routes::Routed;
 use crate::snapshot::Snapshot;
+use routes::Routed;
 
 /// A configuration that was read and found sound.
 #[derive(Debug)]

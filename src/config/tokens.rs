@@ -70,7 +70,8 @@ fn read_key(table: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Token
 }
 
 fn read_secret(value: &Value<'_>, folder: &Path, vault: &dyn Vault) -> Option<Secret> {
-    const EXAMPLE: &str = "secret = { env = \"TOKEN_SECRET\" }, or { file = \"%d/token\" }, or { value = \"...\" }";
+    const EXAMPLE: &str =
+        "secret = { env = \"TOKEN_SECRET\" }, or { file = \"%d/token\" }, or { value = \"...\" }";
     let source = value.as_table(|table| {
         let env = table.string("env").map(Source::Env);
         let file = table.string("file").map(|path| Source::File(path.into()));

@@ -37,7 +37,7 @@ const LEASE: Duration = Duration::from_secs(60);
 /// How long a vendor may take to say how far a task is.
 const LOOK: Duration = Duration::from_secs(20);
 /// How often a vendor is asked by its client's queries, in milliseconds.
-const PATIENCE: i64 = 2_000;
+const PATIENCE: i64 = 1_000;
 /// How often a vendor is asked without them.
 const AGAIN: Duration = Duration::from_secs(15);
 /// How long a vendor may take to make a video, in milliseconds: no vendor keeps one under way for longer.
