@@ -79,7 +79,7 @@ async fn what_a_video_may_cost_is_held_and_what_it_costs_is_charged_at_its_end()
     until(|| gateway.account("acme")["balance"] == "0.60").await;
     let records = gateway.records(4).await;
     let of = |id: &str| {
-        let wanted = if id == good { "0.4" } else { "0" };
+        let wanted = if id == good { "0.40" } else { "0.00" };
         records.iter().filter(|record| record["cost"] == wanted).count()
     };
     assert_eq!((of(&good), of(&bad)), (1, 3), "{records:#?}");
