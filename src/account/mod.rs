@@ -3,7 +3,7 @@
 //! Here live keys, as hashes only ([`Keys`]), with what they may do ([`Rules`]: models, APIs, networks, limits, losses)
 //! and the accounts that they belong to ([`Account`]); how much of a limit is taken ([`limit`], [`bucket`], [`Gauges`]);
 //! prices and what a request costs by them ([`price`], in integers: [`amount`]); and what is expected of a request
-//! before anything is known of it ([`estimate`]). Here must not live: HTTP, where a key stands in a request, or
+//! before anything is known of it ([`estimate`]); and tokens that stand for a key ([`Tokens`]). Here must not live: HTTP, where a key stands in a request, or
 //! balances, which the store keeps.
 
 pub mod amount;
@@ -17,6 +17,7 @@ mod network;
 mod permission;
 pub mod price;
 mod rules;
+mod token;
 
 pub use amount::Amount;
 pub use estimate::{Dear, Expected};
@@ -28,3 +29,4 @@ pub use network::Network;
 pub use permission::{Pattern, Permission};
 pub use price::Price;
 pub use rules::{Account, Rules};
+pub use token::{Signature, TokenFault, TokenKey, TokenKeyFault, Tokens, is_token};

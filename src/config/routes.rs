@@ -7,7 +7,8 @@ use super::node::{Document, Table, Value};
 use super::prices::{self, PriceList};
 use super::report::{Report, closest};
 use super::secret::{Source, Vault};
-use super::{Secret, folder};
+use super::{Secret, folder, tokens};
+use crate::account::Tokens;
 use crate::json::EscapedString;
 use crate::route::{Model, Table as Routes, Target};
 use crate::vendor::{BaseUrl, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
@@ -19,7 +20,13 @@ const MAX_WEIGHT: i64 = 1_000_000;
 /// Reads a file beside this one.
 pub(super) type Beside<'b> = &'b dyn Fn(&Path) -> std::io::Result<String>;
 
-pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault, beside: Beside<'_>) -> Result<Routes, Report> {
+/// What routes.toml says.
+pub(super) struct Routed {
+    pub(super) routes: Routes,
+    pub(super) tokens: Option<Tokens>,
+}
+
+pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault, beside: Beside<'_>) -> Result<Routed, Report> {
     let document = Document::new(file, text);
     let folder = folder(file);
     let mut price_faults = None;
@@ -60,7 +67,8 @@ pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault, beside: Beside<'_
                 models.push(model);
             }
         });
-        Routes::new(models, providers)
+        let tokens = root.table("tokens", |table| tokens::read(table, &folder, vault)).flatten();
+        Routed { routes: Routes::new(models, providers), tokens }
     });
     let mut report = document.into_report();
     report.merge(price_faults.unwrap_or_default());

@@ -161,6 +161,16 @@ impl Context {
         ))
     }
 
+    /// Ends the request while what it began goes on: its limits count what it may cost. Its record is made when the rest
+    /// has ended.
+    pub(super) fn hand_over(&mut self, cost: i64) {
+        self.tab.open = false;
+        let nanos = self.live.till.nanos(Instant::now());
+        for ticket in std::mem::take(&mut self.tab.tickets) {
+            ticket.settle(nanos, 0, cost);
+        }
+    }
+
     /// What the request used and costs. Nothing, if it failed: unless something was delivered, or it is the client who
     /// left while its provider was at work.
     fn charge(&mut self, complete: bool) -> Charged {

@@ -2,7 +2,7 @@
 //!
 //! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `request` reads and decides,
 //! `admit` lets in what limits and balance permit, `upstream` addresses the provider, `response` passes or translates
-//! the answer, `stored` keeps it where no provider does, `charge` settles what it cost, `finish` counts and logs. The
+//! the answer, `stored` keeps it where no provider does, `task` looks after what takes minutes, `charge` settles what it cost, `finish` counts and logs. The
 //! exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms in Pingora's
 //! order (docs/decisions/002). Before it stand `front` (connections and their limits) and `http1` (one connection's
 //! requests), behind it `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and
@@ -47,6 +47,7 @@ mod shutdown;
 mod signals;
 mod silence;
 mod stored;
+mod task;
 mod upstream;
 mod vault;
 
@@ -72,7 +73,7 @@ use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::snapshot::Snapshot;
-use crate::store::{Ledger, Store};
+use crate::store::{Ledger, Store, Tasks};
 use charge::Till;
 use connection::Connections;
 use dns::Resolver;
@@ -93,6 +94,7 @@ pub struct Inner {
     shutdown: Arc<Shutdown>,
     store: Option<Arc<dyn Store>>,
     till: Arc<Till>,
+    tasks: task::Desk,
 }
 
 /// What a gateway is made of.
@@ -109,6 +111,8 @@ pub struct Parts {
     pub shutdown: Arc<Shutdown>,
     /// Where responses are kept; nothing if they are not.
     pub store: Option<Arc<dyn Store>>,
+    /// Where tasks are kept.
+    pub tasks: Arc<dyn Tasks>,
     /// Where balances and usage are kept; nothing if they are not.
     pub ledger: Option<Arc<dyn Ledger>>,
     /// A file of root certificates, where the system has none.
@@ -144,6 +148,7 @@ impl Gateway {
             access_log: parts.access_log,
             shutdown: parts.shutdown,
             store: parts.store,
+            tasks: task::Desk::new(parts.tasks),
             till,
         })))
     }

@@ -1,12 +1,14 @@
 //! What outlives a request, opened where the settings say that it is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config::{self, Settings, Store as StoreIn};
+use crate::store::board::Board;
 use crate::store::book::{self, Book};
 use crate::store::sqlite::Sqlite;
 use crate::store::valkey::{self, Address, AddressError, Fleet, Valkey};
-use crate::store::{Ledger, Limits, OpenError, Store};
+use crate::store::{Ledger, Limits, OpenError, Store, Tasks};
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +51,24 @@ pub(super) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, Store
             Arc::new(Valkey::open(address(fleet)?, limits).map_err(StoreFault::Thread)?)
         }
     }))
+}
+
+/// The place where tasks are kept.
+pub(super) fn tasks(settings: &Settings) -> Result<Arc<dyn Tasks>, StoreFault> {
+    Ok(match &settings.store {
+        StoreIn::Sqlite(path) => Arc::new(Board::open(path).map_err(StoreFault::File)?),
+        StoreIn::Valkey(fleet) => {
+            // Nothing but tasks is kept there.
+            let limits = Limits {
+                lifetime: Duration::ZERO,
+                response: 0,
+                total: u64::MAX,
+                seal_lifetime: Duration::ZERO,
+                seal_total: u64::MAX,
+            };
+            Arc::new(Valkey::open(address(fleet)?, limits).map_err(StoreFault::Thread)?)
+        }
+    })
 }
 
 /// The place where balances and usage are kept.

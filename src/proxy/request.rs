@@ -1,6 +1,7 @@
 //! The request: whose it is, what it asks for, and who will answer it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,9 +12,11 @@ use pingora::http::RequestHeader;
 use super::context::{Context, RequestId};
 use super::guarded::Guarded;
 use super::plan::Chosen;
+use super::reply::has_begun;
+use super::task::key_of;
 use super::{Client, Gateway};
 use super::{images, names};
-use crate::account::{Permission, State, is_mistyped};
+use crate::account::{Key, Permission, State, is_mistyped, is_token};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::route::{Model, Named, Table, Target, select};
@@ -22,6 +25,7 @@ use crate::wire::images::form;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
+use crate::wire::tasks::Place;
 use crate::wire::{Api, Format};
 
 /// Headers that a key may stand in, in the order in which they are looked at (specification, section 5; Anthropic's
@@ -62,6 +66,8 @@ impl Gateway {
         match self.decide_or_fail(client, ctx).await {
             Ok(true) => Ok(true),
             Ok(false) => Ok(false),
+            // Part of an answer has left; there is no room for another one.
+            Err(error) if has_begun(client) => self.break_off(client, ctx, &error).await.map(|()| true),
             Err(error) => {
                 self.reply_error(client, ctx, &error).await?;
                 Ok(true)
@@ -89,8 +95,10 @@ impl Gateway {
             );
             return Err(ApiError::new(Kind::WrongMethod, message));
         }
-        if endpoint == Endpoint::Root {
-            return self.reply_root(client, ctx).await;
+        match &endpoint {
+            Endpoint::Root => return self.reply_root(client, ctx).await,
+            Endpoint::Group(Place::Token) => return Box::pin(self.reply_token(client, ctx)).await,
+            _ => {}
         }
         authenticate(head, ctx)?;
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
@@ -100,13 +108,16 @@ impl Gateway {
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => {
                 return Box::pin(self.reply_stored(client, ctx, &endpoint)).await;
             }
+            Endpoint::Video(_) | Endpoint::Group(_) => {
+                return Box::pin(self.reply_task(client, ctx, &endpoint)).await;
+            }
             Endpoint::Models | Endpoint::Model { .. } => {
                 let body = list_models(&endpoint, hints.shape(), query, ctx)?;
                 return self.reply_json(client, ctx, body).await;
             }
             _ => {}
         }
-        let form = check_media(head, &endpoint)?;
+        let form = check_media(head, endpoint == Endpoint::ImageEdits)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
         if endpoint.label() != COUNTING {
             ctx.tab.open();
@@ -133,7 +144,23 @@ impl Gateway {
         endpoint: &Endpoint,
         form: Option<String>,
     ) -> Result<Body, ApiError> {
-        let limit = self.limits.body;
+        let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed | Action::Predict, .. });
+        let mut reader = match form {
+            Some(boundary) => BodyReader::form(api, boundary),
+            None => BodyReader::new(api, batch),
+        };
+        self.read_pieces(client, ctx, self.limits.body, |piece| reader.push(piece)).await?;
+        reader.finish()
+    }
+
+    /// Reads the whole body, no more than `limit` bytes of it, and shows each piece.
+    pub(super) async fn read_pieces(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        limit: usize,
+        mut take: impl FnMut(Bytes) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
         let head = client.req_header();
         let announced = head.headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         if announced.and_then(|length| length.trim().parse::<u64>().ok()).is_some_and(|n| n > limit as u64) {
@@ -149,22 +176,19 @@ impl Gateway {
             // Pingora takes whatever is written before the end of the body for a refusal of the rest.
             client.set_keepalive(keep);
         }
-        let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed | Action::Predict, .. });
-        let mut reader = match form {
-            Some(boundary) => BodyReader::form(api, boundary),
-            None => BodyReader::new(api, batch),
-        };
+        let mut length = 0;
         let begun = Instant::now();
         let read = loop {
             match read_piece(client, self.limits.body_timeout).await {
                 Ok(None) => break Ok(()),
-                Ok(Some(piece)) if reader.len() + piece.len() > limit => break Err(too_large(limit)),
+                Ok(Some(piece)) if length + piece.len() > limit => break Err(too_large(limit)),
                 Ok(Some(piece)) => {
-                    if let Err(error) = reader.push(piece) {
+                    length += piece.len();
+                    if let Err(error) = take(piece) {
                         break Err(error);
                     }
                     // Each piece has a time of its own; together they must not be slower than a bad mobile network.
-                    let earned = Duration::from_secs(reader.len() as u64 / MIN_BODY_RATE);
+                    let earned = Duration::from_secs(length as u64 / MIN_BODY_RATE);
                     if begun.elapsed() > self.limits.body_timeout * 2 + earned {
                         break Err(slow_body());
                     }
@@ -176,9 +200,8 @@ impl Gateway {
                 }
             }
         };
-        ctx.record.request_bytes = reader.len() as u64;
-        read?;
-        reader.finish()
+        ctx.record.request_bytes = length as u64;
+        read
     }
 
     /// Finds the model and a target, and prepares what goes there.
@@ -252,7 +275,7 @@ fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
 }
 
 /// Finds the key and whether it may be used.
-fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {
+pub(super) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {
     let in_header = KEY_HEADERS.iter().find_map(|name| head.headers.get(name)).map(|value| value.as_bytes());
     let bearer = || {
         let value = head.headers.get(http::header::AUTHORIZATION)?.as_bytes();
@@ -272,8 +295,20 @@ fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError>
         ));
     };
     let live = ctx.live.clone();
-    let Some(key) = live.snapshot.keys.find(&text) else {
-        let message = if is_mistyped(&text) {
+    let found = match (&ctx.endpoint, &live.snapshot.tokens) {
+        // A token does not bring another one.
+        (Some(Endpoint::Group(Place::Submit(_) | Place::Query(_))), Some(tokens)) if is_token(&text) => {
+            key_of(tokens, &live.snapshot.keys, &text)?
+        }
+        _ => live.snapshot.keys.find(&text),
+    };
+    use_key(ctx, found, &text)
+}
+
+/// Takes the key that was found, if it may be used.
+pub(super) fn use_key(ctx: &mut Context, found: Option<&Arc<Key>>, text: &str) -> Result<(), ApiError> {
+    let Some(key) = found else {
+        let message = if is_mistyped(text) {
             "Incorrect API key provided: it is incomplete or mistyped (its checksum does not match)."
         } else {
             "Incorrect API key provided."
@@ -289,7 +324,7 @@ fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError>
 }
 
 /// Whether the key may be used from here, and for this.
-fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result<(), ApiError> {
+pub(super) fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result<(), ApiError> {
     let Some(key) = &ctx.key else { return Ok(()) };
     if !key.rules.permits_address(address) {
         let message = "This API key may not be used from this network.";
@@ -310,9 +345,9 @@ fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result
     }
 }
 
-/// Bodies are JSON as it is; a compressed body would be read as nonsense. One endpoint takes forms too, of which this
-/// is the boundary.
-fn check_media(head: &RequestHeader, endpoint: &Endpoint) -> Result<Option<String>, ApiError> {
+/// Bodies are JSON as it is; a compressed body would be read as nonsense. Some endpoints take forms too, of which this is
+/// the boundary.
+pub(super) fn check_media(head: &RequestHeader, forms: bool) -> Result<Option<String>, ApiError> {
     let header = |name| head.headers.get(name).map(|value: &http::HeaderValue| value.as_bytes());
     let encoding = header(http::header::CONTENT_ENCODING).unwrap_or(b"identity");
     if !encoding.eq_ignore_ascii_case(b"identity") {
@@ -322,9 +357,7 @@ fn check_media(head: &RequestHeader, endpoint: &Endpoint) -> Result<Option<Strin
         ));
     }
     let kind = header(http::header::CONTENT_TYPE).unwrap_or_default();
-    if *endpoint == Endpoint::ImageEdits
-        && let Some(boundary) = std::str::from_utf8(kind).ok().and_then(form::boundary)
-    {
+    if forms && let Some(boundary) = std::str::from_utf8(kind).ok().and_then(form::boundary) {
         return Ok(Some(boundary));
     }
     if kind.len() >= 10 && kind.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/")) {
@@ -445,7 +478,7 @@ fn unknown_model(name: &str) -> ApiError {
     ApiError::new(Kind::UnknownModel, message).param("model")
 }
 
-fn not_offered(model: &str, api: Api) -> ApiError {
+pub(super) fn not_offered(model: &str, api: Api) -> ApiError {
     let message = format!("The model `{model}` is not available through the {api} API.");
     ApiError::new(Kind::Unsupported, message).param("model")
 }

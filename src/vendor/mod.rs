@@ -12,6 +12,7 @@ mod kind;
 mod row;
 mod rows;
 mod sheet;
+mod videos;
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ pub use address::{BaseUrl, BaseUrlError, Scheme};
 pub use kind::Kind;
 pub use row::Row;
 pub use sheet::sheet;
+pub use videos::VideoStep;
 
 use crate::wire::path::{Action, push_path_segment};
 use crate::wire::{Api, Format};

@@ -26,6 +26,8 @@ pub mod request;
 pub mod rerank;
 pub mod responses;
 pub mod schema;
+pub mod tasks;
+pub mod video;
 pub mod watch;
 
 #[cfg(test)]

@@ -5,16 +5,18 @@ pub(super) mod ledger;
 /// The same server as for the running gateway.
 #[path = "../../../tests/support/valkey.rs"]
 pub(super) mod server;
+pub(super) mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::board::Board;
 use super::book::{self, Book, Desk};
 use super::ledger::Ledger;
 use super::office::Office;
 use super::sqlite::Sqlite;
 use super::valkey::{self, Address, Away, Fleet, Valkey};
-use super::{Limits, Pending, Store, StoreError};
+use super::{Limits, Pending, Store, StoreError, Tasks};
 use server::Server;
 
 /// How long anything may take before a test is given up.
@@ -51,6 +53,7 @@ impl Flushing for Fleet {
 /// A place where things are kept.
 pub(super) trait Place {
     fn store(&self, limits: Limits) -> Box<dyn Store>;
+    fn tasks(&self) -> Box<dyn Tasks>;
     fn ledger(&self) -> Arc<dyn Flushing>;
     fn office(&self) -> Box<dyn Office>;
 }
@@ -73,6 +76,10 @@ impl OnFile {
 impl Place for OnFile {
     fn store(&self, limits: Limits) -> Box<dyn Store> {
         Box::new(Sqlite::open(&self.path(), limits).unwrap())
+    }
+
+    fn tasks(&self) -> Box<dyn Tasks> {
+        Box::new(Board::open(&self.path()).unwrap())
     }
 
     fn ledger(&self) -> Arc<dyn Flushing> {
@@ -116,6 +123,10 @@ impl OnServer {
 impl Place for OnServer {
     fn store(&self, limits: Limits) -> Box<dyn Store> {
         Box::new(Valkey::open(address(&self.server), limits).unwrap())
+    }
+
+    fn tasks(&self) -> Box<dyn Tasks> {
+        Box::new(Valkey::open(address(&self.server), keeping::LIMITS).unwrap())
     }
 
     fn ledger(&self) -> Arc<dyn Flushing> {
