@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::routing::ALSO;
 use super::{AccessLog, Away, Fleet, Loaded, LogFormat, Store};
 use crate::account::price::{Rates, TokenKind, Unit};
 use crate::account::{Amount, Keys, Price};
-use crate::route::Table;
+use crate::route::{Retry, Table, Target};
 use crate::vendor::{HttpVersion, Timeouts};
 
 /// The configuration in effect. Secrets appear as `***`, keys as their number.
@@ -154,24 +155,55 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         writeln!(out, "ask_usage  = {}", provider.ask_usage)?;
         writeln!(out, "forward_client = {}", provider.forward_client)?;
     }
+    let usual = Retry::default();
     for model in routes.models() {
         writeln!(out, "\n[[model]]\nid       = {}", text(&model.id))?;
         writeln!(out, "owned_by = {}", text(&model.owned_by))?;
         writeln!(out, "created  = {}", model.created)?;
-        let targets: Vec<String> = model
-            .targets
-            .iter()
-            .map(|target| {
-                let (provider, model) = (text(&target.provider.name), text(&target.model));
-                format!("{{ provider = {provider}, model = {model}, weight = {} }}", target.weight)
-            })
-            .collect();
+        let targets: Vec<String> = model.targets.iter().map(write_target).collect();
         writeln!(out, "targets  = [{}]", targets.join(", "))?;
+        writeln!(out, "policy   = \"{}\"", model.routing.policy.name())?;
+        if model.targets.len() > 1 || model.routing.retry != usual {
+            writeln!(out, "retry    = {{ {} }}", retry(&model.routing.retry))?;
+        }
         if !model.price.is_empty() {
             writeln!(out, "price    = {{ {} }}", price(&model.price))?;
         }
     }
     Ok(())
+}
+
+/// A target, fallback included, with the tier in which it is.
+fn write_target(target: &Target) -> String {
+    let (provider, model, seat) = (text(&target.provider.name), text(&target.model), &target.seat);
+    let mut out = format!("{{ provider = {provider}, model = {model}, weight = {}", seat.weight);
+    let limits = &seat.limits;
+    for (key, value) in [
+        ("tier", (seat.tier > 0).then_some(u64::from(seat.tier))),
+        ("concurrent", limits.concurrent.map(u64::from)),
+        ("requests_per_minute", limits.requests_per_minute),
+        ("tokens_per_minute", limits.tokens_per_minute),
+    ] {
+        if let Some(value) = value {
+            let _ = write!(out, ", {key} = {value}");
+        }
+    }
+    out + " }"
+}
+
+fn retry(retry: &Retry) -> String {
+    let also = [(ALSO[0], retry.context_length), (ALSO[1], retry.unsupported)];
+    let also: Vec<String> =
+        also.iter().filter(|(_, on)| *on).map(|(name, _)| format!("\"{name}\"")).collect();
+    format!(
+        "attempts = {}, deadline = {}, hold = {}, percent = {}, reserve = {}, also = [{}]",
+        retry.attempts,
+        span(retry.deadline),
+        span(retry.hold),
+        retry.share.percent,
+        retry.share.reserve,
+        also.join(", ")
+    )
 }
 
 /// The members of a price.

@@ -21,9 +21,11 @@ mod count;
 mod dns;
 mod encoding;
 mod exchange;
+mod fallback;
 mod finish;
 mod front;
 mod guarded;
+mod health;
 mod http1;
 mod job;
 mod lane;
@@ -154,6 +156,8 @@ impl Gateway {
     /// Puts new routes and keys in place; returns the old ones, which requests under way may still hold.
     pub fn install(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
         self.till.sweep();
+        let mut snapshot = snapshot;
+        snapshot.routes.inherit(&self.live.load().snapshot.routes);
         let live = Live::new(snapshot, self.till.clone(), &self.metrics, &self.limits);
         self.live.swap(Arc::new(live))
     }

@@ -9,15 +9,14 @@ use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
 use super::context::{Context, RequestId};
+use super::fallback::{Wanted, not_offered};
 use super::guarded::Guarded;
 use super::names;
-use super::plan::Chosen;
 use super::{Client, Gateway};
 use crate::account::{Permission, State, is_mistyped};
-use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
-use crate::route::{Model, Named, Table, Target, select};
-use crate::translate::Stored;
+use crate::route::pick::mask;
+use crate::route::{Model, Named, Table, Target, upstream_api};
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
@@ -118,7 +117,7 @@ impl Gateway {
             let text = body.text.into_contiguous();
             return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
         }
-        self.plan(ctx, api, &endpoint, body).await?;
+        self.plan(ctx, client.req_header(), api, &endpoint, body).await?;
         Ok(false)
     }
 
@@ -179,6 +178,7 @@ impl Gateway {
     async fn plan(
         &self,
         ctx: &mut Context,
+        head: &RequestHeader,
         api: Api,
         endpoint: &Endpoint,
         mut body: Body,
@@ -187,37 +187,25 @@ impl Gateway {
         let name = endpoint.model().or(body_model.as_deref()).unwrap_or_default();
         let live = ctx.live.clone();
         let named = named(&live.snapshot.routes, ctx, name)?;
-        let model = named.model;
-        let action = endpoint.action();
+        let (model, thinking) = (named.model, named.thinking);
         self.admit(ctx, &model.price, &mut body).await?;
-        let point = rand::Rng::next_u64(&mut rand::rng());
         let fits = |target: &Target| {
             named.provider.is_none_or(|name| *name == *target.provider.name)
-                && select::upstream_api(target, api).is_some()
+                && upstream_api(target, api).is_some()
         };
-        let target = select::by_weight(model, point, fits).ok_or_else(|| not_offered(&model.id, api))?;
-        let upstream = select::upstream_api(target, api).unwrap_or(api);
-        let index = model.targets.iter().position(|candidate| std::ptr::eq(candidate, target)).unwrap_or(0);
-        let lane = live.lane(&self.metrics, endpoint.label(), model, index, upstream);
-        let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
-        let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
-        let chosen = Chosen { model: model.clone(), index, lane, api, upstream, action, stream };
-        ctx.record.stream = stream;
-        let thinking = named.thinking;
-        let plan = if matches!(api, Api::Embeddings | Api::EmbedContent) {
-            chosen.embed(name, action, body)?
-        } else if api == Api::Rerank {
-            chosen.rank(body)?
-        } else if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
-            chosen.pass_on(name, body)?
-        } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
-            // Boxed: hardly any request has to wait for the store.
-            Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await?
-        } else {
-            self.translate(ctx, chosen, thinking, &body.text.into_contiguous(), Stored::default())?
+        let fitting = mask(&**model, |index| model.targets.get(index).is_some_and(fits));
+        if fitting == 0 {
+            return Err(not_offered(&model.id, api));
+        }
+        let wanted = Wanted {
+            model: model.clone(),
+            name: name.into(),
+            thinking,
+            api,
+            action: endpoint.action(),
+            label: endpoint.label(),
         };
-        ctx.plan = Some(Box::new(plan));
-        Ok(())
+        self.choose(ctx, head, wanted, fitting, body).await
     }
 }
 
@@ -429,11 +417,6 @@ fn unknown_path(head: &RequestHeader) -> ApiError {
 fn unknown_model(name: &str) -> ApiError {
     let message = format!("The model `{}` does not exist or you do not have access to it.", short(name));
     ApiError::new(Kind::UnknownModel, message).param("model")
-}
-
-fn not_offered(model: &str, api: Api) -> ApiError {
-    let message = format!("The model `{model}` is not available through the {api} API.");
-    ApiError::new(Kind::Unsupported, message).param("model")
 }
 
 fn too_large(limit: usize) -> ApiError {

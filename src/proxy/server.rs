@@ -159,7 +159,8 @@ impl Server {
         // With --upgrade this waits for the listeners of the process that runs.
         server.bootstrap();
         server.add_service(service);
-        let report = ProcessStatus { reloader: self.reloader.clone(), shutdown: self.shutdown.clone() };
+        let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
+        let report = ProcessStatus { reloader, shutdown, gateway: self.gateway.clone() };
         let admin = AdminThread::start(self.settings.admin, self.metrics.clone(), Arc::new(report)).map_err(
             |source| ServeError::Io { what: format!("admin port {}", self.settings.admin), source },
         )?;

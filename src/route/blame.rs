@@ -87,8 +87,13 @@ fn refusal(error: &ApiError) -> Next {
         "maximum number of tokens",
         "too many tokens",
     ];
-    const UNABLE: [&str; 5] =
-        ["unsupported", "not supported", "does not support", "doesn't support", "not available for this model"];
+    const UNABLE: [&str; 5] = [
+        "unsupported",
+        "not supported",
+        "does not support",
+        "doesn't support",
+        "not available for this model",
+    ];
     let code = error.code.as_deref().unwrap_or_default();
     let message = error.message.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| code.contains(word) || message.contains(word));
@@ -122,10 +127,13 @@ mod tests {
 
     fn of(kind: Kind, status: Option<u16>) -> Verdict {
         let error = ApiError::new(kind, "");
-        verdict(&match status {
-            Some(status) if status >= 400 => error.status(status),
-            _ => error,
-        }, status)
+        verdict(
+            &match status {
+                Some(status) if status >= 400 => error.status(status),
+                _ => error,
+            },
+            status,
+        )
     }
 
     #[test]
@@ -157,9 +165,19 @@ mod tests {
     #[test]
     fn refusals_of_length_and_ability_are_told_apart_in_every_vendors_words() {
         for (status, code, message, next) in [
-            (400, "context_length_exceeded", "This model's maximum context length is 128000 tokens.", Next::ContextLength),
+            (
+                400,
+                "context_length_exceeded",
+                "This model's maximum context length is 128000 tokens.",
+                Next::ContextLength,
+            ),
             (400, "", "prompt is too long: 210000 tokens > 200000 maximum", Next::ContextLength),
-            (400, "", "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", Next::ContextLength),
+            (
+                400,
+                "",
+                "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+                Next::ContextLength,
+            ),
             (413, "", "Request exceeds the maximum size", Next::ContextLength),
             (400, "unsupported_parameter", "Unsupported parameter: 'logprobs'.", Next::Unsupported),
             (400, "", "thinking is not supported by this model", Next::Unsupported),

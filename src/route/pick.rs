@@ -169,7 +169,8 @@ fn last_resort<S: Seats + ?Sized>(seats: &S, ask: &Ask, untried: u64) -> Result<
             _ => {}
         }
     }
-    let forced = first.and_then(|(_, index)| Some((index, seats.seat(index)?.enter(ask.now, ask.tokens, true)?)));
+    let forced =
+        first.and_then(|(_, index)| Some((index, seats.seat(index)?.enter(ask.now, ask.tokens, true)?)));
     forced.ok_or(Nobody::Full(full.unwrap_or(ask.now)))
 }
 

@@ -13,6 +13,8 @@ pub struct Retry {
     pub attempts: u8,
     /// After this time no other target is asked.
     pub deadline: Duration,
+    /// How long the beginning of a stream is held back, so that another target can still be asked if it fails.
+    pub hold: Duration,
     /// How many requests may be tried again.
     pub share: Share,
     /// Also when the request is too long for a target.
@@ -28,6 +30,8 @@ impl Default for Retry {
             attempts: 3,
             // The official SDKs give up after ten minutes, people long before.
             deadline: Duration::from_secs(60),
+            // As long as a client waits for the head of an answer without a thought, and no longer than its keep-alives.
+            hold: Duration::from_secs(10),
             share: Share::default(),
             context_length: false,
             unsupported: false,

@@ -112,7 +112,8 @@ impl Table {
         for provider in &self.providers {
             let before = older.providers.iter().find(|before| before.is_same_way(provider));
             let targets = || older.models.iter().flat_map(|model| &model.targets);
-            for target in targets().filter(|target| before.is_some_and(|b| Arc::ptr_eq(b, &target.provider))) {
+            for target in targets().filter(|target| before.is_some_and(|b| Arc::ptr_eq(b, &target.provider)))
+            {
                 known.vendors.insert(provider.name.clone(), target.seat.state.vendor.clone());
                 let key = (provider.name.clone(), target.model.clone());
                 known.targets.insert(key, target.seat.state.clone());

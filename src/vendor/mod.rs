@@ -167,7 +167,8 @@ impl Provider {
     /// Whether another provider of this name is reached at the same place with the same credential: what is known of the
     /// one holds for the other.
     pub fn is_same_way(&self, other: &Provider) -> bool {
-        let secret = |provider: &Provider| provider.credential.as_ref().map(|credential| credential.plain.clone());
+        let secret =
+            |provider: &Provider| provider.credential.as_ref().map(|credential| credential.plain.clone());
         self.name == other.name
             && self.kind == other.kind
             && self.base == other.base

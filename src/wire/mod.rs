@@ -19,6 +19,7 @@ pub mod loss;
 pub mod messages;
 pub mod models;
 pub mod path;
+pub mod prompt;
 pub mod request;
 pub mod rerank;
 pub mod responses;

@@ -129,6 +129,8 @@ pub struct Body {
     names_resource: bool,
     /// What limits the output.
     cap: Option<Member>,
+    /// What the request is about.
+    content_at: Option<Range<usize>>,
 }
 
 /// What a chat request says about usage in its stream.
@@ -228,6 +230,7 @@ impl BodyReader {
             stream_options,
             names_resource: matches!(self.api, Api::Generate | Api::EmbedContent),
             cap: self.fields.caps.iter().find_map(|cap| find(*cap)).cloned(),
+            content_at: find(CONTENT).map(|member| member.value.clone()),
             text: self.body,
         })
     }
@@ -246,6 +249,19 @@ impl Body {
         let inner = self.inner.as_ref().map(|member| inner_models(&mut self.text.clone(), member));
         let places = self.model_at.iter().cloned().chain(inner.unwrap_or_default());
         places.map(|range| Edit { range, text: name.clone() }).collect()
+    }
+
+    /// The beginning of what the request is about, at most so many bytes; nothing where it is said elsewhere.
+    pub fn beginning(&mut self, most: usize) -> Option<String> {
+        let at = self.content_at.clone()?;
+        let end = at.end.min(at.start.saturating_add(most));
+        let text = self.text.slice(at.start..end);
+        // A letter may have been cut through.
+        let sound = match std::str::from_utf8(&text) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(text.get(..error.valid_up_to())?).ok()?,
+        };
+        Some(sound.to_owned())
     }
 
     /// The most output tokens that the client wants, if it says so.

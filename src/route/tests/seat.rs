@@ -20,7 +20,8 @@ fn configured_limits_are_kept_and_given_back() {
     drop(first);
     assert!(seat.enter(0, 0, false).is_some());
 
-    seat.limits = Limits { requests_per_minute: Some(2), tokens_per_minute: Some(1_000), ..Limits::default() };
+    seat.limits =
+        Limits { requests_per_minute: Some(2), tokens_per_minute: Some(1_000), ..Limits::default() };
     drop(seat.enter(0, 600, false).unwrap());
     assert!(seat.enter(0, 600, false).is_none(), "tokens");
     drop(seat.enter(0, 400, false).unwrap());
@@ -92,7 +93,8 @@ fn a_client_that_asks_for_nonsense_takes_nobody_out() {
 #[test]
 fn tries_are_a_share_of_requests() {
     let (budget, share) = (Budget::default(), Share { percent: 20, reserve: 10 });
-    let drain = |budget: &Budget| std::iter::repeat_with(|| budget.take(&share)).take_while(|taken| *taken).count();
+    let drain =
+        |budget: &Budget| std::iter::repeat_with(|| budget.take(&share)).take_while(|taken| *taken).count();
     assert_eq!(drain(&budget), 10);
     (0..100).for_each(|_| budget.pay(&share));
     assert_eq!(drain(&budget), 20);

@@ -186,8 +186,7 @@ fn many_requests_of_one_conversation_do_not_crowd_one_target() {
     let five = seats(&[(1, 0); 5]);
     let fitting = mask(&five[..], |_| true);
     let ask = Ask { now: SECOND, conversation: Some(9), fitting, ..Ask::default() };
-    let permits: Vec<Permit> =
-        (0..500).map(|_| pick(&five[..], Policy::Affinity, &ask).unwrap().1).collect();
+    let permits: Vec<Permit> = (0..500).map(|_| pick(&five[..], Policy::Affinity, &ask).unwrap().1).collect();
     for seat in &five {
         assert!(seat.state.in_flight.get() <= 126, "{}", seat.state.in_flight.get());
     }
