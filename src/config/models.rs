@@ -213,63 +213,91 @@ fn read_target(table: &Table<'_>, known: &Known<'_>) -> Option<Target> {
     Some(target)
 }
 
-/// The models, each with the targets of those that stand in for it behind its own.
+/// The models, each with the targets of those that stand in for it behind its own, and of those that stand in for these.
 pub(super) fn join(root: &Table<'_>, drafts: Vec<Draft>) -> Vec<Model> {
-    let find = |name: &str| drafts.iter().find(|draft| *draft.model.id == *name);
-    let mut added: Vec<Vec<Target>> = Vec::with_capacity(drafts.len());
+    let mut sound = true;
     for draft in &drafts {
-        let mut more: Vec<Target> = Vec::new();
         for (name, mark) in &draft.fallback {
-            let Some(other) = find(name) else {
-                let names = drafts.iter().map(|draft| &*draft.model.id);
-                let hint = closest(name, names).map(|meant| format!("did you mean \"{meant}\"?"));
-                root.wrong_at(mark, format!("no model is named \"{name}\""), hint);
-                continue;
+            let wrong = match find(&drafts, name) {
+                None => {
+                    let names = drafts.iter().map(|draft| &*draft.model.id);
+                    let hint = closest(name, names).map(|meant| format!("did you mean \"{meant}\"?"));
+                    Some((format!("no model is named \"{name}\""), hint))
+                }
+                Some(other) => match circle(&drafts, &draft.model.id, name) {
+                    Some(way) => Some((format!("the fallback goes round in a circle: {way}"), None)),
+                    None if !can_replace(other, draft) => Some((
+                        format!("\"{name}\" serves nothing of what this model serves"),
+                        Some("a fallback stands in for the model".to_owned()),
+                    )),
+                    None => None,
+                },
             };
-            if let Some(way) = circle(&drafts, &draft.model.id, name) {
-                root.wrong_at(mark, format!("the fallback goes round in a circle: {way}"), None);
+            if let Some((message, hint)) = wrong {
+                sound = false;
+                root.wrong_at(mark, message, hint);
+            }
+        }
+    }
+    // What goes round in a circle cannot be followed to its end.
+    let added: Vec<Vec<Target>> =
+        if sound { drafts.iter().map(|draft| more(root, &drafts, draft)).collect() } else { Vec::new() };
+    let mut models: Vec<Model> = drafts.into_iter().map(|draft| draft.model).collect();
+    for (model, more) in models.iter_mut().zip(added) {
+        model.targets.extend(more);
+    }
+    models
+}
+
+fn find<'d>(drafts: &'d [Draft], name: &str) -> Option<&'d Draft> {
+    drafts.iter().find(|draft| *draft.model.id == *name)
+}
+
+fn can_replace(other: &Draft, draft: &Draft) -> bool {
+    let own = &draft.model.targets;
+    other.model.targets.iter().any(|target| own.iter().any(|before| stands_in(target, before)))
+}
+
+/// The models that stand in for one, nearest first.
+fn behind<'d>(drafts: &'d [Draft], draft: &'d Draft, found: &mut Vec<&'d Draft>) {
+    for (name, _) in &draft.fallback {
+        let Some(other) = find(drafts, name) else { continue };
+        if !found.iter().any(|before| before.model.id == other.model.id) {
+            found.push(other);
+            behind(drafts, other, found);
+        }
+    }
+}
+
+/// The targets of those that stand in for a model, each tier of theirs as one of its own.
+fn more(root: &Table<'_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
+    let mut others = Vec::new();
+    behind(drafts, draft, &mut others);
+    let own = &draft.model.targets;
+    let mut more: Vec<Target> = Vec::new();
+    let mut tier = own.iter().map(|target| target.seat.tier).max().unwrap_or(0);
+    for other in others {
+        let mut ordered: Vec<&Target> = other.model.targets.iter().collect();
+        ordered.sort_by_key(|target| target.seat.tier);
+        let mut last = None;
+        for target in ordered {
+            if own.iter().chain(&more).any(|before| is_same(before, target)) {
                 continue;
             }
-            let mut tier = draft.model.targets.iter().chain(&more).map(|target| target.seat.tier).max();
-            let mut last = None;
-            let mut stands = false;
-            let mut ordered: Vec<&Target> = other.model.targets.iter().collect();
-            ordered.sort_by_key(|target| target.seat.tier);
-            for target in ordered {
-                stands |= draft.model.targets.iter().any(|own| stands_in(target, own));
-                if draft.model.targets.iter().chain(&more).any(|own| is_same(own, target)) {
-                    continue;
-                }
-                if last.replace(target.seat.tier) != Some(target.seat.tier) {
-                    tier = Some(tier.map_or(0, |tier| tier.saturating_add(1)));
-                }
-                let mut seat = target.seat.clone();
-                seat.tier = tier.unwrap_or(0);
-                more.push(Target {
-                    provider: target.provider.clone(),
-                    model: target.model.clone(),
-                    seat,
-                    timeouts: target.timeouts,
-                });
+            if last.replace(target.seat.tier) != Some(target.seat.tier) {
+                tier = tier.saturating_add(1);
             }
-            if !stands {
-                let message = format!("\"{name}\" serves nothing of what this model serves");
-                root.wrong_at(mark, message, "a fallback stands in for the model".to_owned());
-            }
+            let mut seat = target.seat.clone();
+            seat.tier = tier;
+            let (provider, model) = (target.provider.clone(), target.model.clone());
+            more.push(Target { provider, model, seat, timeouts: target.timeouts });
         }
-        if draft.model.targets.len() + more.len() > MOST_TARGETS {
-            let message =
-                format!("a model has {MOST_TARGETS} targets at most, those of its fallback included");
-            root.wrong_at(&draft.targets, message, None);
-        }
-        added.push(more);
     }
-    let join = |(draft, more): (Draft, Vec<Target>)| {
-        let mut model = draft.model;
-        model.targets.extend(more);
-        model
-    };
-    drafts.into_iter().zip(added).map(join).collect()
+    if own.len() + more.len() > MOST_TARGETS {
+        let message = format!("a model has {MOST_TARGETS} targets at most, those of its fallback included");
+        root.wrong_at(&draft.targets, message, None);
+    }
+    more
 }
 
 /// The way from a model over the models that stand in for it back to itself, if `through` leads there.

@@ -155,6 +155,13 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         writeln!(out, "ask_usage  = {}", provider.ask_usage)?;
         writeln!(out, "forward_client = {}", provider.forward_client)?;
     }
+    if let Some(model) = routes.models().first() {
+        let rules = model.routing.breaker;
+        let nanos = |nanos: i64| span(Duration::from_nanos(nanos.unsigned_abs()));
+        writeln!(out, "\n[breaker]\nfailures = {}\npercent  = {}", rules.failures, rules.percent)?;
+        writeln!(out, "requests = {}\nwithin   = {}", rules.requests, nanos(rules.within))?;
+        writeln!(out, "cooldown = {}\nlongest  = {}", nanos(rules.cooldown), nanos(rules.longest))?;
+    }
     let usual = Retry::default();
     for model in routes.models() {
         writeln!(out, "\n[[model]]\nid       = {}", text(&model.id))?;
@@ -163,6 +170,13 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         let targets: Vec<String> = model.targets.iter().map(write_target).collect();
         writeln!(out, "targets  = [{}]", targets.join(", "))?;
         writeln!(out, "policy   = \"{}\"", model.routing.policy.name())?;
+        if let Some(target) =
+            model.targets.first().filter(|target| target.timeouts != target.provider.timeouts)
+        {
+            let Timeouts { first_byte, idle, total, .. } = target.timeouts;
+            let (first_byte, idle, total) = (span(first_byte), span(idle), span(total));
+            writeln!(out, "timeouts = {{ first_byte = {first_byte}, idle = {idle}, total = {total} }}")?;
+        }
         if model.targets.len() > 1 || model.routing.retry != usual {
             writeln!(out, "retry    = {{ {} }}", retry(&model.routing.retry))?;
         }

@@ -21,6 +21,7 @@ mod bodies;
 mod connections;
 mod counting;
 mod embeddings;
+mod faults;
 mod fleet;
 mod jobs;
 mod limits;
