@@ -19,6 +19,8 @@ use super::silence::{Due, Silence};
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::store::Settled;
+use crate::wire::watch::End as Ending;
+use crate::wire::{Format, chat};
 
 /// How long the head of a stream waits for the first frame, which may be an error. After that the client gets the
 /// head, and an error becomes part of the stream.
@@ -109,9 +111,12 @@ impl Gateway {
             if let Some(error) = fault.as_ref().filter(|_| held.is_some()) {
                 return failed(ctx, error);
             }
+            if held.is_some() && has_failed(ctx) && (!has_content(ctx) || is_opening(ctx, &body)) {
+                return End::Failed(self.first_frame(ctx, last_data(&body)));
+            }
             if let Some(held) = &mut held
                 && !end
-                && !has_content(ctx)
+                && (!has_content(ctx) || is_opening(ctx, &body))
                 && held.keep(&body)
             {
                 continue;
@@ -240,6 +245,31 @@ impl Held {
 /// Whether anything of what was asked for has come.
 fn has_content(ctx: &Context) -> bool {
     ctx.passing().is_some_and(|passing| passing.exchange.meter().content_frames() > 0)
+}
+
+/// Whether these frames say no more than whose turn it is. Only the chat format counts that as content.
+fn is_opening(ctx: &Context, frames: &[u8]) -> bool {
+    let text = std::str::from_utf8(frames).unwrap_or_default();
+    let mut data = text.lines().filter_map(|line| line.strip_prefix("data:"));
+    if has_failed(ctx) {
+        // The last one is the error.
+        data.next_back();
+    }
+    ctx.format == Format::Chat && data.all(|data| chat::watch::is_opening(data.trim()))
+}
+
+/// Whether the stream has turned into its vendor's error.
+fn has_failed(ctx: &Context) -> bool {
+    ctx.passing().is_some_and(|passing| passing.exchange.meter().end() == Ending::Failed)
+}
+
+/// What stands in the last frame of some.
+fn last_data(frames: &[u8]) -> &[u8] {
+    const DATA: &[u8] = b"data:";
+    let at = memchr::memmem::rfind(frames, DATA).map_or(0, |at| at + DATA.len());
+    let data = frames.get(at..).unwrap_or_default();
+    let from = data.iter().position(|byte| *byte == b'{').unwrap_or(0);
+    data.get(from..).unwrap_or_default()
 }
 
 const BROKEN: &str = "The upstream provider's answer broke off.";

@@ -258,7 +258,7 @@ impl Gateway {
     }
 
     /// An error inside a 200: the error, with the status that it would have had.
-    fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
+    pub(super) fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
         let vendor = VendorError::decode(frame);
         let status = status_of(&vendor);
         let mut error = wire_error::from_vendor(status, vendor, None);

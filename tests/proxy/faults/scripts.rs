@@ -199,7 +199,7 @@ async fn serve(mut conn: Conn, fault: Fault, form: Form, turn: Arc<AtomicUsize>)
                 conn.send(reply::chunk(beginning())).await;
                 return conn.closed().await;
             }
-            Fault::Flapping if turn.fetch_add(1, Ordering::SeqCst) % 2 == 0 => {
+            Fault::Flapping if turn.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) => {
                 conn.send(reply::json(503, vendor_error(form, 503, "down"))).await;
             }
             Fault::Flapping => conn.send(good(form, stream)).await,
