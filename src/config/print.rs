@@ -154,6 +154,7 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         }
         writeln!(out, "ask_usage  = {}", provider.ask_usage)?;
         writeln!(out, "forward_client = {}", provider.forward_client)?;
+        writeln!(out, "think_tags = {}", provider.think_tags)?;
     }
     if let Some(model) = routes.models().first() {
         let rules = model.routing.breaker;
