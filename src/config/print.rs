@@ -64,6 +64,8 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "answer         = {}", bytes(limits.answer))?;
     writeln!(out, "frame          = {}", bytes(limits.frame))?;
     writeln!(out, "connections    = {}", limits.connections)?;
+    writeln!(out, "requests       = {}", limits.requests)?;
+    writeln!(out, "memory         = {}", bytes(limits.memory))?;
     writeln!(out, "header_timeout = {}", span(limits.header_timeout))?;
     writeln!(out, "body_timeout   = {}", span(limits.body_timeout))?;
     writeln!(out, "write_timeout  = {}", span(limits.write_timeout))?;

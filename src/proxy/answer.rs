@@ -78,13 +78,13 @@ impl Gateway {
                         let kept = match held.take_if(|_| !held_on) {
                             _ if held_on => Ok(()),
                             Some(Held { frames, .. }) if !frames.is_empty() => {
-                                ctx.origin = None;
+                                ctx.settle_on_target();
                                 silence.said();
                                 send(client, ctx, &mut head, frames.concat().into(), false).await
                             }
                             _ => {
                                 if streaming {
-                                    ctx.origin = None;
+                                    ctx.settle_on_target();
                                 }
                                 keep(client, ctx, &mut head, due, &mut silence).await
                             }
@@ -124,7 +124,7 @@ impl Gateway {
             let body = match held.take() {
                 None => body,
                 Some(held) => {
-                    ctx.origin = None;
+                    ctx.settle_on_target();
                     held.with(body)
                 }
             };
@@ -201,7 +201,7 @@ impl Gateway {
         body: Bytes,
     ) -> pingora::Result<()> {
         ctx.answered_well(std::time::Instant::now());
-        ctx.origin = None;
+        ctx.settle_on_target();
         let mut head = upstream
             .response_header()
             .map(|head| Box::new(self.client_head(client.req_header(), head, ctx, Some(body.len()))));

@@ -15,6 +15,7 @@ use super::lane::Lane;
 use super::live::Live;
 use super::shutdown::InFlight;
 use super::stored::Keep;
+use super::weight::Weight;
 use crate::account::Key;
 use crate::canonical::Usage;
 use crate::error::{ApiError, Kind, RetryAfter};
@@ -37,6 +38,8 @@ pub struct Context {
     pub(super) endpoint: Option<Endpoint>,
     pub(super) key: Option<Arc<Key>>,
     pub(super) plan: Option<Box<Plan>>,
+    /// What the request's body takes.
+    pub(super) weight: Option<Weight>,
     /// What is needed to ask another target, as long as one could be.
     pub(super) origin: Option<Box<Origin>>,
     pub(super) answer: Answer,
@@ -165,6 +168,7 @@ impl Context {
             endpoint: None,
             key: None,
             plan: None,
+            weight: None,
             origin: None,
             answer: Answer::Awaited,
             failure: None,
@@ -220,6 +224,17 @@ impl Context {
     pub(super) fn drop_body(&mut self) {
         if let Some(plan) = &mut self.plan {
             plan.body = SmallVec::new();
+        }
+        if self.origin.is_none() {
+            self.weight = None;
+        }
+    }
+
+    /// Lets go of what another target would be asked with: none will be.
+    pub(super) fn settle_on_target(&mut self) {
+        self.origin = None;
+        if self.plan.as_ref().is_none_or(|plan| plan.body.is_empty()) {
+            self.weight = None;
         }
     }
 

@@ -4,6 +4,7 @@
 //! What is needed to ask another one is kept until then ([`Origin`]); a request that has one target only keeps nothing.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -31,10 +32,11 @@ use crate::wire::request::Body;
 const PROMPT: usize = 128 * 1024;
 
 /// What a request wants, whichever target it goes to.
-pub(super) struct Wanted {
-    pub(super) model: std::sync::Arc<Model>,
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'w> {
+    pub(super) model: &'w Arc<Model>,
     /// The model as the client named it.
-    pub(super) name: Box<str>,
+    pub(super) name: &'w str,
     pub(super) thinking: Thinking,
     pub(super) api: Api,
     pub(super) action: Option<Action>,
@@ -43,12 +45,24 @@ pub(super) struct Wanted {
 
 /// What is kept of a request until the client is given the first byte.
 pub(super) struct Origin {
-    wanted: Wanted,
+    model: Arc<Model>,
+    name: Box<str>,
+    thinking: Thinking,
+    api: Api,
+    action: Option<Action>,
+    label: &'static str,
     body: Body,
     ask: Ask,
     /// Targets that were asked.
     asked: u8,
     best: Option<Best>,
+}
+
+impl Origin {
+    fn wanted(&self) -> Wanted<'_> {
+        let Origin { model, name, thinking, api, action, label, .. } = self;
+        Wanted { model, name, thinking: *thinking, api: *api, action: *action, label }
+    }
 }
 
 /// The most useful error so far.
@@ -69,16 +83,16 @@ impl Gateway {
         &self,
         ctx: &mut Context,
         head: &RequestHeader,
-        wanted: Wanted,
+        wanted: Wanted<'_>,
         fitting: u64,
         mut body: Body,
     ) -> Result<(), ApiError> {
         let now = ctx.live.till.nanos(ctx.record.complete.unwrap_or_else(Instant::now));
         let mut ask = Ask { now, tokens: ctx.tab.input, fitting, ..Ask::default() };
         if fitting.is_power_of_two() {
-            let (index, permit) = pick(&*wanted.model, wanted.model.routing.policy, &ask)
+            let (index, permit) = pick(&**wanted.model, wanted.model.routing.policy, &ask)
                 .map_err(|nobody| full(nobody, now))?;
-            let plan = self.prepare(ctx, &wanted, index, permit, body).await?;
+            let plan = self.prepare(ctx, wanted, index, permit, body).await?;
             ctx.plan = Some(Box::new(plan));
             return Ok(());
         }
@@ -88,7 +102,20 @@ impl Gateway {
             ask.conversation = conversation(&head.headers, &mut body);
         }
         wanted.model.budget.pay(&routing.retry.share);
-        ctx.origin = Some(Box::new(Origin { wanted, body, ask, asked: 0, best: None }));
+        let Wanted { model, name, thinking, api, action, label } = wanted;
+        let (model, name) = (model.clone(), name.into());
+        ctx.origin = Some(Box::new(Origin {
+            model,
+            name,
+            thinking,
+            api,
+            action,
+            label,
+            body,
+            ask,
+            asked: 0,
+            best: None,
+        }));
         self.next_target(ctx).await
     }
 
@@ -102,17 +129,17 @@ impl Gateway {
             let mut refused = None;
             loop {
                 let Some(origin) = ctx.origin.as_deref_mut() else { return Err(gone_wrong()) };
-                let wanted = &origin.wanted;
-                let (index, permit) = match pick(&*wanted.model, wanted.model.routing.policy, &origin.ask) {
+                let routing = origin.model.routing;
+                let (index, permit) = match pick(&*origin.model, routing.policy, &origin.ask) {
                     Ok(picked) => picked,
                     Err(nobody) => return Err(refused.unwrap_or_else(|| full(nobody, origin.ask.now))),
                 };
                 origin.ask.tried |= 1 << index;
                 origin.asked = origin.asked.saturating_add(1);
-                let (body, also) = (origin.body.clone(), wanted.model.routing.retry.unsupported);
+                let (body, also) = (origin.body.clone(), routing.retry.unsupported);
                 // Taken out, so that the rest of the request's state can be worked with.
                 let Some(mut origin) = ctx.origin.take() else { return Err(gone_wrong()) };
-                let prepared = self.prepare(ctx, &origin.wanted, index, permit, body).await;
+                let prepared = self.prepare(ctx, origin.wanted(), index, permit, body).await;
                 match prepared {
                     Ok(plan) => {
                         ctx.record.targets = origin.asked;
@@ -135,12 +162,12 @@ impl Gateway {
     async fn prepare(
         &self,
         ctx: &mut Context,
-        wanted: &Wanted,
+        wanted: Wanted<'_>,
         index: usize,
         permit: Permit,
         body: Body,
     ) -> Result<Plan, ApiError> {
-        let &Wanted { ref model, ref name, thinking, api, action, label } = wanted;
+        let Wanted { model, name, thinking, api, action, label } = wanted;
         let upstream = model.targets.get(index).and_then(|target| upstream_api(target, api)).unwrap_or(api);
         let lane = ctx.live.lane(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
@@ -177,7 +204,7 @@ impl Gateway {
         };
         let complete = ctx.record.complete;
         let Some(origin) = ctx.origin.as_deref_mut() else { return Err(told(error, body)) };
-        let retry = origin.wanted.model.routing.retry;
+        let retry = origin.model.routing.retry;
         let wanted = match verdict.next {
             Next::No => false,
             Next::Yes => true,
@@ -199,7 +226,7 @@ impl Gateway {
             Some("attempts")
         } else if late {
             Some("deadline")
-        } else if !origin.wanted.model.budget.take(&retry.share) {
+        } else if !origin.model.budget.take(&retry.share) {
             Some("budget")
         } else {
             None
@@ -216,7 +243,7 @@ impl Gateway {
                 return Ok(());
             }
         } else if let (Some(reason), Some(origin)) = (refused, ctx.origin.as_deref()) {
-            let labels = [&*origin.wanted.model.id, reason];
+            let labels = [&*origin.model.id, reason];
             self.metrics.retries_refused.with_label_values(&labels).inc();
         }
         let best = ctx.origin.take().and_then(|origin| origin.best);
@@ -301,7 +328,7 @@ impl Context {
 
     /// How long the beginning of a stream may be held back for that.
     pub(super) fn hold(&self) -> Option<Duration> {
-        self.origin.as_ref().map(|origin| origin.wanted.model.routing.retry.hold)
+        self.origin.as_ref().map(|origin| origin.model.routing.retry.hold)
     }
 
     /// Takes over what the head of an answer says of the vendor's limits.

@@ -49,6 +49,7 @@ mod silence;
 mod stored;
 mod upstream;
 mod vault;
+mod weight;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,6 +94,7 @@ pub struct Inner {
     shutdown: Arc<Shutdown>,
     store: Option<Arc<dyn Store>>,
     till: Arc<Till>,
+    memory: weight::Memory,
 }
 
 /// What a gateway is made of.
@@ -145,6 +147,7 @@ impl Gateway {
             shutdown: parts.shutdown,
             store: parts.store,
             till,
+            memory: weight::Memory::default(),
         })))
     }
 

@@ -14,7 +14,7 @@ use super::guarded::Guarded;
 use super::names;
 use super::{Client, Gateway};
 use crate::account::{Permission, State, is_mistyped};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, Kind, RetryAfter};
 use crate::route::pick::mask;
 use crate::route::{Model, Named, Table, Target, upstream_api};
 use crate::wire::models::{self, Entry, Hints, Page};
@@ -90,6 +90,9 @@ impl Gateway {
         if endpoint == Endpoint::Root {
             return self.reply_root(client, ctx).await;
         }
+        if self.shutdown.in_flight() > self.limits.requests {
+            return Err(overloaded());
+        }
         authenticate(head, ctx)?;
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         permit(ctx, address, &endpoint)?;
@@ -156,6 +159,9 @@ impl Gateway {
                     if let Err(error) = reader.push(piece) {
                         break Err(error);
                     }
+                    if !self.memory.grow(&mut ctx.weight, reader.len(), self.limits.memory) {
+                        break Err(overloaded());
+                    }
                     // Each piece has a time of its own; together they must not be slower than a bad mobile network.
                     let earned = Duration::from_secs(reader.len() as u64 / MIN_BODY_RATE);
                     if begun.elapsed() > self.limits.body_timeout * 2 + earned {
@@ -197,14 +203,8 @@ impl Gateway {
         if fitting == 0 {
             return Err(not_offered(&model.id, api));
         }
-        let wanted = Wanted {
-            model: model.clone(),
-            name: name.into(),
-            thinking,
-            api,
-            action: endpoint.action(),
-            label: endpoint.label(),
-        };
+        let wanted =
+            Wanted { model, name, thinking, api, action: endpoint.action(), label: endpoint.label() };
         self.choose(ctx, head, wanted, fitting, body).await
     }
 }
@@ -421,6 +421,12 @@ fn unknown_model(name: &str) -> ApiError {
 
 fn too_large(limit: usize) -> ApiError {
     ApiError::new(Kind::BodyTooLarge, format!("The request body is larger than {limit} bytes."))
+}
+
+/// The gateway has as much to do as it may take on.
+fn overloaded() -> ApiError {
+    let message = "The gateway has too much to do at the moment; please try again.";
+    ApiError::new(Kind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }
 
 fn slow_body() -> ApiError {

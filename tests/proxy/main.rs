@@ -27,6 +27,7 @@ mod jobs;
 mod limits;
 mod listing;
 mod losses;
+mod overload;
 mod parity;
 mod quotas;
 mod refusals;
