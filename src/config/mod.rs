@@ -9,12 +9,14 @@
 mod fleet;
 mod keys;
 mod keys_file;
+mod models;
 mod node;
 mod prices;
 mod print;
 mod reload;
 mod report;
 mod routes;
+mod routing;
 mod secret;
 mod settings;
 mod tokens;
@@ -33,6 +35,7 @@ pub use reload::{Outcome, Reloader};
 pub use report::{Problem, Report};
 pub use secret::{Environment, Sealed, Secret, Source, Vault};
 pub use settings::{AccessLog, Kept, Ledger, Limits, Log, LogFormat, Settings, Store, TlsListener};
+pub use values::unix_seconds;
 
 use crate::account::Keys;
 use crate::snapshot::Snapshot;

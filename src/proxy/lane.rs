@@ -21,6 +21,8 @@ pub(super) struct Lane {
     pub(super) link: usize,
     /// Handles of the series.
     pub(super) series: Series,
+    /// How clients are told of the target.
+    pub(super) name: Option<HeaderValue>,
     head: HeaderMap,
     uri: Option<Uri>,
 }
@@ -39,7 +41,8 @@ impl Lane {
         // An action stands in the path; it is a part of the request.
         let fixed = !target.provider.path_needs_action(api);
         let uri = if fixed { address(target, api, None) } else { None };
-        Lane { api, link, series, head: template(target, api), uri }
+        let name = HeaderValue::try_from(format!("{}/{}", provider.name, target.model)).ok();
+        Lane { api, link, series, name, head: template(target, api), uri }
     }
 
     /// Where the request goes: a path, and over HTTP/2 scheme and authority before it.

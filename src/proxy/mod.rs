@@ -21,10 +21,12 @@ mod count;
 mod dns;
 mod encoding;
 mod exchange;
+mod fallback;
 mod fetch;
 mod finish;
 mod front;
 mod guarded;
+mod health;
 mod http1;
 mod images;
 mod job;
@@ -50,6 +52,7 @@ mod stored;
 mod task;
 mod upstream;
 mod vault;
+mod weight;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,6 +98,7 @@ pub struct Inner {
     store: Option<Arc<dyn Store>>,
     till: Arc<Till>,
     tasks: task::Desk,
+    memory: weight::Memory,
 }
 
 /// What a gateway is made of.
@@ -150,6 +154,7 @@ impl Gateway {
             store: parts.store,
             tasks: task::Desk::new(parts.tasks),
             till,
+            memory: weight::Memory::default(),
         })))
     }
 
@@ -161,6 +166,8 @@ impl Gateway {
     /// Puts new routes and keys in place; returns the old ones, which requests under way may still hold.
     pub fn install(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
         self.till.sweep();
+        let mut snapshot = snapshot;
+        snapshot.routes.inherit(&self.live.load().snapshot.routes);
         let live = Live::new(snapshot, self.till.clone(), &self.metrics, &self.limits);
         self.live.swap(Arc::new(live))
     }

@@ -10,17 +10,16 @@ use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
 use super::context::{Context, RequestId};
+use super::fallback::{Wanted, not_offered};
 use super::guarded::Guarded;
-use super::plan::Chosen;
 use super::reply::has_begun;
 use super::task::key_of;
 use super::{Client, Gateway};
 use super::{images, names};
 use crate::account::{Key, Permission, State, is_mistyped, is_token};
-use crate::canonical::Thinking;
-use crate::error::{ApiError, Kind};
-use crate::route::{Model, Named, Table, Target, select};
-use crate::translate::Stored;
+use crate::error::{ApiError, Kind, RetryAfter};
+use crate::route::pick::mask;
+use crate::route::{Model, Named, Table, Target, upstream_api};
 use crate::wire::images::form;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
@@ -100,6 +99,9 @@ impl Gateway {
             Endpoint::Group(Place::Token) => return Box::pin(self.reply_token(client, ctx)).await,
             _ => {}
         }
+        if self.shutdown.in_flight() > self.limits.requests {
+            return Err(overloaded());
+        }
         authenticate(head, ctx)?;
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         permit(ctx, address, &endpoint)?;
@@ -131,7 +133,7 @@ impl Gateway {
             let text = body.text.into_contiguous();
             return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
         }
-        self.plan(ctx, api, &endpoint, body).await?;
+        self.plan(ctx, client.req_header(), api, &endpoint, body).await?;
         Ok(false)
     }
 
@@ -187,6 +189,9 @@ impl Gateway {
                     if let Err(error) = take(piece) {
                         break Err(error);
                     }
+                    if !self.memory.grow(&mut ctx.weight, length, self.limits.memory) {
+                        break Err(overloaded());
+                    }
                     // Each piece has a time of its own; together they must not be slower than a bad mobile network.
                     let earned = Duration::from_secs(length as u64 / MIN_BODY_RATE);
                     if begun.elapsed() > self.limits.body_timeout * 2 + earned {
@@ -208,6 +213,7 @@ impl Gateway {
     async fn plan(
         &self,
         ctx: &mut Context,
+        head: &RequestHeader,
         api: Api,
         endpoint: &Endpoint,
         mut body: Body,
@@ -216,39 +222,19 @@ impl Gateway {
         let name = endpoint.model().or(body_model.as_deref()).unwrap_or_default();
         let live = ctx.live.clone();
         let named = named(&live.snapshot.routes, ctx, name)?;
-        let model = named.model;
-        let action = endpoint.action();
+        let (model, thinking) = (named.model, named.thinking);
         self.admit(ctx, &model.price, &mut body).await?;
-        let point = rand::Rng::next_u64(&mut rand::rng());
         let fits = |target: &Target| {
             named.provider.is_none_or(|name| *name == *target.provider.name)
-                && select::upstream_api(target, api).is_some()
+                && upstream_api(target, api).is_some()
         };
-        let target = select::by_weight(model, point, fits).ok_or_else(|| not_offered(&model.id, api))?;
-        let upstream = select::upstream_api(target, api).unwrap_or(api);
-        let index = model.targets.iter().position(|candidate| std::ptr::eq(candidate, target)).unwrap_or(0);
-        let lane = live.lane(&self.metrics, endpoint.label(), model, index, upstream);
-        let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
-        let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
-        let chosen = Chosen { model: model.clone(), index, lane, api, upstream, action, stream };
-        ctx.record.stream = stream;
-        let thinking = named.thinking;
-        let plan = if matches!(api, Api::Embeddings | Api::EmbedContent) {
-            chosen.embed(name, action, body)?
-        } else if api == Api::Rerank {
-            chosen.rank(body)?
-        } else if let Some(request) = body.image {
-            chosen.draw(ctx, *request)?
-        } else if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
-            chosen.pass_on(name, body)?
-        } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
-            // Boxed: hardly any request has to wait for the store.
-            Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await?
-        } else {
-            self.translate(ctx, chosen, thinking, &body.text.into_contiguous(), Stored::default())?
-        };
-        ctx.plan = Some(Box::new(plan));
-        Ok(())
+        let fitting = mask(&**model, |index| model.targets.get(index).is_some_and(fits));
+        if fitting == 0 {
+            return Err(not_offered(&model.id, api));
+        }
+        let wanted =
+            Wanted { model, name, thinking, api, action: endpoint.action(), label: endpoint.label() };
+        self.choose(ctx, head, wanted, fitting, body).await
     }
 }
 
@@ -478,13 +464,14 @@ fn unknown_model(name: &str) -> ApiError {
     ApiError::new(Kind::UnknownModel, message).param("model")
 }
 
-pub(super) fn not_offered(model: &str, api: Api) -> ApiError {
-    let message = format!("The model `{model}` is not available through the {api} API.");
-    ApiError::new(Kind::Unsupported, message).param("model")
-}
-
 fn too_large(limit: usize) -> ApiError {
     ApiError::new(Kind::BodyTooLarge, format!("The request body is larger than {limit} bytes."))
+}
+
+/// The gateway has as much to do as it may take on.
+fn overloaded() -> ApiError {
+    let message = "The gateway has too much to do at the moment; please try again.";
+    ApiError::new(Kind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }
 
 fn slow_body() -> ApiError {

@@ -163,7 +163,8 @@ impl Server {
         server.bootstrap();
         server.add_service(service);
         server.add_service(background_service("tasks", Watchman(self.gateway.clone())));
-        let report = ProcessStatus { reloader: self.reloader.clone(), shutdown: self.shutdown.clone() };
+        let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
+        let report = ProcessStatus { reloader, shutdown, gateway: self.gateway.clone() };
         let admin = AdminThread::start(self.settings.admin, self.metrics.clone(), Arc::new(report)).map_err(
             |source| ServeError::Io { what: format!("admin port {}", self.settings.admin), source },
         )?;

@@ -350,7 +350,7 @@ fn bare_json(frame: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether data was not cut off: reading a frame may stop before its end.
-fn is_whole(data: &str) -> bool {
+pub(super) fn is_whole(data: &str) -> bool {
     let mut json = Cursor::new(data);
     data.starts_with("[DONE]") || json.skip().and_then(|()| json.end()).is_ok()
 }

@@ -170,6 +170,17 @@ impl Provider {
         Ok(())
     }
 
+    /// Whether another provider of this name is reached at the same place with the same credential: what is known of the
+    /// one holds for the other.
+    pub fn is_same_way(&self, other: &Provider) -> bool {
+        let secret =
+            |provider: &Provider| provider.credential.as_ref().map(|credential| credential.plain.clone());
+        self.name == other.name
+            && self.kind == other.kind
+            && self.base == other.base
+            && secret(self) == secret(other)
+    }
+
     /// The name under which its seals travel through clients of other formats.
     pub fn issuer(&self) -> &str {
         &self.issuer

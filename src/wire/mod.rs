@@ -22,6 +22,7 @@ pub mod messages;
 pub mod models;
 pub mod path;
 pub mod pieces;
+pub mod prompt;
 pub mod request;
 pub mod rerank;
 pub mod responses;

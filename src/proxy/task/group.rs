@@ -6,7 +6,8 @@ use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
 use super::super::context::{Answer, Context, Made};
-use super::super::request::{check_media, not_offered};
+use super::super::fallback::not_offered;
+use super::super::request::check_media;
 use super::super::{Client, Gateway};
 use super::call::{Notes, Out, Road, refused};
 use super::note::{Facts, Form};

@@ -9,9 +9,10 @@ use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
 use super::super::context::{Context, Plan};
+use super::super::fallback::not_offered;
 use super::super::lane::Lane;
 use super::super::plan::Chosen;
-use super::super::request::{check_media, named, not_offered};
+use super::super::request::{check_media, named};
 use super::super::stored::account;
 use super::super::{Client, Gateway};
 use super::call::{Notes, Out, Road};
@@ -21,7 +22,9 @@ use crate::account::Expected;
 use crate::canonical::Product;
 use crate::canonical::video::VideoShape;
 use crate::error::{ApiError, Kind};
-use crate::route::{Target, select};
+use crate::route::pick::mask;
+use crate::route::seat::Permit;
+use crate::route::{Target, upstream_api};
 use crate::store::NewTask;
 use crate::vendor::VideoStep;
 use crate::wire::Api;
@@ -152,16 +155,25 @@ impl Gateway {
             Some((provider, model)) => *target.provider.name == *provider && *target.model == *model,
             None => {
                 named.provider.is_none_or(|name| *name == *target.provider.name)
-                    && select::upstream_api(target, api).is_some()
+                    && upstream_api(target, api).is_some()
             }
         };
-        let point = rand::Rng::next_u64(&mut rand::rng());
-        let target = select::by_weight(model, point, fits).ok_or_else(|| not_offered(&model.id, api))?;
-        let index = model.targets.iter().position(|candidate| std::ptr::eq(candidate, target)).unwrap_or(0);
+        let fitting = mask(&**model, |index| model.targets.get(index).is_some_and(fits));
+        if fitting == 0 {
+            return Err(not_offered(&model.id, api));
+        }
+        let (index, permit) = match at {
+            // Only whoever began it knows of it, at its limits or not.
+            Some(_) => (fitting.trailing_zeros() as usize, None),
+            None => {
+                let (index, permit) = self.place(ctx, model, fitting)?;
+                (index, Some(permit))
+            }
+        };
         let endpoint = ctx.endpoint.as_ref().map_or("videos", |endpoint| endpoint.label());
         let lane = live.lane(&self.metrics, endpoint, model, index, api);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
-        ctx.plan = Some(Box::new(bare(model, index, &lane, api)));
+        ctx.plan = Some(Box::new(bare(model, index, permit, &lane, api)));
         let request = ctx.id.as_str().to_owned();
         Ok((Road { live: live.clone(), lane, model: model.clone(), target: index, request }, api))
     }
@@ -301,12 +313,14 @@ fn of_account(mark: &[u8; 32]) -> [u8; 32] {
 fn bare(
     model: &std::sync::Arc<crate::route::Model>,
     index: usize,
+    permit: Option<Permit>,
     lane: &std::sync::Arc<Lane>,
     api: Api,
 ) -> Plan {
     let chosen = Chosen {
         model: model.clone(),
         index,
+        permit,
         lane: lane.clone(),
         api,
         upstream: api,
