@@ -26,12 +26,9 @@ pub(super) struct Till {
 
 impl Till {
     pub(super) fn new(ledger: Option<Arc<dyn Ledger>>) -> Self {
-        Till {
-            ledger,
-            gauges: Gauges::default(),
-            spent_known: tokio::sync::Mutex::default(),
-            epoch: Instant::now(),
-        }
+        let shared = ledger.as_ref().is_some_and(|ledger| ledger.limiter().is_some());
+        let gauges = if shared { Gauges::shared() } else { Gauges::default() };
+        Till { ledger, gauges, spent_known: tokio::sync::Mutex::default(), epoch: Instant::now() }
     }
 
     /// A point in time as limits count it.
@@ -117,8 +114,10 @@ impl Context {
         }
         let charged = self.charge(complete);
         let now = Instant::now();
-        let Charged { usage, cost, counted } = charged;
+        let settled = self.enter(&charged, complete, now);
+        // Only what stands in the ledger is taken off what is held back of limits.
         if !self.tab.tickets.is_empty() {
+            let Charged { usage, cost, .. } = charged;
             let tokens = usage.input.unwrap_or(0).saturating_add(usage.output.unwrap_or(0));
             let nanos = self.live.till.nanos(now);
             for ticket in std::mem::take(&mut self.tab.tickets) {
@@ -126,6 +125,12 @@ impl Context {
             }
         }
         self.tab.charged = Some(Box::new(charged));
+        settled
+    }
+
+    /// Hands the ledger the request's record.
+    fn enter(&mut self, charged: &Charged, complete: bool, now: Instant) -> Option<Settled> {
+        let Charged { usage, cost, counted } = *charged;
         let reservation = self.tab.reservation.take();
         let ledger = self.live.till.ledger.as_deref()?;
         let record = &self.record;

@@ -1,13 +1,14 @@
 //! What outlives a request: money, usage, and what is kept of conversations.
 //!
-//! Here live two traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
-//! that drop them; [`Ledger`] keeps balances and one record for each request. Here live their implementations, too:
+//! Here live three traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
+//! that drop them; [`Ledger`] keeps balances and one record for each request; [`Limiter`] counts limits for several gateways. Here live their implementations, too:
 //! [`sqlite`] and [`book`], embedded, in one file. Only this room names a database. Here must not live: what the kept
 //! texts mean (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
 
 pub mod book;
 pub mod journal;
 pub mod ledger;
+pub mod limiter;
 pub mod money;
 pub mod office;
 pub mod record;
@@ -22,6 +23,7 @@ mod suite;
 mod tests;
 
 pub use ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
+pub use limiter::{Limiter, Whose};
 pub use money::Money;
 pub use record::UsageRecord;
 pub use schema::OpenError;
