@@ -23,8 +23,8 @@ use crate::store::millis;
 
 /// How long the server keeps places for a gateway that it does not hear of.
 const LIFE: Duration = Duration::from_secs(10);
-/// How often what is lent is renewed.
-const RENEWED: Duration = Duration::from_secs(2);
+/// How often what is lent is renewed, and asked what others have taken.
+const RENEWED: Duration = Duration::from_secs(1);
 /// Beyond what a request needs, so many times as much is set aside, for the requests that follow.
 const AHEAD: i64 = 256;
 /// How long it is waited for a place that another gateway may be giving back in this moment.
@@ -164,7 +164,7 @@ impl Clerk {
             let age = watched.heard.map(|heard| heard.elapsed());
             if end || age.is_none() || share.has_to_tell() || (!used && share.has_anything()) {
                 due.push((whose.clone(), end || !used));
-            } else if age.is_some_and(|age| age > RENEWED) && share.is_lent() {
+            } else if age.is_some_and(|age| age > RENEWED) && (used || share.is_lent()) {
                 due.push((whose.clone(), false));
             } else if !used && !share.has_anything() {
                 share.forget();
