@@ -67,7 +67,7 @@ fn read_stream(frames: &[String]) -> (Checked, bool) {
 
 fn read_whole(body: &str) -> Result<Checked, String> {
     let mut checked = Checked::default();
-    let read = answer::decode(body, "seed", &mut |event| checked.take(&event));
+    let read = answer::decode(body, "seed", false, &mut |event| checked.take(&event));
     read.map(|()| checked).map_err(|error| error.to_string())
 }
 
@@ -232,6 +232,7 @@ fn permissive(request: &Request<'_>) -> Dialect<'static> {
         reasoning_replay: true,
         media_urls: true,
         extensions: ALL,
+        think_tags: false,
         habits: &Habits::PLAIN,
     }
 }

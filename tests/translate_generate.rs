@@ -327,6 +327,7 @@ fn dialect(request: &Request<'_>) -> Dialect<'static> {
         reasoning_replay: true,
         media_urls: true,
         extensions: &["*"],
+        think_tags: false,
         habits: &Habits::PLAIN,
     }
 }

@@ -319,6 +319,7 @@ fn dialect(thinking: Thinking) -> Dialect<'static> {
         reasoning_replay: true,
         media_urls: true,
         extensions: &["*"],
+        think_tags: false,
         habits: &Habits::PLAIN,
     }
 }

@@ -239,6 +239,7 @@ fn permissive() -> Dialect<'static> {
         reasoning_replay: true,
         media_urls: true,
         extensions: &["*"],
+        think_tags: false,
         habits: &Habits::PLAIN,
     }
 }

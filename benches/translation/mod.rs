@@ -103,6 +103,7 @@ pub(crate) fn translate(client: Format, vendor: Format, body: &str) -> Outgoing 
         reasoning_replay: false,
         media_urls: true,
         extensions: &[],
+        think_tags: false,
         habits: &Habits::PLAIN,
     };
     let model = EscapedString::from("the-model");

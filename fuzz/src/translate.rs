@@ -177,7 +177,7 @@ pub fn answer(mut data: &[u8]) {
         }
     };
     let _ = match vendor {
-        Format::Chat => chat::answer::decode(text, "req_1", &mut sink),
+        Format::Chat => chat::answer::decode(text, "req_1", flags & 1 != 0, &mut sink),
         Format::Messages => messages::answer::decode(text, "req_1", &mut sink),
         Format::Responses => responses::answer::decode(text, "req_1", &mut sink),
         Format::Generate => generate::answer::decode(text, "req_1", &mut sink),
@@ -221,6 +221,7 @@ fn dialect(kind: usize) -> Dialect<'static> {
         reasoning_replay: kind & 8 != 0,
         media_urls: kind & 32 != 0,
         extensions: if odd { &["*"] } else { &[] },
+        think_tags: false,
         habits: &Habits::PLAIN,
     }
 }

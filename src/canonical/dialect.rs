@@ -37,6 +37,8 @@ pub struct Dialect<'d> {
     pub media_urls: bool,
     /// Extension members of other vendors (`top_k`, `enable_thinking` ...) that this one understands; `*` for all.
     pub extensions: &'d [&'d str],
+    /// Whether answers may begin with reasoning between `<think>` and `</think>` in the text itself.
+    pub think_tags: bool,
     /// How the vendor deviates from the format.
     pub habits: &'d Habits,
 }

@@ -153,6 +153,7 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         }
         writeln!(out, "ask_usage  = {}", provider.ask_usage)?;
         writeln!(out, "forward_client = {}", provider.forward_client)?;
+        writeln!(out, "think_tags = {}", provider.think_tags)?;
     }
     for model in routes.models() {
         writeln!(out, "\n[[model]]\nid       = {}", text(&model.id))?;

@@ -118,6 +118,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     let headers = table.table("headers", read_headers).unwrap_or_default();
     let ask_usage = table.boolean("ask_usage");
     let forward_client = table.boolean("forward_client");
+    let think_tags = table.boolean("think_tags");
     let kind = kind?;
     let apis = match apis {
         Some(apis) => apis?,
@@ -134,6 +135,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     provider.roots = roots;
     provider.headers = headers;
     provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
+    provider.think_tags = think_tags.unwrap_or(false);
     provider.forward_client = forward_client.unwrap_or(false);
     Some(provider)
 }

@@ -8,6 +8,7 @@
 //! Here must not live: what a member means. No wire format is named in this folder, and nothing is allocated per
 //! value read.
 
+mod block;
 mod cursor;
 mod members;
 mod mould;

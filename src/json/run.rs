@@ -1,12 +1,12 @@
 //! How far plain text reaches inside a JSON string: the inner loop of every reader in this folder.
 //!
 //! Most strings end within a few bytes and a few are megabytes of base64, so there are two gaits: eight bytes at a
-//! time in a register, which finds a near end exactly, and blocks that the compiler turns into vector compares.
+//! time in a register, which finds a near end exactly, and blocks of sixty-four.
+
+use super::block::{BLOCK, marks};
 
 /// Bytes that the register gait tries before the block gait takes over.
 const NEAR: usize = 24;
-/// A block: four SSE registers, or two AVX2 ones.
-const BLOCK: usize = 64;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
@@ -46,28 +46,99 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
 /// a byte stands that may not be in a string.
 #[inline]
 pub(super) fn string_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
-    let (mut at, mut near) = (from, NEAR);
-    loop {
+    let mut at = from;
+    while at < from + NEAR {
         let Some(word) = word_at(bytes, at) else { return tail_end(bytes, at) };
         let marks = specials(word);
-        if marks != 0 {
-            let bits = marks.trailing_zeros() & !7;
-            at += (bits / 8) as usize;
-            match (word >> bits) as u8 {
-                b'"' => return Ok(at),
-                b'\\' => at = escaped(bytes, at)?,
-                _ => return Err(at),
-            }
-            near = NEAR;
+        if marks == 0 {
+            at += 8;
             continue;
         }
-        at += 8;
-        near -= 8;
-        if near == 0 {
-            at = clean_blocks(bytes, at);
-            // What stopped it stands in the next block: no use in trying that again.
-            near = BLOCK;
+        let bits = marks.trailing_zeros() & !7;
+        at += (bits / 8) as usize;
+        match (word >> bits) as u8 {
+            b'"' => return Ok(at),
+            b'\\' => break,
+            _ => return Err(at),
         }
+    }
+    far_end(bytes, at)
+}
+
+/// The same for what is long, or has escapes in it.
+fn far_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
+    let (mut at, mut carry) = (from, false);
+    let (blocks, rest) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
+    for block in blocks {
+        if let Some(end) = end_in(block, &mut carry) {
+            at += end;
+            return if bytes.get(at) == Some(&b'"') { Ok(at) } else { Err(at) };
+        }
+        at += BLOCK;
+    }
+    // The last ones in a block of their own; what fills it plainly is no end.
+    let mut block = [b' '; BLOCK];
+    if let Some(front) = block.get_mut(..rest.len()) {
+        front.copy_from_slice(rest);
+    }
+    let escaped = carry;
+    match end_in(&block, &mut carry) {
+        Some(end) if rest.get(end) == Some(&b'"') => Ok(at + end),
+        // There is no end. A backslash at the end of a block escapes the byte behind it.
+        _ => tail_end(bytes, at - usize::from(escaped)),
+    }
+}
+
+/// Where a string ends or is broken in a block.
+#[inline]
+fn end_in(block: &[u8; BLOCK], carry: &mut bool) -> Option<usize> {
+    let Some(marks) = marks(block) else {
+        *carry = false;
+        return None;
+    };
+    match marks.ends(carry) {
+        0 => None,
+        ends => Some(ends.trailing_zeros() as usize),
+    }
+}
+
+/// Over the text of a string as long as every escape in it is known and whole: where it stops, which is outside of any
+/// escape. What is left of less than a block is not looked at.
+pub(super) fn escaped_run(bytes: &[u8], from: usize) -> usize {
+    let (mut at, mut carry) = (from, false);
+    let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
+    for block in blocks {
+        let (ends, escaped) = match marks(block) {
+            Some(marks) => marks.ends_and_escaped(&mut carry),
+            None => (0, u64::from(std::mem::take(&mut carry))),
+        };
+        // Those below the lowest end; all, where there is none.
+        let mut left = escaped & (ends.wrapping_sub(1) & !ends);
+        while left != 0 {
+            let place = at + left.trailing_zeros() as usize;
+            if !is_escape(bytes, place) {
+                return place - 1;
+            }
+            left &= left - 1;
+        }
+        if ends != 0 {
+            let end = ends.trailing_zeros();
+            return at + end as usize - usize::from(escaped >> end & 1 != 0);
+        }
+        at += BLOCK;
+    }
+    at - usize::from(carry)
+}
+
+/// Whether what stands here makes a sound escape of the backslash before it.
+#[inline]
+fn is_escape(bytes: &[u8], at: usize) -> bool {
+    match bytes.get(at) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => true,
+        Some(b'u') => {
+            bytes.get(at + 1..at + 5).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        }
+        _ => false,
     }
 }
 
@@ -171,20 +242,8 @@ fn tail(bytes: &[u8]) -> usize {
 
 /// Long text: over all blocks without a special byte.
 fn clean_blocks(bytes: &[u8], from: usize) -> usize {
-    let mut done = from;
     let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
-    for block in blocks {
-        // Branch-free over the block, so that it becomes vector code.
-        let mut hit = 0u8;
-        for &byte in block {
-            hit |= u8::from(byte == b'"') | u8::from(byte == b'\\') | u8::from(byte < 0x20);
-        }
-        if hit != 0 {
-            break;
-        }
-        done += BLOCK;
-    }
-    done
+    from + blocks.iter().take_while(|block| marks(block).is_none()).count() * BLOCK
 }
 
 /// Long text.

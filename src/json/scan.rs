@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::cursor::Kind;
 use super::members::{Member, Name, doubled};
-use super::run::plain_run;
+use super::run::{escaped_run, plain_run};
 use super::utf8::Utf8;
 
 /// Nesting that is accepted at most: recursive readers behind the gateway have limits of this order.
@@ -226,6 +226,12 @@ impl Scanner {
             Some(b'\\') => {
                 if naming {
                     self.name.keep(b"\\");
+                } else {
+                    // Text with one escape mostly has many.
+                    let reached = escaped_run(piece, end);
+                    if reached > end {
+                        return Ok(reached);
+                    }
                 }
                 self.state = State::Escape;
                 Ok(end + 1)

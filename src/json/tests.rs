@@ -238,6 +238,36 @@ proptest! {
     }
 
     #[test]
+    fn long_strings_full_of_escapes_scan_as_the_twin_says_however_they_are_cut(
+        parts in proptest::collection::vec(prop_oneof![
+            8 => "[a-z ]{0,30}",
+            8 => prop_oneof![Just(r"\n"), Just(r#"\""#), Just(r"\\\\"), Just(r"\t\\"), Just(r"\u00e9"), Just(r"\/")]
+                .prop_map(str::to_owned),
+            2 => "é{0,9}",
+            1 => prop_oneof![Just(r"\x"), Just(r"\u00g9"), Just(r"\\\"), Just("\n"), Just("\\\n"), Just("\"")]
+                .prop_map(str::to_owned),
+        ], 0..40),
+        cuts in proptest::collection::vec(0usize..600, 0..4),
+        tail in "[a-z]{0,70}",
+    ) {
+        let text = format!(r#"{{"k":"{}","tail":"{tail}"}}"#, parts.concat());
+        let bytes = text.as_bytes();
+        let whole = scan(&[bytes]);
+        prop_assert_eq!(whole.is_ok(), twin(bytes));
+        let bytewise: Vec<&[u8]> = bytes.chunks(1).collect();
+        prop_assert_eq!(&scan(&bytewise), &whole);
+        let mut cuts: Vec<usize> = cuts.into_iter().filter(|&cut| cut < bytes.len()).collect();
+        cuts.sort_unstable();
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for cut in cuts.into_iter().chain([bytes.len()]) {
+            pieces.push(&bytes[from..cut]);
+            from = cut;
+        }
+        prop_assert_eq!(scan(&pieces), whole);
+    }
+
+    #[test]
     fn escaping_round_trips(plain in any::<String>()) {
         let mut out = Vec::new();
         Writer::new(&mut out).string(&plain);

@@ -146,11 +146,10 @@ impl Gateway {
             Some(failure) => *failure,
             None => from_pingora(error),
         };
-        let written = has_begun(client);
-        client.set_keepalive(None);
-        if written {
+        if has_begun(client) {
             let _ = self.break_off(client, ctx, &api_error).await;
         } else {
+            client.set_keepalive(None);
             let _ = self.reply_error(client, ctx, &api_error).await;
         }
         FailToProxy { error_code: api_error.status, can_reuse_downstream: false }
@@ -166,19 +165,22 @@ impl Gateway {
         let status = ctx.record.status;
         self.note(ctx, error);
         ctx.record.status = status;
-        client.set_keepalive(None);
         if error.kind == Kind::ClientGone {
+            client.set_keepalive(None);
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
         self.settle_cut(ctx).await;
         let (format, id) = (ctx.format, ctx.id.clone());
         let streaming = ctx.record.stream;
         let Some(passing) = ctx.passing_mut().filter(|_| streaming) else {
+            client.set_keepalive(None);
             client.shutdown().await;
             return Err(Error::explain(ErrorType::ConnectionClosed, "the answer broke off").into_up());
         };
         let tail = passing.exchange.fail(format, error, id.as_str());
         ctx.record.response_bytes += tail.len() as u64;
+        // The body has its end, and the head said whether the connection stays: closing one that was promised would
+        // break the next request, which may be on its way already.
         client.write_response_body(tail, true).await.map_err(|error| error.into_down())
     }
 }

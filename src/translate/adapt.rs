@@ -35,6 +35,7 @@ pub(super) fn adapt<'a>(
     bump: &'a Bump,
 ) -> Restore {
     let mut restore = Restore::default();
+    restore.tagged = dialect.think_tags;
     count_choices(request, notes);
     fit(request, dialect, notes, bump);
     if notes.from() == Format::Generate && notes.to() != Format::Generate {

@@ -20,9 +20,10 @@ pub(super) enum Decoder {
 }
 
 impl Decoder {
-    pub(super) fn new(format: Format, seed: &str) -> Self {
+    /// `tagged`: texts of chat answers may begin with reasoning between tags.
+    pub(super) fn new(format: Format, seed: &str, tagged: bool) -> Self {
         match format {
-            Format::Chat => Decoder::Chat(Box::new(chat::stream::Decoder::new(seed))),
+            Format::Chat => Decoder::Chat(Box::new(chat::stream::Decoder::new(seed).with_tags(tagged))),
             Format::Messages => Decoder::Messages(Box::new(messages::stream::Decoder::new(seed))),
             Format::Responses => Decoder::Responses(Box::new(responses::stream::Decoder::new(seed))),
             Format::Generate => Decoder::Generate(Box::new(generate::stream::Decoder::new(seed))),
@@ -125,10 +126,11 @@ pub(super) fn decode_answer(
     format: Format,
     body: &str,
     seed: &str,
+    tagged: bool,
     sink: &mut impl FnMut(Event<'_>),
 ) -> Result<(), JsonError> {
     match format {
-        Format::Chat => chat::answer::decode(body, seed, sink),
+        Format::Chat => chat::answer::decode(body, seed, tagged, sink),
         Format::Messages => messages::answer::decode(body, seed, sink),
         Format::Responses => responses::answer::decode(body, seed, sink),
         Format::Generate => generate::answer::decode(body, seed, sink),

@@ -11,6 +11,8 @@ pub struct Restore {
     /// Names (at the client) of tools with free text that the target knows as functions.
     custom: Vec<String>,
     answer_tool: Option<String>,
+    /// Texts of answers may begin with reasoning between tags.
+    pub(super) tagged: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -21,7 +23,7 @@ struct Renamed {
 }
 
 impl Restore {
-    /// Whether there is nothing to undo.
+    /// Whether there is nothing to undo in the events of an answer.
     pub fn is_empty(&self) -> bool {
         self.renamed.is_empty() && self.custom.is_empty() && self.answer_tool.is_none()
     }

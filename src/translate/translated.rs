@@ -37,6 +37,8 @@ pub struct Translated {
     hold: Hold,
     from: Decoder,
     through: Through,
+    /// Texts of the answer may begin with reasoning between tags.
+    tagged: bool,
     /// A document, as far as it has come.
     body: BytesMut,
     limit: usize,
@@ -135,13 +137,15 @@ impl Translated {
             Arrival::Array => Splitter::JsonArray(ArraySplitter::default()),
             Arrival::Events | Arrival::Whole => Splitter::Sse(SseSplitter::default()),
         };
-        let from = Decoder::new(route.vendor, &reply.seed);
+        let from = Decoder::new(route.vendor, &reply.seed, restore.tagged);
         let to = if route.stream {
             To::Stream(Encoder::new(route.client, reply.clone()))
         } else {
             To::Whole(Box::default())
         };
+        let tagged = restore.tagged;
         Translated {
+            tagged,
             client: route.client,
             vendor: route.vendor,
             arrival,
@@ -229,8 +233,10 @@ impl Translated {
             let text = std::str::from_utf8(&body).map_err(|error| StreamError::Invalid(error.to_string()))?;
             let through = &mut self.through;
             through.meter.see_frame();
-            decode_answer(self.vendor, text, &self.reply.seed, &mut |event| through.event(&event))
-                .map_err(|error| StreamError::Invalid(error.to_string()))?;
+            decode_answer(self.vendor, text, &self.reply.seed, self.tagged, &mut |event| {
+                through.event(&event)
+            })
+            .map_err(|error| StreamError::Invalid(error.to_string()))?;
             if let Some(error) = self.through.error.take() {
                 return Err(StreamError::FirstFrame(error));
             }

@@ -113,7 +113,7 @@ impl Verbatim {
     fn count(&mut self, format: Format, text: &str) {
         let meter = &mut self.meter;
         // What cannot be read has nothing in it that could be counted.
-        let _ = decode_answer(format, text, "", &mut |event| {
+        let _ = decode_answer(format, text, "", false, &mut |event| {
             if let Said::Delta { delta: Delta::Text(text) | Delta::Arguments(text), .. } = event {
                 meter.weigh_text(text.escaped().len());
             }

@@ -32,6 +32,7 @@ impl Provider {
             reasoning_replay: false,
             media_urls: true,
             extensions: &[],
+            think_tags: self.think_tags,
             habits: &Habits::PLAIN,
         };
         match api {

@@ -101,6 +101,8 @@ pub struct Provider {
     pub roots: Option<Vec<Vec<u8>>>,
     /// Whether usage is asked for in chat streams (`stream_options.include_usage`). A few servers refuse the field.
     pub ask_usage: bool,
+    /// Whether its models may put their reasoning between `<think>` and `</think>` in front of the answer's text.
+    pub think_tags: bool,
     /// Whether the client's address is passed on (`x-forwarded-for` and its like): for upstreams of one's own.
     pub forward_client: bool,
 }
@@ -146,6 +148,7 @@ impl Provider {
             http: HttpVersion::default(),
             timeouts: Timeouts::default(),
             roots: None,
+            think_tags: false,
             ask_usage: true,
             forward_client: false,
         }

@@ -172,6 +172,8 @@ async fn a_cut_stream_ends_with_an_error_and_never_looks_complete() {
         let (upstream, script) = scripted().await;
         let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
         let mut asked = 0;
+        // One connection for all of them: the head said that it stays.
+        let mut client = gateway.connect().await;
         for (what, after, end, arrives) in [
             ("after a frame", vec![], End::Close, ""),
             ("after a frame, by a reset", vec![], End::Reset, ""),
@@ -187,7 +189,6 @@ async fn a_cut_stream_ends_with_an_error_and_never_looks_complete() {
             let gate = Gate::new();
             *script.lock().unwrap() = Some(Script { before: before.clone(), after, end, gate: gate.clone() });
             asked += 1;
-            let mut client = gateway.connect().await;
             client.send(form.request(true)).await;
             assert_eq!(client.head().await.status(), 200);
             let mut seen = Vec::new();

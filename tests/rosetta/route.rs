@@ -59,6 +59,7 @@ pub(crate) fn dialect(format: Format) -> Dialect<'static> {
         reasoning_replay: true,
         media_urls: true,
         extensions: &[],
+        think_tags: false,
         habits: &Habits::PLAIN,
     }
 }

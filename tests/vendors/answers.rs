@@ -189,7 +189,7 @@ fn compat_errors_in_streams_and_inside_of_a_200() {
         ("others", r#"{"success":false,"code":500,"msg":"no"}"#),
     ] {
         let mut whole = Answer::default();
-        let read = answer::decode(body, "seed", &mut |event| whole.take(&event));
+        let read = answer::decode(body, "seed", false, &mut |event| whole.take(&event));
         assert!(read.is_err() || whole.error.is_some(), "{vendor}: {whole:?}");
     }
 }

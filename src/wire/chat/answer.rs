@@ -15,12 +15,18 @@ use crate::wire::codec::{Reply, make_id};
 /// How long a client may refer to sound in an answer (seconds); nothing is kept here, but SDKs want a figure.
 const SOUND_EXPIRES: u64 = 3_600;
 
-/// Reads a completion as the events that it stands for.
+/// Reads a completion as the events that it stands for. `tagged`: its text may begin with reasoning between `<think>` and
+/// `</think>`.
 ///
 /// # Errors
 /// It is not JSON, or has neither a choice nor an error in it.
-pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
-    let mut decoder = Decoder::whole(seed);
+pub fn decode(
+    body: &str,
+    seed: &str,
+    tagged: bool,
+    sink: &mut impl FnMut(Event<'_>),
+) -> Result<(), JsonError> {
+    let mut decoder = Decoder::whole(seed).with_tags(tagged);
     decoder.document(body, sink)?;
     decoder.end(sink);
     if decoder.is_over() { Ok(()) } else { Err(JsonError { at: 0, what: "an answer without a choice" }) }

@@ -23,6 +23,8 @@ pub struct Decoder {
     over: bool,
     /// One completion, in which the message counts and not the delta.
     whole: bool,
+    /// Texts may begin with reasoning between tags.
+    tagged: bool,
     /// How the last chunk began, up to the value of its choices, if nothing before it matters: most chunks of a
     /// stream begin alike.
     head: String,
@@ -84,10 +86,17 @@ impl Decoder {
             started: false,
             over: false,
             whole: false,
+            tagged: false,
             head: String::new(),
             mould: Mould::default(),
             usual: Usual::default(),
         }
+    }
+
+    /// Whether the text of an answer may begin with reasoning between `<think>` and `</think>`.
+    #[must_use]
+    pub fn with_tags(self, tagged: bool) -> Self {
+        Decoder { tagged, ..self }
     }
 
     /// For a whole completion.
@@ -143,7 +152,7 @@ impl Decoder {
         self.over = true;
         self.choices.sort_unstable_by_key(|choice| choice.index);
         for choice in &mut self.choices {
-            choice.end(sink);
+            choice.end(&mut self.ids, sink);
         }
         sink(Event::End);
     }
@@ -334,10 +343,10 @@ impl Decoder {
         frame.ending |= !said.finish.is_empty();
         frame.choices += 1;
         frame.usual = Usual::of(&said)?;
-        let Decoder { ids, choices, .. } = self;
+        let Decoder { ids, choices, tagged, .. } = self;
         let known = choices.iter().position(|choice| choice.index == said.index);
         let at = known.unwrap_or_else(|| {
-            choices.push(Choice::new(said.index));
+            choices.push(Choice::new(said.index, *tagged));
             choices.len() - 1
         });
         match choices.get_mut(at) {

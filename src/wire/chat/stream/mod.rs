@@ -12,6 +12,7 @@ mod encode;
 mod ids;
 pub(in crate::wire::chat) mod pending;
 mod said;
+mod tags;
 mod usual;
 mod written;
 

@@ -165,7 +165,7 @@ fn fact_14_errors_have_many_shapes() {
 fn bug_68_an_answer_without_a_choice_is_none() {
     for body in [r#"{"id":"c","choices":[]}"#, r#"{"id":"c","choices":null,"usage":{}}"#, "{}", "[]", "", "x"]
     {
-        assert!(whole::decode(body, "seed", &mut |_| {}).is_err(), "{body}");
+        assert!(whole::decode(body, "seed", false, &mut |_| {}).is_err(), "{body}");
     }
 }
 

@@ -93,7 +93,7 @@ proptest! {
 
     #[test]
     fn any_bytes_at_all_are_an_answer_or_an_error(body in "[\\[\\]{}\\\\\":,a-z0-9 ]{0,60}") {
-        let _ = whole::decode(&body, "seed", &mut |_| {});
+        let _ = whole::decode(&body, "seed", false, &mut |_| {});
         let _ = request::decode(&body);
         let _ = request::decode(&asking(&format!(",{body}")));
     }

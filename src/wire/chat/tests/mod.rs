@@ -15,6 +15,7 @@ mod request_options;
 mod request_tools;
 mod request_written;
 mod seals;
+mod tags;
 mod written;
 mod written_calls;
 
@@ -101,7 +102,7 @@ fn short(event: &Event<'_>) -> String {
 /// What a whole completion says.
 fn read_whole(body: &str) -> Answer {
     let (mut answer, mut grammar) = (Answer::default(), Grammar::default());
-    whole::decode(body, "seed", &mut |event| {
+    whole::decode(body, "seed", false, &mut |event| {
         grammar.check(&event).unwrap_or_else(|fault| panic!("{fault}: {event:?}"));
         answer.take(&event);
     })
@@ -203,6 +204,7 @@ fn dialect() -> Dialect<'static> {
         reasoning_replay: false,
         media_urls: true,
         extensions: &[],
+        think_tags: false,
         habits: &Habits::PLAIN,
     }
 }

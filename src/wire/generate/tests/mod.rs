@@ -91,6 +91,7 @@ fn dialect(model: &str) -> Dialect<'_> {
         reasoning_replay: true,
         media_urls: true,
         extensions: &["*"],
+        think_tags: false,
         habits: &Habits::PLAIN,
     }
 }

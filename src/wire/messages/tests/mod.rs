@@ -59,6 +59,7 @@ fn dialect() -> Dialect<'static> {
         reasoning_replay: true,
         media_urls: true,
         extensions: &[],
+        think_tags: false,
         habits: &Habits::PLAIN,
     }
 }

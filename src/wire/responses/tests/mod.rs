@@ -192,6 +192,7 @@ fn dialect() -> Dialect<'static> {
         reasoning_replay: false,
         media_urls: true,
         extensions: &[],
+        think_tags: false,
         habits: &Habits::PLAIN,
     }
 }

@@ -1,15 +1,20 @@
 //! One choice of an answer: which block is open, and what a delta adds to it.
+//!
+//! Media and sources are in a file of their own. Here must not live: how a chunk is taken apart.
+
+mod attached;
 
 use crate::canonical::answer::FinishOwned;
-use crate::canonical::{BlockKind, Citation, Delta, Event, Source};
+use crate::canonical::{BlockKind, Delta, Event};
 use crate::json::{Cast, Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::chat::details::{Detail, DetailKind};
-use crate::wire::chat::words::{finish, image_address, sound_type, thought_signature};
+use crate::wire::chat::words::{finish, thought_signature};
 use crate::wire::watch::{elements, members};
 
 use super::calls::{Calls, Fragment};
 use super::ids::Ids;
-use super::said::{Said, Words, read_citation};
+use super::said::{Said, Words};
+use super::tags::Tags;
 use super::usual::What;
 
 /// A block that is open, beside calls.
@@ -38,14 +43,17 @@ pub(super) struct Choice {
     calls: Calls,
     /// Its text has sources.
     cited: bool,
+    /// What tells reasoning from answer where both are text.
+    tags: Option<Box<Tags>>,
     /// The chunk that is being read says why it ended.
     ending: bool,
     finish: Option<FinishOwned>,
 }
 
 impl Choice {
-    pub(super) fn new(index: u32) -> Self {
-        Choice { index, ..Choice::default() }
+    /// `tagged`: its text may begin with reasoning between tags.
+    pub(super) fn new(index: u32, tagged: bool) -> Self {
+        Choice { index, tags: tagged.then(Box::default), ..Choice::default() }
     }
 
     /// Takes what a chunk says.
@@ -136,8 +144,46 @@ impl Choice {
         if text.is_empty() {
             return;
         }
+        if self.tags.is_some() && self.tagged(kind, text, ids, sink) {
+            return;
+        }
         let index = self.open(kind, ids, sink);
         sink(Event::Delta { index, delta: Delta::Text(text) });
+    }
+
+    /// Text in which there may be tags; true if that is all there is to it.
+    #[cold]
+    fn tagged(
+        &mut self,
+        kind: Kind,
+        text: JsonStr<'_>,
+        ids: &mut Ids,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> bool {
+        if kind != Kind::Text {
+            self.untag(ids, sink);
+            return false;
+        }
+        let Some(mut tags) = self.tags.take() else { return false };
+        let more = tags.split(text.escaped(), |inside, text| self.said(inside, text, ids, sink));
+        self.tags = more.then_some(tags);
+        true
+    }
+
+    /// Text between tags, or behind them.
+    #[cold]
+    fn said(&mut self, inside: bool, text: &str, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+        let index = self.open(if inside { Kind::Reasoning } else { Kind::Text }, ids, sink);
+        sink(Event::Delta { index, delta: Delta::Text(JsonStr::from_escaped(text)) });
+    }
+
+    /// Something follows that is no text: no tag comes any more.
+    fn untag(&mut self, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+        if let Some((inside, rest)) = self.tags.take().map(|tags| tags.into_rest())
+            && !rest.is_empty()
+        {
+            self.said(inside, &rest, ids, sink);
+        }
     }
 
     /// The open block of this kind, opened if need be.
@@ -179,6 +225,7 @@ impl Choice {
         ids: &mut Ids,
         sink: &mut impl FnMut(Event<'_>),
     ) {
+        self.untag(ids, sink);
         self.close(sink);
         self.calls.close_complete(sink);
         let index = ids.next_block();
@@ -338,6 +385,7 @@ impl Choice {
                 if fragment.seal.is_empty() {
                     fragment.seal = std::mem::take(&mut signature);
                 }
+                self.untag(ids, sink);
                 self.close(sink);
                 self.calls.take(&fragment, self.index, ids, sink);
                 Ok(())
@@ -346,6 +394,7 @@ impl Choice {
         if let (false, Some(legacy)) = (called, words.legacy) {
             let fragment = Fragment::read_legacy(legacy)?;
             if !fragment.is_void() {
+                self.untag(ids, sink);
                 self.close(sink);
                 self.calls.take(&fragment, self.index, ids, sink);
             }
@@ -354,86 +403,6 @@ impl Choice {
             self.seal(signature.escaped(), sink);
         }
         Ok(())
-    }
-
-    fn image(&mut self, image: RawJson<'_>, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
-        let url = image_address(image);
-        match Source::from_url(url) {
-            _ if url.is_empty() => {}
-            Source::Base64 { mime, data } => {
-                self.whole(BlockKind::Media { mime }, Delta::Data(data), ids, sink)
-            }
-            _ => {
-                let mime = JsonStr::from_escaped("image/*");
-                self.whole(BlockKind::Media { mime }, Delta::Url(url), ids, sink);
-            }
-        }
-    }
-
-    fn sound(
-        &mut self,
-        audio: RawJson<'_>,
-        ids: &mut Ids,
-        sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), JsonError> {
-        let mut data = JsonStr::default();
-        members(&mut Cursor::new(audio.text()), |key, json| {
-            let value = json.raw()?;
-            if key.is("data") {
-                data = value.as_str().unwrap_or_default();
-            }
-            Ok(())
-        })?;
-        if data.is_empty() {
-            return Ok(());
-        }
-        let index = match self.open {
-            Some(Open { index, kind: Kind::Sound, .. }) => index,
-            _ => self.begin(Kind::Sound, sound_type(data.escaped()), ids, sink),
-        };
-        sink(Event::Delta { index, delta: Delta::Data(data) });
-        // Padding ends a text in base64: what follows is another one.
-        if data.escaped().ends_with('=') {
-            self.close(sink);
-        }
-        Ok(())
-    }
-
-    fn citation(
-        &mut self,
-        annotation: RawJson<'_>,
-        ids: &mut Ids,
-        sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), JsonError> {
-        let mut citation = Citation::default();
-        read_citation(annotation, &mut citation)?;
-        if !citation.url.is_empty() {
-            self.cited = true;
-            let index = self.open(Kind::Text, ids, sink);
-            sink(Event::Delta { index, delta: Delta::Citation(citation) });
-        }
-        Ok(())
-    }
-
-    /// Sources in a list beside the choices, addresses or objects. Some repeat it in every chunk.
-    fn sources(
-        &mut self,
-        list: RawJson<'_>,
-        ids: &mut Ids,
-        sink: &mut impl FnMut(Event<'_>),
-    ) -> Result<(), JsonError> {
-        elements(&mut Cursor::new(list.text()), |json| {
-            let source = json.raw()?;
-            let Some(url) = source.as_str() else { return self.citation(source, ids, sink) };
-            if !url.is_empty() {
-                self.cited = true;
-                let index = self.open(Kind::Text, ids, sink);
-                let citation = Citation { url, ..Citation::default() };
-                sink(Event::Delta { index, delta: Delta::Citation(citation) });
-            }
-            Ok(())
-        })
-        .map(drop)
     }
 
     fn logprobs(&mut self, logprobs: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
@@ -459,6 +428,7 @@ impl Choice {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         if std::mem::replace(&mut self.ending, false) {
+            self.untag(ids, sink);
             if let (Some(sources), false) = (sources, self.cited) {
                 self.sources(sources, ids, sink)?;
             }
@@ -474,7 +444,8 @@ impl Choice {
     }
 
     /// Ends the choice.
-    pub(super) fn end(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+    pub(super) fn end(&mut self, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+        self.untag(ids, sink);
         self.close(sink);
         self.calls.close(sink);
         let said = self.finish.take().unwrap_or(FinishOwned::Stop);

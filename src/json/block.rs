@@ -1,0 +1,173 @@
+//! Sixty-four bytes at a time, each as one bit of a word: which of them end a string, which escape, which may not be there.
+//!
+//! Text with many escapes (programs, JSON in JSON) is where a reader that stops at each of them waits most: for the
+//! branch that nobody can foretell. In bits there is none.
+
+/// Bytes of a block.
+pub(super) const BLOCK: usize = 64;
+
+/// What stands where in a block: the lowest bit is the first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Marks {
+    pub(super) quotes: u64,
+    pub(super) slashes: u64,
+    /// Below 0x20.
+    pub(super) controls: u64,
+}
+
+impl Marks {
+    /// Where a string ends or is broken: quotes and control characters, but for escaped quotes. A line break does not
+    /// become harmless by being escaped: what is read here is pasted into frames that end with one. `carry` is whether
+    /// the first byte is escaped, and becomes whether the byte behind the block is.
+    #[inline]
+    pub(super) fn ends(self, carry: &mut bool) -> u64 {
+        self.ends_and_escaped(carry).0
+    }
+
+    /// The same, and which bytes are escaped.
+    #[inline]
+    pub(super) fn ends_and_escaped(self, carry: &mut bool) -> (u64, u64) {
+        let escaped = escaped(self.slashes, carry);
+        ((self.quotes & !escaped) | self.controls, escaped)
+    }
+}
+
+/// Which bytes are escaped, by which of them are backslashes. A backslash escapes unless it is escaped itself, so in a run of
+/// them every other one does: adding the first one's bit carries through the run, on even and on odd places apart.
+#[inline]
+const fn escaped(slashes: u64, carry: &mut bool) -> u64 {
+    let before = *carry as u64;
+    if slashes == 0 {
+        *carry = false;
+        return before;
+    }
+    const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+    let maybe = slashes & !before;
+    let behind = ((maybe << 1) | ODD).wrapping_sub(maybe) ^ ODD;
+    *carry = (behind & slashes) >> 63 != 0;
+    behind ^ (slashes | before)
+}
+
+/// What stands in a block; nothing where it is plain text.
+#[cfg(target_arch = "x86_64")]
+#[allow(
+    unsafe_code,
+    reason = "the compiler makes no such masks of its own; half of what a request with tools costs is here"
+)]
+#[inline]
+pub(super) fn marks(block: &[u8; BLOCK]) -> Option<Marks> {
+    // SAFETY: SSE2 is a part of x86-64. Nothing else is asked of the caller: no pointer is involved.
+    unsafe { marks_by_vectors(block) }
+}
+
+/// The same in registers of sixteen bytes.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse2")]
+#[inline]
+fn marks_by_vectors(block: &[u8; BLOCK]) -> Option<Marks> {
+    use std::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8,
+    };
+    let load = |half: &[u8; 16]| {
+        let both = u128::from_le_bytes(*half);
+        _mm_set_epi64x(((both >> 64) as u64).cast_signed(), (both as u64).cast_signed())
+    };
+    let is = |bytes: __m128i, byte: u8| _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte.cast_signed()));
+    let below = |bytes: __m128i| _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+    let bits = |bytes: __m128i| u64::from(_mm_movemask_epi8(bytes).cast_unsigned());
+    let (quarters, _) = block.as_chunks::<16>();
+    let [a, b, c, d] = quarters else { return None };
+    let of = |quarter| {
+        let bytes = load(quarter);
+        (is(bytes, b'"'), is(bytes, b'\\'), below(bytes))
+    };
+    let (a, b, c, d) = (of(a), of(b), of(c), of(d));
+    let any = |of: (__m128i, __m128i, __m128i)| _mm_or_si128(_mm_or_si128(of.0, of.1), of.2);
+    if _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(any(a), any(b)), _mm_or_si128(any(c), any(d)))) == 0 {
+        return None;
+    }
+    let join = |a, b, c, d| bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48;
+    Some(Marks {
+        quotes: join(a.0, b.0, c.0, d.0),
+        slashes: join(a.1, b.1, c.1, d.1),
+        controls: join(a.2, b.2, c.2, d.2),
+    })
+}
+
+/// What stands in a block; nothing where it is plain text.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) fn marks(block: &[u8; BLOCK]) -> Option<Marks> {
+    marks_by_words(block)
+}
+
+/// The same in registers of eight bytes.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn marks_by_words(block: &[u8; BLOCK]) -> Option<Marks> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const LOWS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    // The high bit of each byte that is zero; no carry leaves its byte.
+    let zero = |word: u64| !(((word & LOWS) + LOWS) | word | LOWS);
+    // High bits of bytes become neighbours.
+    let gather = |highs: u64| (highs >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    let mut marks = Marks { quotes: 0, slashes: 0, controls: 0 };
+    let (words, _) = block.as_chunks::<8>();
+    for (n, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let is = |byte: u8| gather(zero(word ^ (ONES * u64::from(byte)))) << (8 * n);
+        marks.quotes |= is(b'"');
+        marks.slashes |= is(b'\\');
+        marks.controls |= gather(zero(word & (ONES * 0xe0))) << (8 * n);
+    }
+    (marks.quotes | marks.slashes | marks.controls != 0).then_some(marks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn block() -> impl Strategy<Value = [u8; BLOCK]> {
+        let byte =
+            prop_oneof![4 => Just(b'\\'), 2 => Just(b'"'), 1 => 0u8..0x20, 4 => any::<u8>(), 6 => Just(b'a')];
+        proptest::collection::vec(byte, BLOCK).prop_map(|bytes| bytes.try_into().unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_has_its_bit(block in block()) {
+            let bits = |which: &dyn Fn(u8) -> bool| {
+                block.iter().enumerate().fold(0u64, |bits, (n, byte)| bits | u64::from(which(*byte)) << n)
+            };
+            let expected = Marks {
+                quotes: bits(&|byte| byte == b'"'),
+                slashes: bits(&|byte| byte == b'\\'),
+                controls: bits(&|byte| byte < 0x20),
+            };
+            prop_assert_eq!(marks(&block).unwrap(), expected);
+            prop_assert_eq!(marks_by_words(&block).unwrap(), expected);
+        }
+
+        #[test]
+        fn a_byte_behind_a_backslash_that_counts_is_escaped(blocks in proptest::collection::vec(block(), 1..4)) {
+            let (mut carry, mut next) = (false, false);
+            for block in blocks {
+                let mut expected = 0u64;
+                for (n, byte) in block.iter().enumerate() {
+                    expected |= u64::from(next) << n;
+                    next = *byte == b'\\' && !next;
+                }
+                let slashes = marks(&block).map_or(0, |marks| marks.slashes);
+                prop_assert_eq!(escaped(slashes, &mut carry), expected);
+                prop_assert_eq!(carry, next);
+            }
+        }
+    }
+
+    #[test]
+    fn plain_text_has_no_marks() {
+        assert_eq!(marks(&[b'a'; BLOCK]), None);
+        assert_eq!(marks_by_words(&[0xff; BLOCK]), None);
+        assert_eq!(marks(&[0xff; BLOCK]), None);
+    }
+}
