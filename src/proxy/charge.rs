@@ -10,6 +10,7 @@ use crate::account::{Calendar, Gauges, Ticket};
 use crate::canonical::{Product, Usage};
 use crate::error::Kind;
 use crate::store::{Ledger, Reservation, Settled, StoreError, UsageRecord};
+use crate::translate::Asked;
 use crate::wire::watch::End;
 
 /// How long the end of an answer waits for its charge to be confirmed. Longer, and a client waits for bookkeeping.
@@ -63,6 +64,8 @@ pub(super) struct Tab {
     pub(super) left: Option<Box<Lefts>>,
     /// Input tokens that are expected.
     pub(super) input: u64,
+    /// What was asked, where nothing was answered.
+    pub(super) asked: Asked,
     charged: Option<Box<Charged>>,
 }
 
@@ -186,7 +189,8 @@ impl Context {
             }
             Answer::Made(made) => (made.usage, &made.products, made.counted),
             Answer::Awaited if gone && self.record.said => {
-                (Usage { input: Some(self.tab.input), output: Some(0), ..Usage::default() }, &[], true)
+                let input = self.tab.asked.tokens(plan.lane.family, plan.api.format(), self.tab.input);
+                (Usage { input: Some(input), output: Some(0), ..Usage::default() }, &[], true)
             }
             Answer::Awaited | Answer::Refused { .. } | Answer::Done => return Charged::default(),
         };
