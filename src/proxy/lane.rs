@@ -42,7 +42,7 @@ impl Lane {
         // An action stands in the path; it is a part of the request.
         let fixed = !target.provider.path_needs_action(api);
         let uri = if fixed { address(target, api, None) } else { None };
-        let known = [&target.model, &*model.id].map(|name| Family::of(name));
+        let known = [&*target.model, &*model.id].map(Family::of);
         let family = known.into_iter().find(|family| *family != Family::Other).unwrap_or(Family::Other);
         Lane { api, link, series, family, head: template(target, api), uri }
     }

@@ -9,7 +9,6 @@ pub mod book;
 pub mod journal;
 pub mod ledger;
 pub mod limiter;
-pub mod money;
 pub mod office;
 pub mod record;
 pub mod schema;
@@ -24,7 +23,6 @@ mod tests;
 
 pub use ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
 pub use limiter::{Limiter, Whose};
-pub use money::Money;
 pub use record::UsageRecord;
 pub use schema::OpenError;
 

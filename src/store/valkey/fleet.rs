@@ -41,6 +41,8 @@ pub struct Terms {
     pub away: Away,
     /// The folder of the journal, where what was settled waits.
     pub journal: PathBuf,
+    /// How large each of its two segments may be, in bytes; usually [`SEGMENT`](crate::store::journal::SEGMENT).
+    pub segment: u64,
 }
 
 /// The ledger.
@@ -80,7 +82,7 @@ impl Fleet {
             let path = path.to_owned();
             move |source| OpenError::Io { path, source }
         };
-        let sure = Sure::create(&terms.journal).map_err(io(&terms.journal))?;
+        let sure = Sure::create(&terms.journal, terms.segment).map_err(io(&terms.journal))?;
         let shared = Arc::new(Shared { purses: Purses::new(), sure, floor: AtomicI64::new(0) });
         let (asks, asked) = unbounded_channel();
         let runtime =

@@ -6,6 +6,7 @@ use crate::account::Limits;
 use crate::account::limit::Which;
 use crate::account::share::Lack;
 use crate::store::book::{By, DAY, Filter};
+use crate::store::journal::SEGMENT;
 use crate::store::ledger::{Ledger, Refused};
 use crate::store::office::Office as _;
 use crate::store::suite::keeping::{LIMITS, find, keep};
@@ -48,6 +49,7 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
         records: std::time::Duration::from_secs(400 * 86_400),
         away: Away::Refuse,
         journal: folder.path().join("ledger"),
+        segment: SEGMENT,
     };
     let office = Desk::open(&address()).unwrap();
     let names: Vec<String> = (0..30).map(|n| format!("account {n}")).collect();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::limits::Gateway;
 use super::{adds_up, at, desk, flushed, soon};
 use crate::account::Limits;
+use crate::store::journal::SEGMENT;
 use crate::store::ledger::Ledger;
 use crate::store::office::Office as _;
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle, stored};
@@ -68,6 +69,7 @@ fn a_replica_that_takes_over_has_it_all_in_the_end() {
         records: Duration::from_secs(400 * 86_400),
         away: Away::Allow(1_000),
         journal: folder.path().join("ledger"),
+        segment: SEGMENT,
     };
     let office = Desk::open(&address()).unwrap();
     open_account(&office, "acme", 100_000);
