@@ -209,9 +209,11 @@ async fn images_of_clients_are_brought_and_held_to_the_rules() {
         (reply::whole(404, &[], ""), "HTTP status 404"),
     ] {
         let files = serving(answer).await;
-        let answer = gateway.ask(post(MADE, body(&format!("http://{}/a.png", files.addr)))).await;
+        let url = format!("http://{}/a.png", files.addr);
+        let body = json!({"model": "gpt-image-1", "prompt": "x", "image": url}).to_string();
+        let answer = gateway.ask(post(MADE, body)).await;
         let error: Value = answer.json();
-        assert_eq!((answer.status(), &error["error"]["param"]), (400, &json!("image[0]")), "{error}");
+        assert_eq!((answer.status(), &error["error"]["param"]), (400, &json!("image")), "{error}");
         assert!(error["error"]["message"].as_str().unwrap().contains(told), "{error}");
     }
 }
