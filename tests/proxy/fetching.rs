@@ -1,6 +1,9 @@
 //! What lies behind links: of vendors to what they made, of clients to their images. Nobody's link leads where it must
 //! not, takes longer or brings more than it may.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -10,6 +13,7 @@ use super::support::client::post;
 use super::support::gateway::Gateway;
 use super::support::reply;
 use super::support::setup::Setup;
+use super::support::tls;
 use super::support::upstream::Upstream;
 
 const ALLOWED: &str = "fetch_allow = [\"127.0.0.0/8\"]";
@@ -20,14 +24,17 @@ async fn linking(url: impl Into<String>) -> Upstream {
     Upstream::answering(reply::json(200, body)).await
 }
 
-async fn gateway(vendor: &Upstream, limits: &str) -> Gateway {
-    let setup = Setup::new()
+fn setup(vendor: &Upstream, limits: &str) -> Setup {
+    Setup::new()
         .limits(limits)
         .provider("ark", "ark", &format!("http://{}/api/v3", vendor.addr), "")
         .provider("openai", "openai", &format!("http://{}/v1", vendor.addr), "")
         .model("seedream", "ark", "doubao-seedream-4-0")
-        .model("gpt-image-1", "openai", "gpt-image-1");
-    Gateway::start(&setup).await
+        .model("gpt-image-1", "openai", "gpt-image-1")
+}
+
+async fn gateway(vendor: &Upstream, limits: &str) -> Gateway {
+    Gateway::start(&setup(vendor, limits)).await
 }
 
 fn wanted() -> String {
@@ -67,6 +74,37 @@ async fn a_link_is_followed_without_a_credential() {
     assert_eq!(asked.head.line, "GET /x.png?Signature=a%2Bb&Expires=9 HTTP/1.1");
     assert_eq!(asked.head.get("host"), Some(&*files.addr.to_string()));
     assert!(asked.head.get("authorization").is_none() && asked.head.get("cookie").is_none());
+}
+
+#[tokio::test]
+async fn a_link_s_host_is_verified_and_no_link_leads_out_of_tls() {
+    let (ours, theirs) = (tls::Authority::new(), tls::Authority::new());
+    let plain = serving(png()).await;
+    let out = reply::whole(302, &[("location", &format!("http://{}/x.png", plain.addr))], "");
+    let within = reply::whole(302, &[("location", "/moved.png")], "");
+    for (what, identity, answers, reached) in [
+        ("right", ours.identity(&["localhost"]), vec![png()], true),
+        ("leads on", ours.identity(&["localhost"]), vec![within, png()], true),
+        ("leads out", ours.identity(&["localhost"]), vec![out], false),
+        ("another authority", theirs.identity(&["localhost"]), vec![png()], false),
+        ("another name", ours.identity(&["elsewhere.test"]), vec![png()], false),
+    ] {
+        let turn = Arc::new(AtomicUsize::new(0));
+        let files = Upstream::start_tls(identity.server(&["http/1.1"]), move |mut conn| {
+            let (answers, turn) = (answers.clone(), turn.clone());
+            async move {
+                while conn.request().await.is_some() {
+                    conn.send(&answers[turn.fetch_add(1, Ordering::SeqCst)]).await;
+                }
+            }
+        })
+        .await;
+        let vendor = linking(format!("https://localhost:{}/x.png", files.addr.port())).await;
+        let setup = setup(&vendor, ALLOWED).file("system-roots.pem", ours.pem());
+        let gateway = Gateway::start(&setup).await;
+        assert_eq!(told(&gateway).await.0, if reached { 200 } else { 500 }, "{what}");
+    }
+    assert_eq!(plain.count(), 0);
 }
 
 #[tokio::test]
