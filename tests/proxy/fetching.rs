@@ -132,6 +132,12 @@ async fn links_into_networks_of_one_s_own_are_not_followed() {
         let body = json!({"model": "gpt-image-1", "prompt": "x", "image": url}).to_string();
         let answer = gateway.ask(post(MADE, body)).await;
         assert_eq!((answer.status(), &answer.json()["error"]["param"]), (400, &json!("image")), "{host}");
+        if !host.starts_with("localhost") {
+            for from in ["provider", "client"] {
+                let refused = [("from", from), ("result", "forbidden")];
+                assert_eq!(gateway.metrics().await.sum("gateway_links_total", &refused), 1.0, "{host}");
+            }
+        }
     }
     assert_eq!(files.count(), 0, "somebody was connected to");
 }
@@ -254,6 +260,28 @@ async fn images_of_clients_are_brought_and_held_to_the_rules() {
         assert_eq!((answer.status(), &error["error"]["param"]), (400, &json!("image")), "{error}");
         assert!(error["error"]["message"].as_str().unwrap().contains(told), "{error}");
     }
+}
+
+#[tokio::test]
+async fn all_that_is_brought_for_a_request_has_one_bound() {
+    let mut large = picture();
+    large.resize(600_000, 0);
+    let files = serving(reply::whole(200, &[], large)).await;
+    let vendor = linking(format!("http://{}/a.png", files.addr)).await;
+    let gateway = gateway(&vendor, "fetch_allow = [\"127.0.0.1\"]\nanswer = \"1MiB\"").await;
+    let wanted = |count: u32| {
+        json!({"model": "seedream", "prompt": "x", "response_format": "b64_json", "n": count}).to_string()
+    };
+    assert_eq!(gateway.ask(post(MADE, wanted(1))).await.status(), 200);
+    let answer = gateway.ask(post(MADE, wanted(3))).await;
+    let message = answer.json()["msg"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (answer.status(), message.contains("larger than 1048576 bytes together")),
+        (500, true),
+        "{message}"
+    );
+    let links = [("from", "provider"), ("result", "ok")];
+    assert!(gateway.metrics().await.sum("gateway_links_total", &links) >= 2.0);
 }
 
 /// A vendor that fails at each of the steps of a task: no error is lost, and no task is asked for without an end.
