@@ -66,6 +66,8 @@ pub struct Metrics {
     pub target_available: IntGaugeVec,
     /// Requests at a target.
     pub target_in_flight: IntGaugeVec,
+    /// See [`table::LINKS`].
+    pub links: IntCounterVec,
     /// Elements that were lost in translation.
     pub losses: IntCounterVec,
     /// Failed exchanges.
@@ -127,6 +129,7 @@ impl Metrics {
             targets_opened: make.counters(&table::TARGETS_OPENED)?,
             target_available: make.gauges(&table::TARGET_AVAILABLE)?,
             target_in_flight: make.gauges(&table::TARGET_IN_FLIGHT)?,
+            links: make.counters(&table::LINKS)?,
             losses: make.counters(&table::LOSSES)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,
             reloads: make.counters(&table::RELOADS)?,

@@ -125,6 +125,9 @@ table! {
     /// Requests at targets.
     TARGET_IN_FLIGHT = "gateway_target_requests_in_flight" Shape::Gauge, &["provider", "target"],
         "Requests under way at a target.";
+    /// Links.
+    LINKS = "gateway_links_total" Shape::Counter, &["from", "result"],
+        "Links that were followed, by whose they are (client, provider) and how it went.";
     /// Losses in translation.
     LOSSES = "gateway_translation_losses_total" Shape::Counter, &["from", "to", "element", "policy"],
         "Elements of requests that their target's format could not carry, by what was done (silent, warn, refuse).";
