@@ -23,7 +23,14 @@ struct Server {
 }
 
 impl Server {
-    fn visit(&mut self, me: usize, now: Nanos, report: &Report, needs: &[Ask]) -> (Vec<bool>, Told) {
+    fn visit(
+        &mut self,
+        me: usize,
+        now: Nanos,
+        report: &Report,
+        all: bool,
+        needs: &[Ask],
+    ) -> (Vec<bool>, Told) {
         for (_, kept) in self.kept.iter_mut().enumerate().filter(|(at, _)| *at != me) {
             *kept = kept.filter(|(at, ..)| now - at <= LIFE);
         }
@@ -65,7 +72,7 @@ impl Server {
             told.ahead = (share(self.requests, rpm), share(self.tokens, tpm));
             self.requests = owe(self.requests, told.ahead.0, rpm);
             self.tokens = owe(self.tokens, told.ahead.1, tpm);
-            told.spare = most.saturating_sub(places + mine) / 16;
+            told.spare = if all { 0 } else { most.saturating_sub(places + mine) / 16 };
             mine += told.spare;
             mine_money +=
                 if needs.is_empty() { 0 } else { ((day - self.spent - money - mine_money) / 16).max(0) };
@@ -138,7 +145,8 @@ impl World {
     fn visit(&mut self, at: usize, all: bool, needs: &[Ask], lost: Lost) -> bool {
         let share = self.gauges[at].share().unwrap();
         let report = share.report(all);
-        let made = (!matches!(lost, Lost::TheVisit)).then(|| self.server.visit(at, self.now, &report, needs));
+        let made =
+            (!matches!(lost, Lost::TheVisit)).then(|| self.server.visit(at, self.now, &report, all, needs));
         match (made, lost) {
             (Some((granted, told)), Lost::Nothing) => {
                 let places = granted.iter().filter(|granted| **granted).count();
@@ -152,6 +160,15 @@ impl World {
                 false
             }
         }
+    }
+
+    fn pass(&mut self, time: Nanos) {
+        self.now += time;
+    }
+
+    /// Gateways that work are heard of again and again.
+    fn renew(&mut self, at: usize) {
+        self.visit(at, false, &[], Lost::Nothing);
     }
 
     fn step(&mut self, step: &Step) {
@@ -198,12 +215,15 @@ impl World {
                 self.running.retain(|(of, ..)| *of != at);
                 self.server.spent += std::mem::take(&mut self.journals[at]);
                 self.gauges[at] = Arc::new(Gauge::shared());
-                self.now += LIFE + 1;
-                (0..GATEWAYS).filter(|other| *other != at).for_each(|other| {
-                    self.visit(other, false, &[], Lost::Nothing);
-                });
+                for _ in 0..3 {
+                    self.pass(LIFE / 2);
+                    (0..GATEWAYS).filter(|other| *other != at).for_each(|other| self.renew(other));
+                }
             }
-            Step::Wait { millis } => self.now += millis * 1_000_000,
+            Step::Wait { millis } => {
+                self.pass(millis * 1_000_000);
+                (0..GATEWAYS).for_each(|at| self.renew(at));
+            }
             Step::End { .. } | Step::Undo { .. } => {}
         }
     }
