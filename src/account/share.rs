@@ -472,3 +472,6 @@ impl Rate {
         self.have = self.have.saturating_sub(amount).max(most).min(self.have);
     }
 }
+
+#[cfg(test)]
+mod tests;
