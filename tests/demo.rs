@@ -9,6 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -152,7 +154,7 @@ fn check(line: &str, seen: &str) {
             assert!(text.as_str().unwrap().contains(SAID), "{seen}");
         }
     } else if is("/v1/models") {
-        assert_eq!(json(seen)["data"].as_array().unwrap().len(), 7, "{seen}");
+        assert_eq!(json(seen)["data"].as_array().unwrap().len(), 12, "{seen}");
     } else if is("/metrics") {
         assert!(seen.contains("gateway_build_info"), "{seen}");
     } else if is("/healthz") {
@@ -177,11 +179,15 @@ fn the_lines_of_the_pages_work() {
     let (gateway, key) = (word("gateway "), word("key "));
     let home = TempDir::new().unwrap();
     let mut count = 0;
-    for page in ["demo", "embeddings", "rerank", "token-counting"] {
+    // The image that lines speak of.
+    let picture = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQMAAACQp+OdAAAAA1BMVEX/AAAZ4gk3AAAAD0lEQVR4nGNgGAWjYCABAAIAAAFAkz3hAAAAAElFTkSuQmCC";
+    std::fs::write(home.path().join("picture.png"), STANDARD.decode(picture).unwrap()).unwrap();
+    for page in ["demo", "embeddings", "images", "rerank", "token-counting"] {
         let path = format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();
         for line in text.lines().filter_map(|line| line.strip_prefix("    curl $GW")) {
-            let line = format!("GW={gateway} KEY={key}; curl -sS --fail $GW{line}");
+            let line =
+                format!("cd {}; GW={gateway} KEY={key}; curl -sS --fail $GW{line}", home.path().display());
             let output = paste(&line, home.path());
             let seen = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success(), "{line}: {} {seen}", String::from_utf8_lossy(&output.stderr));
@@ -189,7 +195,7 @@ fn the_lines_of_the_pages_work() {
             count += 1;
         }
     }
-    assert_eq!(count, 15, "lines");
+    assert_eq!(count, 22, "lines");
 }
 
 #[test]

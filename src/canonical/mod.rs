@@ -6,7 +6,7 @@
 //! Text is carried still escaped and borrowed from the bytes that it came in.
 //!
 //! Beside it stand what is asked for in other ways than a conversation: vectors ([`embed`]), orders ([`rank`]) and
-//! videos ([`video`]).
+//! images ([`image`]) and videos ([`video`]); and what is billed otherwise than by tokens ([`Product`]).
 //!
 //! Here must not live: the name of a format or of a vendor, or any input or output.
 
@@ -17,6 +17,7 @@ pub mod embed;
 pub mod event;
 pub mod grammar;
 pub mod habits;
+pub mod image;
 pub mod rank;
 pub mod request;
 pub mod seal;

@@ -43,6 +43,11 @@ impl Gateway {
         price: &Price,
         body: &mut Body,
     ) -> Result<(), ApiError> {
+        if let Some(request) = &body.image {
+            let (made, input) = super::images::expected(request);
+            let expected = Expected { input, made: &[made], ..Expected::default() };
+            return self.hold(ctx, price, &expected).await;
+        }
         let mut expected = Expected { input: estimate::body(body.text.pieces()), ..Expected::default() };
         if ctx.is_held() {
             let most = body.most();

@@ -21,6 +21,7 @@ use crate::job::Job;
 use crate::route::{Model, Target};
 use crate::translate::{Exchange, Restore, verbatim::Changes};
 use crate::wire::codec::Reply;
+use crate::wire::images::reply::Shape;
 use crate::wire::path::{Action, Endpoint};
 use crate::wire::{Api, Format};
 
@@ -36,6 +37,8 @@ pub struct Context {
     pub(super) key: Option<Arc<Key>>,
     pub(super) plan: Option<Box<Plan>>,
     pub(super) answer: Answer,
+    /// The shape that the client wants images in.
+    pub(super) images: Option<Shape>,
     /// What ended the request, when a filter could only say that something did.
     pub(super) failure: Option<Box<ApiError>>,
     pub(super) record: Record,
@@ -156,6 +159,7 @@ impl Context {
             key: None,
             plan: None,
             answer: Answer::Awaited,
+            images: None,
             failure: None,
             record: Record {
                 started: Instant::now(),

@@ -11,7 +11,7 @@ use crate::wire::path::Action;
 use crate::wire::{Api, Format};
 
 /// How the gateway names itself to providers.
-const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
 
 /// See the module.
 pub(super) struct Lane {

@@ -12,8 +12,18 @@ use crate::snapshot::Snapshot;
 use crate::wire::Api;
 
 /// Endpoints that have series of their own, by label.
-const ENDPOINTS: [&str; 9] =
-    ["chat", "messages", "responses", "generate", "embeddings", "embed_content", "rerank", "videos", "tasks"];
+const ENDPOINTS: [&str; 10] = [
+    "chat",
+    "messages",
+    "responses",
+    "generate",
+    "embeddings",
+    "embed_content",
+    "rerank",
+    "images",
+    "videos",
+    "tasks",
+];
 
 /// A snapshot in use.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::body::Playback;
 use super::http::{Content, Reply, Request, Start, parse_query};
 use super::stream::Pacing;
-use super::{Options, Recorded, Vendor, anthropic, film, google, openai, search};
+use super::{Options, Recorded, Vendor, anthropic, film, google, openai, search, studio};
 
 /// The largest request body that is taken: what the largest of the vendors takes.
 const MAX_BODY: usize = 100 * 1024 * 1024;
@@ -62,8 +62,7 @@ enum Site {
     Anthropic(anthropic::Site),
     Google(google::Site),
     Search(search::Site),
-    /// One that has nothing but videos.
-    Films,
+    Ark(studio::Ark),
 }
 
 /// What a vendor needs to know to answer one request.
@@ -86,8 +85,7 @@ impl Server {
             Vendor::OpenAi => Site::OpenAi(openai::Site::default()),
             Vendor::Anthropic => Site::Anthropic(anthropic::Site::default()),
             Vendor::Google => Site::Google(google::Site),
-            // Nothing but tasks.
-            Vendor::Ark => Site::Films,
+            Vendor::Ark => Site::Ark(studio::Ark),
             Vendor::Cohere => Site::Search(search::Site::Cohere),
             Vendor::DashScope => Site::Search(search::Site::DashScope),
             Vendor::Jina => Site::Search(search::Site::Jina),
@@ -189,7 +187,7 @@ async fn serve(shared: Arc<Shared>, incoming: http::Request<Incoming>) -> Result
             (None, Site::Anthropic(site)) => site.answer(&call),
             (None, Site::Google(site)) => site.answer(&call),
             (None, Site::Search(site)) => site.answer(&call),
-            (None, Site::Films) => Reply::new(404, "text/plain", "404 page not found"),
+            (None, Site::Ark(site)) => site.answer(&call),
         }
     };
     match reply.start {

@@ -103,11 +103,16 @@ impl Provider {
         prefix.ends_with(OWN) && !prefix.ends_with(COMPATIBLE) && !prefix.ends_with(BESIDE)
     }
 
-    /// DashScope's own address, whichever of the three is configured.
-    pub(super) fn own_dashscope(&self) -> String {
+    /// What DashScope's addresses have in common.
+    pub(super) fn dashscope_root(&self) -> &str {
         let prefix = self.base.prefix();
         let root = [COMPATIBLE, BESIDE, OWN].into_iter().find_map(|end| prefix.strip_suffix(end));
-        format!("{}{OWN}", root.unwrap_or(prefix))
+        root.unwrap_or(prefix)
+    }
+
+    /// DashScope's own address, whichever of the three is configured.
+    pub(super) fn own_dashscope(&self) -> String {
+        format!("{}{OWN}", self.dashscope_root())
     }
 
     /// Its older models for orders are behind its own address alone.
@@ -126,8 +131,7 @@ impl Provider {
                 Some(format!("{prefix}/services/embeddings/text-embedding/text-embedding"))
             }
             (Kind::DashScope, Api::Rerank) => {
-                let root = [COMPATIBLE, BESIDE, OWN].into_iter().find_map(|end| prefix.strip_suffix(end));
-                let root = root.unwrap_or(prefix);
+                let root = self.dashscope_root();
                 Some(if self.ranks_in_own_words(model) {
                     format!("{root}{OWN}/services/rerank/text-rerank/text-rerank")
                 } else {

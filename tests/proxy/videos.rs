@@ -323,7 +323,11 @@ async fn what_is_wrong_is_named() {
         (json!({"model": "veo-3.1-generate-001", "prompt": "p", "aspectRatio": "1:1"}), 400, "aspectRatio"),
         (json!({"model": "veo-3.1-generate-001", "prompt": "p", "resolution": "480p"}), 400, "resolution"),
         (json!({"model": "veo-3.1-generate-001", "prompt": "p", "sampleCount": 5}), 400, "sampleCount"),
-        (json!({"model": "veo-3.1-generate-001", "prompt": "p", "image": "https://h/x"}), 400, "image"),
+        (
+            json!({"model": "veo-3.1-generate-001", "prompt": "p", "image": "http://127.0.0.1:1/x"}),
+            400,
+            "image",
+        ),
         (json!({"model": "wan2.5-t2v-preview", "prompt": "p", "image": "https://h/x"}), 400, "image"),
         (json!({"model": "wan2.5-i2v-preview", "prompt": "p"}), 400, "image"),
         (

@@ -378,9 +378,6 @@ pub fn check(dialect: &VideoDialect, video: &Video<'_>) -> Result<(), ApiError> 
             let message = format!("{message}: '{}'.", picture.field);
             return Err(ApiError::new(Kind::Unsupported, message).param(picture.field.to_string()));
         }
-        if let (PictureSource::Link(_), false) = (&picture.source, dialect.links) {
-            return Err(wrong(&picture.field, "an image in base64, or a data URL, for this model"));
-        }
     }
     let count = |role| video.pictures.iter().filter(|picture| picture.role == role).count();
     let (first, last, reference) =
