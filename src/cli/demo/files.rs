@@ -224,7 +224,7 @@ targets  = [{{ provider = "dashscope", model = "wan2.2-animate-mix" }}]
 [[model]]
 id       = "text2imageSubmit"
 owned_by = "bytedance"
-targets  = [{{ provider = "ark", model = "doubao-seedream-4-5-251128" }}]
+targets  = [{{ provider = "ark", model = "doubao-seedream-4-0-250828" }}]
 
 [[model]]
 id       = "img2imgSubmit"

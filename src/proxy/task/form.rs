@@ -20,8 +20,7 @@ pub(super) fn to_json(body: &Bytes, boundary: &str) -> Result<Bytes, ApiError> {
     for part in &parts {
         json.paste_key(EscapedString::from(&*part.name).as_json_str());
         if part.is_file {
-            let media =
-                file(&part.value).map_or("application/octet-stream", |file| file.picture.media());
+            let media = file(&part.value).map_or("application/octet-stream", |file| file.picture.media());
             json.pasted(|out| {
                 crate::json::push_escaped(out, &format!("data:{media};base64,"));
                 out.extend_from_slice(STANDARD.encode_to_string(&part.value).as_bytes());
