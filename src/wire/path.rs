@@ -253,6 +253,9 @@ fn parse_model(segments: &[&str], query: Option<&str>) -> Option<Endpoint> {
         if action == "predictLongRunning" {
             return Some(Endpoint::Video(video::Place::Predict { model: bare(model)? }));
         }
+        if action == "fetchPredictOperation" {
+            return Some(Endpoint::Video(video::Place::Fetch));
+        }
         let action = match action {
             "generateContent" => Some(Action::Generate),
             "streamGenerateContent" => {

@@ -16,6 +16,8 @@ import cohere
 import openai
 from google import genai
 
+warnings.filterwarnings("ignore", category=DeprecationWarning, module=__name__)
+
 BASE, KEY = sys.argv[1], sys.argv[2]
 
 EMBEDDERS = ["text-embedding-3-small", "gemini-embedding-001", "embed-v4.0"]
@@ -214,15 +216,17 @@ def wrong_videos(model):
 
 
 def videos_of_operations(model):
-    operation = GOOGLE.models.generate_videos(model=model, prompt="a cat", config={"duration_seconds": 8})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        operation = VERTEX.models.generate_videos(model=model, prompt="a cat", config={"duration_seconds": 8})
     for _ in range(100):
         if operation.done:
             break
         time.sleep(0.3)
-        operation = GOOGLE.operations.get(operation)
+        operation = VERTEX.operations.get(operation)
     videos = operation.response.generated_videos
     assert len(videos) == 1, operation
-    is_video(GOOGLE.files.download(file=videos[0].video))
+    is_video(videos[0].video.video_bytes)
 
 
 def listings():
