@@ -66,6 +66,7 @@ fn counted() -> Metrics {
     metrics.limit_refusals.with_label_values(&["key", "concurrent"]).inc();
     metrics.ledger_failures.with_label_values(&["settle", "failed"]).inc();
     metrics.upstream_retries.with_label_values(&["p", "stale_connection"]).inc();
+    metrics.links.with_label_values(&["provider", "ok"]).inc();
     metrics.upstream_errors.with_label_values(&["p", "rate_limited"]).inc();
     metrics.losses.with_label_values(&["chat", "messages", "temperature", "warn"]).inc();
     metrics.store_operations.with_label_values(&["keep", "done"]).inc();

@@ -58,6 +58,8 @@ pub struct Metrics {
     pub upstream_connections: IntCounterVec,
     /// Exchanges that were tried again.
     pub upstream_retries: IntCounterVec,
+    /// See [`table::LINKS`].
+    pub links: IntCounterVec,
     /// Elements that were lost in translation.
     pub losses: IntCounterVec,
     /// Failed exchanges.
@@ -115,6 +117,7 @@ impl Metrics {
             connections_refused: make.counter(&table::CONNECTIONS_REFUSED)?,
             upstream_connections: make.counters(&table::UPSTREAM_CONNECTIONS)?,
             upstream_retries: make.counters(&table::UPSTREAM_RETRIES)?,
+            links: make.counters(&table::LINKS)?,
             losses: make.counters(&table::LOSSES)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,
             reloads: make.counters(&table::RELOADS)?,

@@ -113,6 +113,9 @@ table! {
     /// Retries.
     UPSTREAM_RETRIES = "gateway_upstream_retries_total" Shape::Counter, &["provider", "reason"],
         "Exchanges that were tried again before a byte had gone to the client.";
+    /// Links.
+    LINKS = "gateway_links_total" Shape::Counter, &["from", "result"],
+        "Links that were followed, by whose they are (client, provider) and how it went.";
     /// Losses in translation.
     LOSSES = "gateway_translation_losses_total" Shape::Counter, &["from", "to", "element", "policy"],
         "Elements of requests that their target's format could not carry, by what was done (silent, warn, refuse).";

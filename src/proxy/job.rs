@@ -66,6 +66,8 @@ struct Notes {
     status: Option<u16>,
     id: Option<Box<str>>,
     detail: Option<Box<str>>,
+    /// Bytes of answers so far.
+    taken: usize,
 }
 
 /// An answer of a provider.
@@ -174,6 +176,7 @@ impl Gateway {
         if waiting.len() == 1 {
             if let Some((number, call)) = waiting.pop_front() {
                 let body = self.bring(way, &call, notes).await?;
+                self.taken(notes, body.len())?;
                 job.heard(number, body);
             }
             return Ok(());
@@ -198,8 +201,21 @@ impl Gateway {
             notes.status = noted.status.or(notes.status);
             notes.id = notes.id.take().or(noted.id);
             notes.detail = noted.detail.or(notes.detail.take());
-            job.heard(number, brought?);
+            let body = brought?;
+            self.taken(notes, body.len())?;
+            job.heard(number, body);
         }
+    }
+
+    /// All answers together, and what lies behind links, are no more than one answer may be: a job holds them all.
+    fn taken(&self, notes: &mut Notes, length: usize) -> Result<(), ApiError> {
+        notes.taken = notes.taken.saturating_add(length);
+        if notes.taken <= self.limits.answer {
+            return Ok(());
+        }
+        let message =
+            format!("The upstream provider's answers are larger than {} bytes together.", self.limits.answer);
+        Err(ApiError::new(Kind::UpstreamBroken, message))
     }
 
     /// What a call brings: an answer that is none of an error, or what lies behind a link.
@@ -215,7 +231,11 @@ impl Gateway {
             To::Link(link) => {
                 let most = link.most.unwrap_or(usize::MAX).min(self.limits.fetch);
                 let fetched = timeout_at(way.deadline, Box::pin(self.fetch(&link.url, most))).await;
-                fetched.unwrap_or(Err(FetchFault::Slow)).map_err(|fault| unfetched(link, &fault, notes))
+                let fetched = fetched.unwrap_or(Err(FetchFault::Slow));
+                let from = if link.field.is_some() { "client" } else { "provider" };
+                let result = fetched.as_ref().map_or_else(FetchFault::label, |_| "ok");
+                self.metrics.links.with_label_values(&[from, result]).inc();
+                fetched.map_err(|fault| unfetched(link, &fault, notes))
             }
             _ => {
                 let heard = self.call(way, call, notes).await?;
