@@ -1,6 +1,6 @@
 //! The gateway on Pingora: the only folder that names its types.
 //!
-//! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `request` reads and decides,
+//! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `identify` finds whose it is, `request` reads and decides,
 //! `admit` lets in what limits and balance permit, `upstream` addresses the provider, `response` passes or translates
 //! the answer, `stored` keeps it where no provider does, `task` looks after what takes minutes, `charge` settles what it cost, `finish` counts and logs. The
 //! exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms in Pingora's
@@ -28,6 +28,7 @@ mod front;
 mod guarded;
 mod health;
 mod http1;
+mod identify;
 mod images;
 mod job;
 mod lane;

@@ -1,22 +1,19 @@
 //! The request: whose it is, what it asks for, and who will answer it.
 
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::HeaderName;
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
 use super::context::{Context, RequestId};
 use super::fallback::{Wanted, not_offered};
 use super::guarded::Guarded;
+use super::identify::{authenticate, permit};
 use super::reply::has_begun;
-use super::task::key_of;
 use super::{Client, Gateway};
 use super::{images, names};
-use crate::account::{Key, Permission, State, is_mistyped, is_token};
+use crate::account::Permission;
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::route::pick::mask;
 use crate::route::{Model, Named, Table, Target, upstream_api};
@@ -27,16 +24,11 @@ use crate::wire::request::{Body, BodyReader};
 use crate::wire::tasks::Place;
 use crate::wire::{Api, Format};
 
-/// Headers that a key may stand in, in the order in which they are looked at (specification, section 5; Anthropic's
-/// SDK prefers `x-api-key` when both are there).
-const KEY_HEADERS: [HeaderName; 4] =
-    [names::X_API_KEY, names::X_GOOG_API_KEY, names::X_VENDOR_API_KEY, names::API_KEY];
-
 /// Bytes a second below which a body is cut off, once it has taken longer than two of its time-outs.
 const MIN_BODY_RATE: u64 = 8 * 1024;
 
 /// The label of endpoints that only count tokens, which cost nothing (specification, 4.3).
-const COUNTING: &str = "count_tokens";
+pub(super) const COUNTING: &str = "count_tokens";
 
 /// Most entries of a page of the model listing (Anthropic and Gemini: 1000).
 const MAX_PAGE: usize = 1000;
@@ -119,7 +111,7 @@ impl Gateway {
             }
             _ => {}
         }
-        let form = check_media(head, endpoint == Endpoint::ImageEdits)?;
+        let form = check_media(head, &endpoint)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
         if endpoint.label() != COUNTING {
             ctx.tab.open();
@@ -260,80 +252,9 @@ fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
     }
 }
 
-/// Finds the key and whether it may be used.
-pub(super) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {
-    let in_header = KEY_HEADERS.iter().find_map(|name| head.headers.get(name)).map(|value| value.as_bytes());
-    let bearer = || {
-        let value = head.headers.get(http::header::AUTHORIZATION)?.as_bytes();
-        let (scheme, token) = value.split_at_checked(7)?;
-        scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
-    };
-    let in_query = || path::query_value(head.uri.query(), "key");
-    let from_head = in_header.or_else(bearer).and_then(|key| std::str::from_utf8(key).ok());
-    let text = match from_head {
-        Some(key) => Some(key.into()),
-        None => in_query(),
-    };
-    let Some(text) = text.filter(|text| !text.is_empty()) else {
-        return Err(ApiError::new(
-            Kind::MissingKey,
-            "You didn't provide an API key. Send it as `Authorization: Bearer <API_KEY>`.",
-        ));
-    };
-    let live = ctx.live.clone();
-    let found = match (&ctx.endpoint, &live.snapshot.tokens) {
-        // A token does not bring another one.
-        (Some(Endpoint::Group(Place::Submit(_) | Place::Query(_))), Some(tokens)) if is_token(&text) => {
-            key_of(tokens, &live.snapshot.keys, &text)?
-        }
-        _ => live.snapshot.keys.find(&text),
-    };
-    use_key(ctx, found, &text)
-}
-
-/// Takes the key that was found, if it may be used.
-pub(super) fn use_key(ctx: &mut Context, found: Option<&Arc<Key>>, text: &str) -> Result<(), ApiError> {
-    let Some(key) = found else {
-        let message = if is_mistyped(text) {
-            "Incorrect API key provided: it is incomplete or mistyped (its checksum does not match)."
-        } else {
-            "Incorrect API key provided."
-        };
-        return Err(ApiError::new(Kind::InvalidKey, message));
-    };
-    ctx.key = Some(key.clone());
-    match key.state(ctx.now()) {
-        State::Usable => Ok(()),
-        State::Disabled => Err(ApiError::new(Kind::DisabledKey, "This API key is disabled.")),
-        State::Expired => Err(ApiError::new(Kind::ExpiredKey, "This API key has expired.")),
-    }
-}
-
-/// Whether the key may be used from here, and for this.
-pub(super) fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result<(), ApiError> {
-    let Some(key) = &ctx.key else { return Ok(()) };
-    if !key.rules.permits_address(address) {
-        let message = "This API key may not be used from this network.";
-        return Err(ApiError::new(Kind::NetworkNotPermitted, message));
-    }
-    let api = match endpoint {
-        Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => Some(Api::Responses),
-        _ if endpoint.label() == COUNTING => Some(Api::CountTokens),
-        endpoint => endpoint.api(),
-    };
-    match api {
-        Some(api) if !key.rules.endpoints.permits(api.name()) => {
-            let message = format!("This API key may not use the {api} API.");
-            Err(ApiError::new(Kind::EndpointNotPermitted, message))
-        }
-        // The list shows no more than the key may use.
-        _ => Ok(()),
-    }
-}
-
-/// Bodies are JSON as it is; a compressed body would be read as nonsense. Some endpoints take forms too, of which this is
-/// the boundary.
-pub(super) fn check_media(head: &RequestHeader, forms: bool) -> Result<Option<String>, ApiError> {
+/// Bodies are JSON as it is; a compressed body would be read as nonsense. Some endpoints take forms too, of which this
+/// is the boundary.
+pub(super) fn check_media(head: &RequestHeader, endpoint: &Endpoint) -> Result<Option<String>, ApiError> {
     let header = |name| head.headers.get(name).map(|value: &http::HeaderValue| value.as_bytes());
     let encoding = header(http::header::CONTENT_ENCODING).unwrap_or(b"identity");
     if !encoding.eq_ignore_ascii_case(b"identity") {
@@ -343,7 +264,9 @@ pub(super) fn check_media(head: &RequestHeader, forms: bool) -> Result<Option<St
         ));
     }
     let kind = header(http::header::CONTENT_TYPE).unwrap_or_default();
-    if forms && let Some(boundary) = std::str::from_utf8(kind).ok().and_then(form::boundary) {
+    if endpoint.takes_forms()
+        && let Some(boundary) = std::str::from_utf8(kind).ok().and_then(form::boundary)
+    {
         return Ok(Some(boundary));
     }
     if kind.len() >= 10 && kind.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/")) {

@@ -89,7 +89,7 @@ pub enum Vendor {
     Anthropic,
     /// Content generation (whole and streamed), token counting, embeddings, images and models of the Gemini API.
     Google,
-    /// Images and tasks of videos of Volcengine's Ark.
+    /// Images and videos of Volcengine's Ark.
     Ark,
     /// Vectors and orders of the Cohere API.
     Cohere,

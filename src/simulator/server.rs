@@ -181,8 +181,7 @@ async fn serve(shared: Arc<Shared>, incoming: http::Request<Incoming>) -> Result
             pacing: shared.pacing,
             serial,
         };
-        let film = shared.film.answer(shared.vendor, &call, &shared.addr.to_string());
-        match (film, &shared.site) {
+        match (shared.film.answer(shared.vendor, &call, &shared.addr.to_string()), &shared.site) {
             (Some(reply), _) => reply,
             (None, Site::OpenAi(site)) => site.answer(&call),
             (None, Site::Anthropic(site)) => site.answer(&call),

@@ -121,6 +121,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether its body may be a form.
+    pub fn takes_forms(&self) -> bool {
+        matches!(self, Endpoint::ImageEdits | Endpoint::Video(video::Place::Create | video::Place::Remix(_)))
+    }
+
     /// The model that the path names.
     pub fn model(&self) -> Option<&str> {
         match self {
@@ -247,6 +252,9 @@ fn parse_model(segments: &[&str], query: Option<&str>) -> Option<Endpoint> {
     if let Some((model, action)) = whole.rsplit_once(':') {
         if action == "predictLongRunning" {
             return Some(Endpoint::Video(video::Place::Predict { model: bare(model)? }));
+        }
+        if action == "fetchPredictOperation" {
+            return Some(Endpoint::Video(video::Place::Fetch));
         }
         let action = match action {
             "generateContent" => Some(Action::Generate),

@@ -323,7 +323,11 @@ async fn what_is_wrong_is_named() {
         (json!({"model": "veo-3.1-generate-001", "prompt": "p", "aspectRatio": "1:1"}), 400, "aspectRatio"),
         (json!({"model": "veo-3.1-generate-001", "prompt": "p", "resolution": "480p"}), 400, "resolution"),
         (json!({"model": "veo-3.1-generate-001", "prompt": "p", "sampleCount": 5}), 400, "sampleCount"),
-        (json!({"model": "veo-3.1-generate-001", "prompt": "p", "image": "https://h/x"}), 400, "image"),
+        (
+            json!({"model": "veo-3.1-generate-001", "prompt": "p", "image": "http://127.0.0.1:1/x"}),
+            400,
+            "image",
+        ),
         (json!({"model": "wan2.5-t2v-preview", "prompt": "p", "image": "https://h/x"}), 400, "image"),
         (json!({"model": "wan2.5-i2v-preview", "prompt": "p"}), 400, "image"),
         (
@@ -367,19 +371,20 @@ async fn the_sdks_of_both_vendors_find_their_own_words() {
          --b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsora-2\r\n\
          --b\r\nContent-Disposition: form-data; name=\"seconds\"\r\n\r\n8\r\n\
          --b\r\nContent-Disposition: form-data; name=\"input_reference\"; filename=\"x.png\"\r\n\
-         Content-Type: image/png\r\n\r\nPNG\r\n--b--\r\n";
+         Content-Type: image/png\r\n\r\n";
+    let form = [form.as_bytes(), &STANDARD.decode(PICTURE).unwrap(), b"\r\n--b--\r\n"].concat();
     let head = format!(
         "POST /v1/videos HTTP/1.1\r\nhost: gateway.test\r\nauthorization: Bearer {KEY}\r\n\
          content-type: multipart/form-data; boundary=b\r\ncontent-length: {}\r\n\r\n",
         form.len()
     );
-    let created = studio.gateway.ask(head + form).await;
+    let created = studio.gateway.ask([head.as_bytes(), &form].concat()).await;
     assert_eq!(created.status(), 200, "{}", created.text());
     let created = created.json();
     assert_eq!((&created["object"], &created["status"]), (&json!("video"), &json!("queued")));
     assert_eq!((&created["seconds"], &created["size"]), (&json!("8"), &json!("720x1280")));
     let (_, asked) = studio.asked("sora-2");
-    assert_eq!(asked["input_reference"]["image_url"], "data:image/png;base64,UE5H");
+    assert_eq!(asked["input_reference"]["image_url"], format!("data:image/png;base64,{PICTURE}"));
     let id = created["id"].as_str().unwrap();
     studio.end(id).await;
     let shown = studio.get(&format!("/v1/videos/{id}")).await.json();

@@ -39,7 +39,8 @@ impl Gateway {
         task: Task,
     ) -> Result<bool, ApiError> {
         ctx.tab.open();
-        check_media(client.req_header(), false)?;
+        let endpoint = ctx.endpoint.clone().ok_or_else(failed)?;
+        check_media(client.req_header(), &endpoint)?;
         let body = self.read_whole(client, ctx, self.limits.body).await?;
         let asked = decode(task, utf8(&body)?)?;
         let name = asked.model.clone().unwrap_or_else(|| task.name().into()).into_owned();

@@ -112,6 +112,7 @@ impl Gateway {
                     let id = id.ok_or_else(|| ApiError::missing("id"))?.into_owned();
                     self.reply_download(client, ctx, &id).await
                 }
+                video::Place::Fetch => self.reply_operation(client, ctx).await,
                 video::Place::Content(id) => self.reply_content(client, ctx, id, 0).await,
                 video::Place::File(name) => {
                     // The second video of a task is `{id}-1`.

@@ -11,7 +11,10 @@ use crate::error::{ApiError, Kind};
 use crate::store::Task;
 use crate::wire::tasks::answer as group;
 use crate::wire::video::answer::{self, View};
+use crate::wire::video::ask;
 
+/// Largest body of a query.
+const BODY: usize = 16 * 1024;
 /// How long vendors' links are valid, in seconds.
 const LINKS: i64 = 86_400;
 
@@ -106,6 +109,23 @@ impl Gateway {
             },
         };
         self.reply_json(client, ctx, body).await
+    }
+
+    /// Answers a query of Google's clients of Vertex AI, who get the video itself.
+    pub(super) async fn reply_operation(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+    ) -> Result<bool, ApiError> {
+        let body = self.read_whole(client, ctx, BODY).await?;
+        let id = ask::operation(super::utf8(&body)?)?;
+        let shown = self.shown(ctx, &id).await?;
+        let view = view(&id, &shown.facts, &shown.state);
+        let Ok(medium) = done(&shown, 0) else {
+            return self.reply_json(client, ctx, answer::operation(&view, "", 0)).await;
+        };
+        let wrap = Wrap::Whole(answer::operation_whole(&view));
+        self.reply_video(client, ctx, &shown, &medium, wrap).await
     }
 
     /// Answers a download: for the family whose queries have no address.

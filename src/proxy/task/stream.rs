@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, header};
 
 use super::super::context::Context;
+use super::super::fetch::FetchFault;
 use super::super::reply::{add_own_headers, new_head, set_version};
 use super::super::{Client, Gateway};
 use super::call::{Notes, Out, Reached, Road};
@@ -70,9 +71,22 @@ impl Gateway {
         medium: &Medium,
         wrap: Wrap,
     ) -> Result<bool, ApiError> {
-        if let Medium::Public(url) = medium {
-            return self.reply_elsewhere(client, ctx, url).await;
+        match (medium, wrap) {
+            (Medium::Public(url), Wrap::Whole(frame)) => self.pass_link(client, ctx, url, frame).await,
+            (Medium::Public(url), _) => self.reply_elsewhere(client, ctx, url).await,
+            (_, wrap) => self.reply_own(client, ctx, shown, medium, wrap).await,
         }
+    }
+
+    /// Brings a client a video that its vendor has.
+    async fn reply_own(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        shown: &Shown,
+        medium: &Medium,
+        wrap: Wrap,
+    ) -> Result<bool, ApiError> {
         let road = self.road_of(ctx, shown)?;
         let number = if let Wrap::Plain(number) = wrap { number } else { 0 };
         let mut notes = Notes::default();
@@ -84,6 +98,7 @@ impl Gateway {
         record.upstream_id = notes.id.take();
         record.detail = notes.detail.take();
         match (found?, wrap) {
+            (Source::Elsewhere(url), Wrap::Whole(frame)) => self.pass_link(client, ctx, &url, frame).await,
             (Source::Elsewhere(url), _) => self.reply_elsewhere(client, ctx, &url).await,
             (Source::Inline(text), Wrap::Plain(_)) => self.reply_inline(client, ctx, &text).await,
             (Source::Inline(text), Wrap::Whole(frame)) => {
@@ -272,6 +287,35 @@ impl Gateway {
             return Err(broken());
         }
         Ok(encoder.size)
+    }
+
+    /// A video behind an address that everybody may read, in base64.
+    async fn pass_link(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        url: &str,
+        frame: Frame,
+    ) -> Result<bool, ApiError> {
+        let gone = |fault: FetchFault| {
+            let message = format!("The video cannot be brought from the upstream provider's link: {fault}.");
+            ApiError::new(Kind::UpstreamBroken, message)
+        };
+        let mut opened = self.open_link(url).await.map_err(gone)?;
+        let length = opened.length.map(|size| frame.len(size as u64));
+        self.begin_answer(client, ctx, length, "application/json").await?;
+        self.send(client, ctx, frame.head, false).await?;
+        let mut encoder = Encoder::default();
+        while let Some(piece) = opened.next().await.map_err(gone)? {
+            for step in piece.chunks(STEP) {
+                let text = encoder.push(step, false);
+                self.send(client, ctx, text, false).await?;
+            }
+        }
+        let text = encoder.push(&[], true);
+        self.send(client, ctx, text, false).await?;
+        self.send(client, ctx, frame.tail, true).await?;
+        Ok(true)
     }
 
     async fn begin_answer(

@@ -20,7 +20,7 @@ use super::note::{Facts, Form, State, pack, unpack};
 use super::{KEEPING, Words, broken, failed, form, new_id, unknown, utf8};
 use crate::account::Expected;
 use crate::canonical::Product;
-use crate::canonical::video::VideoShape;
+use crate::canonical::video::{PictureRole, PictureSource, Video, VideoShape};
 use crate::error::{ApiError, Kind};
 use crate::route::pick::mask;
 use crate::route::seat::Permit;
@@ -28,6 +28,7 @@ use crate::route::{Target, upstream_api};
 use crate::store::NewTask;
 use crate::vendor::VideoStep;
 use crate::wire::Api;
+use crate::wire::images::file::file;
 use crate::wire::video::{answer, ask, read, write};
 
 /// How long a task is kept: as long as the vendor that keeps them longest.
@@ -36,6 +37,8 @@ const LIFETIME: Duration = Duration::from_secs(7 * 86_400);
 const SUBMITTING: Duration = Duration::from_secs(15 * 60);
 /// When a task is looked after for the first time.
 pub(super) const FIRST_LOOK: Duration = Duration::from_secs(5);
+/// Largest picture that is brought for a vendor.
+const PICTURE: usize = 20 << 20;
 /// How much of a prompt is kept.
 const PROMPT: usize = 2_000;
 
@@ -60,10 +63,8 @@ impl Gateway {
         words: Words,
     ) -> Result<bool, ApiError> {
         ctx.tab.open();
-        let boundary = form::boundary(client.req_header());
-        if boundary.is_none() {
-            check_media(client.req_header(), false)?;
-        }
+        let endpoint = ctx.endpoint.clone().ok_or_else(failed)?;
+        let boundary = check_media(client.req_header(), &endpoint)?;
         let mut body = self.read_whole(client, ctx, self.limits.body).await?;
         if let Some(boundary) = boundary {
             body = form::to_json(&body, &boundary)?;
@@ -85,11 +86,12 @@ impl Gateway {
         let target = road.target().ok_or_else(failed)?;
         let provider = &target.provider;
         let dialect = provider.video(&target.model);
-        let video = ask::decode(text, &dialect)?;
-        let video = crate::canonical::video::Video {
-            remix: video.remix.or(source.as_ref().map(|(id, ..)| id.as_str().into())),
-            ..video
-        };
+        let mut video = ask::decode(text, &dialect)?;
+        if !dialect.links {
+            self.bring_pictures(&mut video).await?;
+        }
+        let video =
+            Video { remix: video.remix.or(source.as_ref().map(|(id, ..)| id.as_str().into())), ..video };
         let upstream = source.as_ref().and_then(|(_, _, state)| state.upstream.as_deref());
         if let (Some(_), None) = (&video.remix, upstream) {
             return Err(unknown(video.remix.as_deref().unwrap_or_default()));
@@ -97,7 +99,7 @@ impl Gateway {
         let mut request = BytesMut::new();
         let model = provider.video_model(&target.model);
         write::encode(&video, &dialect, model, upstream.is_some(), &mut request);
-        let framed = video.picture(crate::canonical::video::PictureRole::Last).is_some() && !dialect.listed;
+        let framed = video.picture(PictureRole::Last).is_some() && !dialect.listed;
         let step = match upstream {
             Some(id) => VideoStep::Remix(id),
             None => VideoStep::Submit { framed },
@@ -125,6 +127,25 @@ impl Gateway {
             Words::Own | Words::Group => answer::submitted(&id),
         };
         self.reply_json(client, ctx, body).await
+    }
+
+    /// Brings the pictures that lie behind addresses, for vendors that do not.
+    async fn bring_pictures(&self, video: &mut Video<'_>) -> Result<(), ApiError> {
+        for picture in &mut video.pictures {
+            let PictureSource::Link(url) = &picture.source else { continue };
+            let wrong = |what: String| {
+                let message = format!("'{}' cannot be brought: {what}.", picture.field);
+                ApiError::new(Kind::InvalidField, message).param(picture.field.to_string())
+            };
+            let bytes = self.fetch(url, PICTURE.min(self.limits.fetch)).await;
+            let bytes = bytes.map_err(|fault| wrong(fault.to_string()))?;
+            let file = file(&bytes).ok_or_else(|| wrong("it is no image".to_owned()))?;
+            picture.source = PictureSource::Data {
+                media: file.picture.media().into(),
+                base64: base64_simd::STANDARD.encode_to_string(&bytes).into(),
+            };
+        }
+        Ok(())
     }
 
     /// The task that a video is made from.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::context::Context;
-use super::super::request::{authenticate, permit, use_key};
+use super::super::identify::{authenticate, permit, use_key};
 use super::super::{Client, Gateway};
 use crate::account::{Key, Keys, TokenFault, Tokens};
 use crate::error::{ApiError, Kind};

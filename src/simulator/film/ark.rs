@@ -1,17 +1,16 @@
-//! Ark: tasks of content generation, and pictures at once.
+//! Ark: tasks of content generation.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use super::super::http::Reply;
-use super::super::ids::Ids;
 use super::super::server::Call;
 use super::{Film, Refusal, Stage, Task, is, link, object, one_of, only, staged, stuck, text};
 
 pub(super) fn answer(film: &Film, call: &Call<'_>, path: &str, host: &str) -> Option<Reply> {
     let request = call.request;
     let rest = path.strip_prefix("/api/v3/")?;
-    let ours = rest.starts_with("contents/generations/tasks") || rest == "images/generations";
+    let ours = rest.starts_with("contents/generations/tasks");
     if !ours {
         return None;
     }
@@ -21,7 +20,6 @@ pub(super) fn answer(film: &Film, call: &Call<'_>, path: &str, host: &str) -> Op
     let answered = match rest.strip_prefix("contents/generations/tasks") {
         Some("") if is(request, &Method::POST) => create(film, call),
         Some(id) if is(request, &Method::GET) => look(film, id.trim_start_matches('/'), host),
-        None if is(request, &Method::POST) => pictures(call, host),
         _ => return None,
     };
     Some(answered.unwrap_or_else(|Refusal(status, message)| {
@@ -127,42 +125,4 @@ fn look(film: &Film, id: &str, host: &str) -> Result<Reply, Refusal> {
         _ => {}
     }
     Ok(Reply::json(200, &body))
-}
-
-fn pictures(call: &Call<'_>, host: &str) -> Result<Reply, Refusal> {
-    let body = object(call.request)?;
-    only(
-        &body,
-        &[
-            "model",
-            "prompt",
-            "image",
-            "size",
-            "response_format",
-            "seed",
-            "guidance_scale",
-            "watermark",
-            "sequential_image_generation",
-            "sequential_image_generation_options",
-            "optimize_prompt_options",
-        ],
-    )?;
-    let model = text(body.get("model"), "model")?;
-    let prompt = text(body.get("prompt"), "prompt")?;
-    let auto = body.get("sequential_image_generation").and_then(Value::as_str) == Some("auto");
-    let options = body.get("sequential_image_generation_options");
-    let most = options.and_then(|options| options.get("max_images")).and_then(Value::as_u64).unwrap_or(15);
-    let count = if auto { most.min(15) } else { 1 };
-    let mut ids = Ids::new(call.serial, &call.request.body);
-    let data: Vec<Value> = (0..count)
-        .map(|_| json!({"url": format!("http://{host}/pictures/{}.png?Expires=86400", ids.hex("", 16)), "size": "2048x2048"}))
-        .collect();
-    Ok(staged(
-        &prompt,
-        |status| error(status, "InternalServiceError", "simulated"),
-        || {
-            let usage = json!({"generated_images": count, "output_tokens": 16_384 * count, "total_tokens": 16_384 * count});
-            Reply::json(200, &json!({"model": model, "created": 1_760_000_000, "data": data, "usage": usage}))
-        },
-    ))
 }

@@ -1,4 +1,4 @@
-//! DashScope: tasks of video synthesis, and pictures at once.
+//! DashScope: tasks of video synthesis.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,9 @@ pub(super) fn answer(film: &Film, call: &Call<'_>, path: &str, host: &str) -> Op
     let request = call.request;
     let rest = path.strip_prefix("/api/v1/")?;
     let id = Ids::new(call.serial, &request.body).hex("", 32);
-    let ours = rest.starts_with("tasks/") || rest.starts_with("services/aigc/");
+    // Tasks of pictures are looked at elsewhere.
+    let known = rest.strip_prefix("tasks/").is_some_and(|task| film.find(task).is_some());
+    let ours = known || rest.ends_with("/video-synthesis");
     if !ours {
         return None;
     }
@@ -24,9 +26,6 @@ pub(super) fn answer(film: &Film, call: &Call<'_>, path: &str, host: &str) -> Op
             if is(request, &Method::POST) =>
         {
             create(film, call, rest.contains("image2video"), &id)
-        }
-        "services/aigc/multimodal-generation/generation" if is(request, &Method::POST) => {
-            pictures(request, host, &id)
         }
         _ => match rest.strip_prefix("tasks/").filter(|_| is(request, &Method::GET)) {
             Some(task) => look(film, task, host, &id),
@@ -153,24 +152,4 @@ fn look(film: &Film, task: &str, host: &str, id: &str) -> Result<Reply, Refusal>
         _ => {}
     }
     Ok(Reply::json(200, &json!({"output": output, "usage": usage, "request_id": id})))
-}
-
-fn pictures(request: &super::Request, host: &str, id: &str) -> Result<Reply, Refusal> {
-    let body = object(request)?;
-    only(&body, &["model", "input", "parameters"])?;
-    text(body.get("model"), "model")?;
-    let messages = part(&body, "input")?.get("messages").and_then(Value::as_array);
-    let content = messages.and_then(|all| all.first()?.get("content")?.as_array());
-    let texts = content.map_or(0, |items| items.iter().filter(|item| item.get("text").is_some()).count());
-    if texts != 1 {
-        return Err(Refusal(400, "exactly one text is required".to_owned()));
-    }
-    let url = format!("http://{host}/pictures/{id}.png?Expires=86400");
-    Ok(Reply::json(
-        200,
-        &json!({
-            "output": {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": [{"image": url}]}}]},
-            "usage": {"width": 1328, "height": 1328, "image_count": 1}, "request_id": id,
-        }),
-    ))
 }

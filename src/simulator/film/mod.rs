@@ -116,9 +116,6 @@ impl Film {
         if let Some(name) = path.strip_prefix("/films/") {
             return Some(self.public(name.trim_end_matches(".mp4")));
         }
-        if path.starts_with("/pictures/") {
-            return Some(Reply::new(200, "image/png", PICTURE));
-        }
         match vendor {
             Vendor::OpenAi => openai::answer(self, call, path),
             Vendor::Google => google::answer(self, call, path, host),
@@ -213,6 +210,3 @@ fn one_of(value: Option<&Value>, name: &str, all: &[&str], usual: &str) -> Resul
 fn is(request: &Request, method: &Method) -> bool {
     request.method == *method
 }
-
-/// One red pixel.
-const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0\x90wS\xde\0\0\0\x0cIDATx\x9cc\xf8\xcf\xc0\0\0\x03\x01\x01\0\xc9\xfe\x92\xef\0\0\0\0IEND\xaeB`\x82";

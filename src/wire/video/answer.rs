@@ -99,6 +99,18 @@ pub fn queried(view: &View<'_>, urls: &[&str]) -> Bytes {
     out.freeze()
 }
 
+/// The same with the video itself, as Google's clients of Vertex AI know it.
+pub fn operation_whole(view: &View<'_>) -> Frame {
+    let mut head = BytesMut::with_capacity(512);
+    let mut json = Writer::new(&mut head);
+    json.begin_object().key("name").string(&format!("models/{}/operations/{}", view.model, view.id));
+    json.key("done").boolean(true).key("response").begin_object();
+    json.key("@type").string("type.googleapis.com/cloud.ai.large_models.vision.GenerateVideoResponse");
+    json.key("videos").begin_array().begin_object().key("mimeType").string("video/mp4");
+    head.extend_from_slice(b",\"bytesBase64Encoded\":\"");
+    Frame { head: head.freeze(), middle: None, tail: Bytes::from_static(b"\"}]}}") }
+}
+
 /// What an answer with a video in it consists of: a text before it, the video in base64, a text between, the video again
 /// where that is wanted, and a text at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]

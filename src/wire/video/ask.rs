@@ -25,6 +25,16 @@ pub fn model(body: &str) -> Result<Cow<'_, str>, ApiError> {
     Members::read(body)?.required(&["model"])
 }
 
+/// The id of the task that a request for an operation names.
+///
+/// # Errors
+/// It names none.
+pub fn operation(body: &str) -> Result<String, ApiError> {
+    let name = Members::read(body)?.required(&["operationName"])?;
+    let id = name.rsplit_once("/operations/").map(|(_, id)| id.to_owned());
+    id.ok_or_else(|| wrong("operationName", "the name of an operation"))
+}
+
 /// The video that a request wants another one made from, if it says so.
 pub fn remix(body: &str) -> Option<String> {
     let mut members = Members::read(body).ok()?;
@@ -377,9 +387,6 @@ pub fn check(dialect: &VideoDialect, video: &Video<'_>) -> Result<(), ApiError> 
             };
             let message = format!("{message}: '{}'.", picture.field);
             return Err(ApiError::new(Kind::Unsupported, message).param(picture.field.to_string()));
-        }
-        if let (PictureSource::Link(_), false) = (&picture.source, dialect.links) {
-            return Err(wrong(&picture.field, "an image in base64, or a data URL, for this model"));
         }
     }
     let count = |role| video.pictures.iter().filter(|picture| picture.role == role).count();

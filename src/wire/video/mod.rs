@@ -45,6 +45,8 @@ pub enum Place {
     },
     /// `GET /v1beta/models/{model}/operations/{id}`
     Operation(String),
+    /// `POST /v1beta1/.../models/{model}:fetchPredictOperation`: as Google's clients of Vertex AI ask.
+    Fetch,
     /// `GET /v1beta/files/{id}:download`
     File(String),
 }
@@ -53,7 +55,7 @@ impl Place {
     /// The methods that it answers.
     pub const fn allow(&self) -> &'static str {
         match self {
-            Place::Submit | Place::Create | Place::Remix(_) | Place::Predict { .. } => "POST",
+            Place::Submit | Place::Create | Place::Remix(_) | Place::Predict { .. } | Place::Fetch => "POST",
             _ => "GET",
         }
     }
