@@ -16,6 +16,16 @@ pub(super) struct Marks {
 }
 
 impl Marks {
+    /// Those of the bytes behind the first ones, of which there are fewer than in a block.
+    #[inline]
+    pub(super) fn without_first(self, bytes: usize) -> Marks {
+        Marks {
+            quotes: self.quotes >> bytes,
+            slashes: self.slashes >> bytes,
+            controls: self.controls >> bytes,
+        }
+    }
+
     /// Where a string ends or is broken: quotes and control characters, but for escaped quotes. A line break does not
     /// become harmless by being escaped: what is read here is pasted into frames that end with one. `carry` is whether
     /// the first byte is escaped, and becomes whether the byte behind the block is.

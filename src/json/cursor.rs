@@ -83,6 +83,12 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
+    /// What was read since an earlier [`offset`](Self::offset), where a value began there and has ended.
+    #[inline]
+    pub fn since(&self, offset: usize) -> RawJson<'a> {
+        RawJson::from_text(self.text.get(offset..self.at).unwrap_or("null"))
+    }
+
     #[inline]
     fn bytes(&self) -> &'a [u8] {
         self.text.as_bytes()

@@ -76,17 +76,18 @@ fn far_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
         }
         at += BLOCK;
     }
-    // The last ones in a block of their own; what fills it plainly is no end.
-    let mut block = [b' '; BLOCK];
-    if let Some(front) = block.get_mut(..rest.len()) {
-        front.copy_from_slice(rest);
-    }
+    // The last ones: with the end of what was before them, whose bits are shifted out.
     let escaped = carry;
-    match end_in(&block, &mut carry) {
-        Some(end) if rest.get(end) == Some(&b'"') => Ok(at + end),
-        // There is no end. A backslash at the end of a block escapes the byte behind it.
-        _ => tail_end(bytes, at - usize::from(escaped)),
+    let last = bytes.last_chunk().filter(|_| !rest.is_empty()).and_then(marks);
+    if let Some(marks) = last.map(|marks| marks.without_first(BLOCK - rest.len())) {
+        let ends = marks.ends(&mut carry);
+        let end = at + ends.trailing_zeros() as usize;
+        if bytes.get(end) == Some(&b'"') {
+            return Ok(end);
+        }
     }
+    // There is no end, or no block. A backslash at the end of a block escapes the byte behind it.
+    tail_end(bytes, at - usize::from(escaped))
 }
 
 /// Where a string ends or is broken in a block.

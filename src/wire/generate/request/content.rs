@@ -1,7 +1,7 @@
 //! Contents: turns and their parts, as a client sends them.
 
 use super::calls::Calls;
-use super::read::{Fault, boolean, list, object, string, wrong};
+use super::read::{Fault, list, object, string, wrong};
 use crate::canonical::{Block, Input, Role, Seal, Source, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
 use crate::wire::generate::signature;
@@ -36,30 +36,12 @@ impl<'a> Reader<'a> {
     }
 
     fn path(&self, member: &str) -> String {
-        let (content, part) = self.at;
-        format!("contents[{content}].parts[{part}]{member}")
+        path(self.at, member)
     }
 
     fn content(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
-        // The role may stand behind the parts, which need it.
-        let mut ahead = json.clone();
         let number = self.at.0;
-        let mut role = Role::User;
-        object(
-            &mut ahead,
-            || format!("contents[{number}]"),
-            |key, _, json| {
-                match key {
-                    "role" => {
-                        role = role_of(json.raw()?).ok_or_else(|| {
-                            wrong(format!("contents[{number}].role"), "must be \"user\" or \"model\"")
-                        })?;
-                    }
-                    _ => json.skip()?,
-                }
-                Ok(())
-            },
-        )?;
+        let role = role_ahead(json.clone(), number)?;
         let goes_on = self.turns.last().is_some_and(|turn| turn.role == Role::Assistant);
         if role == Role::Assistant && !goes_on {
             self.calls.turn();
@@ -116,14 +98,18 @@ impl<'a> Reader<'a> {
         }
         let mut whole = json.clone();
         let mut part = Part::default();
-        let path = self.path("");
+        let at = self.at;
         object(
             json,
-            || path.clone(),
+            || path(at, ""),
             |key, name, json| {
                 match key {
                     "text" => part.text = Some(string(json, || self.path(".text"))?),
-                    "thought" => part.thought = boolean(json, &self.path(".thought"))?,
+                    "thought" => {
+                        let said = json.raw()?.as_bool();
+                        let must = || wrong(self.path(".thought"), "must be true or false");
+                        part.thought = said.ok_or_else(must)?;
+                    }
                     "thoughtSignature" => {
                         part.seal = signature::read(string(json, || self.path(".thoughtSignature"))?);
                     }
@@ -214,20 +200,21 @@ impl<'a> Reader<'a> {
     fn call(&mut self, json: &mut Cursor<'a>) -> Result<Block<'a>, Fault> {
         let (mut id, mut name) = (JsonStr::default(), JsonStr::default());
         let mut input = Input::Object(RawJson::from_text("{}"));
-        let path = self.path(".functionCall");
+        let at = self.at;
+        let path = |member: &str| path(at, &format!(".functionCall{member}"));
         object(
             json,
-            || path.clone(),
+            || path(""),
             |key, _, json| {
                 match key {
-                    "id" => id = string(json, || format!("{path}.id"))?,
-                    "name" => name = string(json, || format!("{path}.name"))?,
+                    "id" => id = string(json, || path(".id"))?,
+                    "name" => name = string(json, || path(".name"))?,
                     "args" => {
                         let args = json.raw()?;
                         input = match (args.text().as_bytes().first(), args.as_str()) {
                             (Some(b'{'), _) => Input::Object(args),
                             (_, Some(text)) => Input::Text(text),
-                            _ => return Err(wrong(format!("{path}.args"), "must be an object")),
+                            _ => return Err(wrong(path(".args"), "must be an object")),
                         };
                     }
                     _ => json.skip()?,
@@ -236,7 +223,7 @@ impl<'a> Reader<'a> {
             },
         )?;
         if name.is_empty() {
-            return Err(wrong(format!("{path}.name"), "is missing"));
+            return Err(wrong(path(".name"), "is missing"));
         }
         let id = self.calls.call(id, name)?;
         let kind = ToolKind::Function;
@@ -247,14 +234,15 @@ impl<'a> Reader<'a> {
         let (mut id, mut name) = (JsonStr::default(), JsonStr::default());
         let mut content = Vec::new();
         let mut object_value = None;
-        let path = self.path(".functionResponse");
+        let at = self.at;
+        let path = |member: &str| path(at, &format!(".functionResponse{member}"));
         object(
             json,
-            || path.clone(),
+            || path(""),
             |key, _, json| {
                 match key {
-                    "id" => id = string(json, || format!("{path}.id"))?,
-                    "name" => name = string(json, || format!("{path}.name"))?,
+                    "id" => id = string(json, || path(".id"))?,
+                    "name" => name = string(json, || path(".name"))?,
                     "response" => {
                         let response = json.raw()?;
                         match response.as_str() {
@@ -263,7 +251,7 @@ impl<'a> Reader<'a> {
                         }
                     }
                     "parts" => {
-                        list(json, || format!("{path}.parts"), |_, json| self.part(json, &mut content))?;
+                        list(json, || path(".parts"), |_, json| self.part(json, &mut content))?;
                     }
                     _ => json.skip()?,
                 }
@@ -272,7 +260,7 @@ impl<'a> Reader<'a> {
         )?;
         let (id, name) = self.calls.result(id, name)?;
         if name.is_empty() {
-            return Err(wrong(format!("{path}.name"), "is missing"));
+            return Err(wrong(path(".name"), "is missing"));
         }
         let error = object_value.is_some_and(is_error);
         let kind = ToolKind::Function;
@@ -304,6 +292,28 @@ fn join<'a>(blocks: &mut [Block<'a>], thought: Block<'a>) -> Option<Block<'a>> {
         }
         (_, thought) => Some(thought),
     }
+}
+
+/// Where something stands, for faults: the content and the part.
+fn path((content, part): (usize, usize), member: &str) -> String {
+    format!("contents[{content}].parts[{part}]{member}")
+}
+
+/// The role of a content: its parts need it, and may stand before it.
+fn role_ahead(mut json: Cursor<'_>, number: usize) -> Result<Role, Fault> {
+    if json.kind()? != Kind::Object {
+        return Err(wrong(format!("contents[{number}]"), "must be an object"));
+    }
+    json.begin_object()?;
+    while let Some(key) = json.next_key()? {
+        if key.escaped() != "role" || json.kind()? == Kind::Null {
+            json.skip()?;
+            continue;
+        }
+        let must = || wrong(format!("contents[{number}].role"), "must be \"user\" or \"model\"");
+        return role_of(json.raw()?).ok_or_else(must);
+    }
+    Ok(Role::User)
 }
 
 fn text_blocks(text: JsonStr<'_>) -> Option<Block<'_>> {

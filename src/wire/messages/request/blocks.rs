@@ -2,23 +2,27 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::decode::{each, object, text, wrong};
+use super::decode::{each_in, object, object_in, raw, text, wrong};
 use crate::canonical::request::Extra;
 use crate::canonical::seal::Carried;
 use crate::canonical::{Block, CacheMark, Input, Request, Role, Seal, Source, ToolKind, Turn};
 use crate::error::ApiError;
-use crate::json::{JsonStr, RawJson};
+use crate::json::{Cursor, JsonStr, Kind, RawJson};
 
 /// Reads `messages`.
-pub(super) fn turns<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), ApiError> {
-    let before = request.turns.len();
-    each("messages", value, |index, value| {
+pub(super) fn turns<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), ApiError> {
+    each_in(json, "messages", |index, json| {
         let (mut role, mut content) = (JsonStr::default(), None);
-        object(format_args!("messages[{index}]"), value, |key, value| {
+        object_in(json, format_args!("messages[{index}]"), |key, json| {
             match key {
-                "role" => role = text(format_args!("messages[{index}].role"), value)?,
-                "content" => content = Some(value),
-                _ => {}
+                "role" => role = text(format_args!("messages[{index}].role"), raw(json)?)?,
+                "content" => {
+                    let place = Place { message: Some(index), block: None };
+                    content = Some(content_in(json, place, &mut request.extra)?);
+                }
+                _ => {
+                    raw(json)?;
+                }
             }
             Ok(())
         })?;
@@ -28,15 +32,13 @@ pub(super) fn turns<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result
             "system" => Role::System,
             _ => return Err(wrong(format_args!("messages[{index}].role"), "user, assistant or system")),
         };
-        let Some(value) = content else {
+        let Some(blocks) = content else {
             return Err(wrong(format_args!("messages[{index}].content"), "given"));
         };
-        let place = Place { message: Some(index), block: None };
-        let blocks = content_of(value, place, &mut request.extra)?;
         request.turns.push(Turn::new(role, blocks));
         Ok(())
     })?;
-    if request.turns.len() == before {
+    if request.turns.is_empty() {
         return Err(wrong("messages", "an array that is not empty"));
     }
     Ok(())
@@ -78,29 +80,41 @@ fn content_of<'a>(
     place: Place,
     extra: &mut Vec<Extra<'a>>,
 ) -> Result<Vec<Block<'a>>, ApiError> {
-    if let Some(text) = value.as_str() {
-        return Ok(vec![Block::text(text)]);
-    }
-    if !value.text().starts_with('[') {
-        return Err(place.wrong("", "a string or an array of blocks"));
+    content_in(&mut Cursor::new(value.text()), place, extra)
+}
+
+/// The same where it stands.
+fn content_in<'a>(
+    json: &mut Cursor<'a>,
+    place: Place,
+    extra: &mut Vec<Extra<'a>>,
+) -> Result<Vec<Block<'a>>, ApiError> {
+    match json.kind() {
+        Ok(Kind::String) => return Ok(raw(json)?.as_str().map(Block::text).into_iter().collect()),
+        Ok(Kind::Array) => {}
+        _ => return Err(place.wrong("", "a string or an array of blocks")),
     }
     let mut blocks = Vec::new();
-    each("", value, |index, value| {
+    each_in(json, "", |index, json| {
         let place = Place { block: Some(place.block.unwrap_or(index)), ..place };
-        Members::read(value, place)?.block(place, extra, &mut blocks)
+        Members::read(json, place, extra)?.block(place, extra, &mut blocks)
     })?;
     Ok(blocks)
 }
 
 /// The members of a block, unread.
+#[derive(Default)]
 struct Members<'a> {
-    raw: RawJson<'a>,
+    /// All of it, if it is an object.
+    raw: Option<RawJson<'a>>,
     kind: JsonStr<'a>,
     text: Option<RawJson<'a>>,
     source: Option<RawJson<'a>>,
     title: Option<RawJson<'a>>,
     context: Option<RawJson<'a>>,
     content: Option<RawJson<'a>>,
+    /// What a tool's result consists of, where it was read at once.
+    inside: Option<Vec<Block<'a>>>,
     citations: Option<RawJson<'a>>,
     cache: Option<CacheMark>,
     id: Option<RawJson<'a>>,
@@ -112,30 +126,22 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    fn read(raw: RawJson<'a>, place: Place) -> Result<Self, ApiError> {
+    fn read(json: &mut Cursor<'a>, place: Place, extra: &mut Vec<Extra<'a>>) -> Result<Self, ApiError> {
+        let mut block = Members::default();
         // A block of the simplest kind, as some clients write it.
-        let text = raw.as_str().map(|_| raw);
-        let mut block = Members {
-            raw,
-            kind: JsonStr::from_escaped(if text.is_some() { "text" } else { "" }),
-            text,
-            source: None,
-            title: None,
-            context: None,
-            content: None,
-            citations: None,
-            cache: None,
-            id: None,
-            name: None,
-            input: None,
-            error: false,
-            thinking: None,
-            seal: None,
-        };
-        if text.is_some() {
+        if json.kind() == Ok(Kind::String) {
+            block.kind = JsonStr::from_escaped("text");
+            block.text = Some(raw(json)?);
             return Ok(block);
         }
-        object(place, raw, |key, value| {
+        let from = json.offset();
+        object_in(json, place, |key, json| {
+            // What tools say is long, and what kind of block this is stands before it nearly always.
+            if key == "content" && block.kind.escaped() == "tool_result" {
+                block.inside = Some(content_in(json, place, extra)?);
+                return Ok(());
+            }
+            let value = raw(json)?;
             match key {
                 "type" => block.kind = value.as_str().unwrap_or_default(),
                 "text" => block.text = Some(value),
@@ -155,6 +161,7 @@ impl<'a> Members<'a> {
             }
             Ok(())
         })?;
+        block.raw = Some(json.since(from));
         Ok(block)
     }
 
@@ -202,11 +209,15 @@ impl<'a> Members<'a> {
                 }
             }
             "tool_result" => {
-                let content = self.content.map(|content| content_of(content, place, extra)).transpose()?;
+                let content = match (self.inside, self.content) {
+                    (Some(inside), _) => inside,
+                    (None, Some(content)) => content_of(content, place, extra)?,
+                    (None, None) => Vec::new(),
+                };
                 Block::ToolResult {
                     id: Carried::read(given(self.id, ".tool_use_id")?).id,
                     name: JsonStr::default(),
-                    content: content.unwrap_or_default(),
+                    content,
                     object: None,
                     error: self.error,
                     kind: ToolKind::Function,
@@ -214,7 +225,7 @@ impl<'a> Members<'a> {
                 }
             }
             "" => return Err(place.wrong(".type", "a string")),
-            _ => Block::Opaque { name: self.kind, raw: self.raw },
+            _ => Block::Opaque { name: self.kind, raw: self.raw.unwrap_or(RawJson::NULL) },
         });
         Ok(())
     }
@@ -263,7 +274,7 @@ impl<'a> Members<'a> {
         extra: &mut Vec<Extra<'a>>,
         out: &mut Vec<Block<'a>>,
     ) -> Result<(), ApiError> {
-        note(extra, "search_result", self.raw);
+        note(extra, "search_result", self.raw.unwrap_or(RawJson::NULL));
         for value in [self.title, self.source].into_iter().flatten() {
             if let Some(text) = value.as_str().filter(|text| !text.is_empty()) {
                 out.push(Block::text(text));

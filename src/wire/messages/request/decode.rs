@@ -5,8 +5,8 @@ use std::fmt::Display;
 use super::blocks;
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Effort, OutputFormat, Request, Role, Thinking, Tool, ToolChoice, ToolKind, Turn};
-use crate::error::{ApiError, Kind};
-use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::error::{ApiError, Kind as ErrorKind};
+use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
 
 /// Reads a request.
 ///
@@ -17,6 +17,12 @@ pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
     let mut json = Cursor::new(body);
     json.begin_object().map_err(not_json)?;
     while let Some(key) = json.next_key().map_err(not_json)? {
+        // Nearly all of a request: read where it stands, and not stepped over before.
+        if key.escaped() == "messages" && json.kind().map_err(not_json)? != Kind::Null {
+            reader.has_messages = true;
+            blocks::turns(&mut json, &mut reader.request)?;
+            continue;
+        }
         let value = json.raw().map_err(not_json)?;
         if !value.is_null() {
             reader.member(key.escaped(), value)?;
@@ -30,7 +36,7 @@ pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
 struct Reader<'a> {
     request: Request<'a>,
     system: Option<RawJson<'a>>,
-    messages: Option<RawJson<'a>>,
+    has_messages: bool,
     thinking: Option<(JsonStr<'a>, Option<u64>, JsonStr<'a>)>,
     effort: Option<RawJson<'a>>,
 }
@@ -41,7 +47,8 @@ impl<'a> Reader<'a> {
         match name {
             // The route knows it.
             "model" => {}
-            "messages" => self.messages = Some(value),
+            // It has been read, or is null.
+            "messages" => {}
             "system" => self.system = Some(value),
             "max_tokens" => match value.as_u64() {
                 Some(0) | None => return Err(wrong("max_tokens", "a whole number greater than 0")),
@@ -67,10 +74,11 @@ impl<'a> Reader<'a> {
     fn finish(mut self) -> Result<Request<'a>, ApiError> {
         if let Some(system) = self.system {
             let blocks = blocks::system(system, &mut self.request.extra)?;
-            self.request.turns.push(Turn::new(Role::System, blocks));
+            self.request.turns.insert(0, Turn::new(Role::System, blocks));
         }
-        let messages = self.messages.ok_or_else(|| ApiError::missing("messages"))?;
-        blocks::turns(messages, &mut self.request)?;
+        if !self.has_messages {
+            return Err(ApiError::missing("messages"));
+        }
         self.settle_thinking();
         Ok(self.request)
     }
@@ -298,11 +306,11 @@ impl<'a> Reader<'a> {
 /// The error of a member that has not got the shape it must have.
 pub(super) fn wrong(path: impl Display, must_be: &str) -> ApiError {
     let path = path.to_string();
-    ApiError::new(Kind::InvalidField, format!("'{path}' must be {must_be}.")).param(path)
+    ApiError::new(ErrorKind::InvalidField, format!("'{path}' must be {must_be}.")).param(path)
 }
 
 pub(super) fn not_json(error: JsonError) -> ApiError {
-    ApiError::new(Kind::InvalidJson, format!("The request body is not a JSON object: {error}."))
+    ApiError::new(ErrorKind::InvalidJson, format!("The request body is not a JSON object: {error}."))
 }
 
 /// A member that must be a string.
@@ -352,4 +360,46 @@ pub(super) fn each<'a>(
         index += 1;
     }
     Ok(())
+}
+
+/// Visits the members of an object where it stands, but for null: the value must be read.
+pub(super) fn object_in<'a>(
+    json: &mut Cursor<'a>,
+    path: impl Display,
+    mut visit: impl FnMut(&'a str, &mut Cursor<'a>) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    if json.kind().map_err(not_json)? != Kind::Object {
+        return Err(wrong(path, "an object"));
+    }
+    json.begin_object().map_err(not_json)?;
+    while let Some(key) = json.next_key().map_err(not_json)? {
+        match json.kind().map_err(not_json)? {
+            Kind::Null => json.skip().map_err(not_json)?,
+            _ => visit(key.escaped(), json)?,
+        }
+    }
+    Ok(())
+}
+
+/// Visits the elements of an array where it stands: each must be read.
+pub(super) fn each_in<'a>(
+    json: &mut Cursor<'a>,
+    path: &str,
+    mut visit: impl FnMut(usize, &mut Cursor<'a>) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    if json.kind().map_err(not_json)? != Kind::Array {
+        return Err(wrong(path, "an array"));
+    }
+    json.begin_array().map_err(not_json)?;
+    let mut index = 0;
+    while json.next_element().map_err(not_json)? {
+        visit(index, json)?;
+        index += 1;
+    }
+    Ok(())
+}
+
+/// Any value, unread.
+pub(super) fn raw<'a>(json: &mut Cursor<'a>) -> Result<RawJson<'a>, ApiError> {
+    json.raw().map_err(not_json)
 }
