@@ -29,7 +29,9 @@ use crate::wire::prompt;
 use crate::wire::request::Body;
 
 /// What of a prompt is read to know its conversation again, in bytes: more than the system prompts of coding agents.
-const PROMPT: usize = 128 * 1024;
+const PROMPT: usize = 64 * 1024;
+/// Of a longer text, both ends of so many bytes are enough.
+const ENDS: usize = 2 * 1024;
 
 /// What a request wants, whichever target it goes to.
 #[derive(Clone, Copy)]
@@ -369,8 +371,17 @@ fn conversation(headers: &HeaderMap, body: &mut Body) -> Option<u64> {
         return Some(fingerprint(0, session.as_bytes()));
     }
     let text = body.beginning(PROMPT)?;
+    // A letter may have been cut through.
+    let text = match std::str::from_utf8(&text) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(text.get(..error.valid_up_to())?).ok()?,
+    };
     let mut hash = 0;
-    prompt::beginning(&text, &mut |piece| hash = fingerprint(hash, piece));
+    prompt::beginning(text, &mut |piece| {
+        let (first, last) = piece.split_at(piece.len().min(ENDS));
+        hash = fingerprint(hash ^ piece.len() as u64, first);
+        hash = fingerprint(hash, last.get(last.len().saturating_sub(ENDS)..).unwrap_or_default());
+    });
     Some(hash)
 }
 
