@@ -23,13 +23,15 @@ use crate::route::pick::{Ask, Nobody, Policy, pick};
 use crate::route::seat::{Changed, Permit};
 use crate::route::{Model, Nanos, upstream_api};
 use crate::translate::Stored;
-use crate::wire::Api;
 use crate::wire::path::Action;
 use crate::wire::prompt;
 use crate::wire::request::Body;
+use crate::wire::{Api, Format};
 
 /// What of a prompt is read to know its conversation again, in bytes: more than the system prompts of coding agents.
-const PROMPT: usize = 128 * 1024;
+const PROMPT: usize = 64 * 1024;
+/// Of a longer text, both ends of so many bytes are enough.
+const ENDS: usize = 2 * 1024;
 
 /// What a request wants, whichever target it goes to.
 #[derive(Clone, Copy)]
@@ -348,44 +350,60 @@ impl Context {
 
     /// Takes over what the head of an answer says of the vendor's limits.
     pub(super) fn learn(&self, headers: &HeaderMap) {
-        let Some(permit) = self.plan.as_ref().and_then(|plan| plan.permit.as_ref()) else { return };
-        let now = self.live.till.nanos(Instant::now());
-        let unix = self.now();
-        let learn = |left: &HeaderName, reset: &HeaderName| {
-            let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-            let left = text(left)?.trim().parse::<u64>().ok()?;
-            let wait = names::until_reset(text(reset)?, unix)?;
+        let Some(plan) = &self.plan else { return };
+        let [requests, tokens] = if plan.api.error_format() == Format::Messages {
+            [
+                (names::ANTHROPIC_RATELIMIT_REQUESTS_REMAINING, names::ANTHROPIC_RATELIMIT_REQUESTS_RESET),
+                (names::ANTHROPIC_RATELIMIT_TOKENS_REMAINING, names::ANTHROPIC_RATELIMIT_TOKENS_RESET),
+            ]
+        } else {
+            [
+                (names::X_RATELIMIT_REMAINING_REQUESTS, names::X_RATELIMIT_RESET_REQUESTS),
+                (names::X_RATELIMIT_REMAINING_TOKENS, names::X_RATELIMIT_RESET_TOKENS),
+            ]
+        };
+        fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+            headers.get(name).and_then(|value| value.to_str().ok())
+        }
+        let (left_requests, left_tokens) = (text(headers, &requests.0), text(headers, &tokens.0));
+        if left_requests.is_none() && left_tokens.is_none() {
+            return;
+        }
+        let Some(permit) = &plan.permit else { return };
+        let (now, unix) = (self.live.till.nanos(Instant::now()), self.now());
+        let learn = |left: Option<&str>, reset: &HeaderName| {
+            let left = left?.trim().parse::<u64>().ok()?;
+            let wait = names::until_reset(text(headers, reset)?, unix)?;
             Some((left, now.saturating_add(Nanos::try_from(wait.as_nanos()).ok()?)))
         };
-        let state = permit.state();
-        let requests = learn(&names::X_RATELIMIT_REMAINING_REQUESTS, &names::X_RATELIMIT_RESET_REQUESTS)
-            .or_else(|| {
-                learn(
-                    &names::ANTHROPIC_RATELIMIT_REQUESTS_REMAINING,
-                    &names::ANTHROPIC_RATELIMIT_REQUESTS_RESET,
-                )
-            });
-        if let Some((left, until)) = requests {
-            state.learn_requests(left, until, now);
+        if let Some((left, until)) = learn(left_requests, &requests.1) {
+            permit.state().learn_requests(left, until, now);
         }
-        let tokens =
-            learn(&names::X_RATELIMIT_REMAINING_TOKENS, &names::X_RATELIMIT_RESET_TOKENS).or_else(|| {
-                learn(&names::ANTHROPIC_RATELIMIT_TOKENS_REMAINING, &names::ANTHROPIC_RATELIMIT_TOKENS_RESET)
-            });
-        if let Some((left, until)) = tokens {
-            state.learn_tokens(left, until, now);
+        if let Some((left, until)) = learn(left_tokens, &tokens.1) {
+            permit.state().learn_tokens(left, until, now);
         }
     }
 }
 
 /// What stands for the conversation: what its client calls it, or how its prompt begins.
 fn conversation(headers: &HeaderMap, body: &mut Body) -> Option<u64> {
-    if let Some(session) = names::SESSIONS.iter().find_map(|name| headers.get(name)) {
+    // One look at each header costs less than looking for each of the names.
+    let session = headers.iter().filter_map(|(name, value)| Some((names::session(name.as_str())?, value)));
+    if let Some((_, session)) = session.min_by_key(|(rank, _)| *rank) {
         return Some(fingerprint(0, session.as_bytes()));
     }
     let text = body.beginning(PROMPT)?;
+    // A letter may have been cut through.
+    let text = match std::str::from_utf8(&text) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(text.get(..error.valid_up_to())?).ok()?,
+    };
     let mut hash = 0;
-    prompt::beginning(&text, &mut |piece| hash = fingerprint(hash, piece));
+    prompt::beginning(text, &mut |piece| {
+        let (first, last) = piece.split_at(piece.len().min(ENDS));
+        hash = fingerprint(hash ^ piece.len() as u64, first);
+        hash = fingerprint(hash, last.get(last.len().saturating_sub(ENDS)..).unwrap_or_default());
+    });
     Some(hash)
 }
 

@@ -4,16 +4,19 @@ use std::time::{Duration, SystemTime};
 
 use http::HeaderName;
 
-/// Names under which clients tell which conversation a request belongs to: coding agents, and who wants to be routed by
-/// it.
-pub(super) const SESSIONS: [HeaderName; 6] = [
-    HeaderName::from_static("x-session-affinity"),
-    HeaderName::from_static("x-claude-code-session-id"),
-    HeaderName::from_static("session_id"),
-    HeaderName::from_static("session-id"),
-    HeaderName::from_static("x-session-id"),
-    HeaderName::from_static("conversation_id"),
-];
+/// Whether clients tell under this name which conversation a request belongs to: coding agents, and who wants to be
+/// routed by it. The name with the lowest rank counts.
+pub(super) fn session(name: &str) -> Option<u8> {
+    match name {
+        "x-session-affinity" => Some(0),
+        "x-claude-code-session-id" => Some(1),
+        "session_id" => Some(2),
+        "session-id" => Some(3),
+        "x-session-id" => Some(4),
+        "conversation_id" => Some(5),
+        _ => None,
+    }
+}
 
 pub(super) const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 pub(super) const ANTHROPIC_RATELIMIT_REQUESTS_LIMIT: HeaderName =

@@ -7,7 +7,7 @@ use crate::error::{ApiError, Kind};
 pub enum Blame {
     /// The client's: nothing is learnt of the target.
     Client,
-    /// The gateway's own, or nobody's.
+    /// The gateway's own, or nobody's: it is not known how it would have gone.
     Gateway,
     /// The target failed.
     Target,
@@ -65,7 +65,7 @@ pub fn verdict(error: &ApiError, status: Option<u16>) -> Verdict {
         (Kind::UpstreamRejected, _) => (Client, refusal(error)),
         (Kind::Unsupported, _) => (Client, Next::Unsupported),
         (Kind::UpstreamBroken, Some(_)) => (Target, Next::Yes),
-        _ => (if error.kind == Kind::ClientGone { Client } else { Gateway }, Next::No),
+        _ => (Gateway, Next::No),
     };
     Verdict { blame, next }
 }

@@ -218,13 +218,26 @@ impl Permit {
         rules: &Rules,
         point: u64,
     ) -> Changed {
+        match blame {
+            // Its answer came: that is what a probe wants to know.
+            Blame::Client => self.answered(now),
+            // It is not known how it would have gone on.
+            Blame::Gateway => {}
+            _ => return self.failed_for(blame, wait, now, rules, point),
+        }
+        Changed::Nothing
+    }
+
+    fn failed_for(
+        mut self,
+        blame: Blame,
+        wait: Option<Nanos>,
+        now: Nanos,
+        rules: &Rules,
+        point: u64,
+    ) -> Changed {
         let state = self.state.clone();
         let (target, vendor) = (self.target, self.vendor);
-        if matches!(blame, Blame::Client | Blame::Gateway) {
-            // Its answer came: that is what a probe wants to know.
-            self.answered(now);
-            return Changed::Nothing;
-        }
         // What was said here is not to be said again when the permit goes.
         self.answered = true;
         state.latency.observe((now - self.begun).max(FAILURE), now);

@@ -228,16 +228,10 @@ impl Body {
     }
 
     /// The beginning of what the request is about, at most so many bytes; nothing where it is said elsewhere.
-    pub fn beginning(&mut self, most: usize) -> Option<String> {
+    pub fn beginning(&mut self, most: usize) -> Option<Bytes> {
         let at = self.content_at.clone()?;
         let end = at.end.min(at.start.saturating_add(most));
-        let text = self.text.slice(at.start..end);
-        // A letter may have been cut through.
-        let sound = match std::str::from_utf8(&text) {
-            Ok(text) => text,
-            Err(error) => std::str::from_utf8(text.get(..error.valid_up_to())?).ok()?,
-        };
-        Some(sound.to_owned())
+        Some(self.text.slice(at.start..end))
     }
 
     /// The most output that the client wants.

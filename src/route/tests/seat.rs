@@ -91,6 +91,32 @@ fn a_client_that_asks_for_nonsense_takes_nobody_out() {
 }
 
 #[test]
+fn a_client_that_does_not_wait_tells_nothing_of_a_target() {
+    let seat = seats(&[(1, 0)]).remove(0);
+    let rules = Rules::default();
+    let fail = |blame, now| {
+        let permit = seat.enter(now, 0, false).unwrap();
+        let _ = permit.failed(blame, None, now + 1, &rules, 0);
+    };
+    for now in 0..i64::from(rules.failures) {
+        assert_eq!(seat.out(now, 0), None);
+        fail(Blame::Target, now);
+        if seat.out(now, 0).is_none() {
+            fail(Blame::Gateway, now);
+        }
+    }
+    // Neither a failure nor a success stood between the failures.
+    assert!(matches!(seat.out(rules.failures.into(), 0), Some(Out::Failing(_))));
+    // A probe whose client goes away leaves the place to the next one.
+    let later = 1_000 * SECOND;
+    let probe = seat.enter(later, 0, false).unwrap();
+    assert!(seat.out(later, 0).is_some());
+    let _ = probe.failed(Blame::Gateway, None, later, &rules, 0);
+    assert_eq!(seat.out(later, 0), None);
+    assert_eq!(seat.state.in_flight.get(), 0);
+}
+
+#[test]
 fn tries_are_a_share_of_requests() {
     let (budget, share) = (Budget::default(), Share { percent: 20, reserve: 10 });
     let drain =

@@ -1,6 +1,7 @@
 //! Providers that fail, and clients that do not notice: one of three targets fails in each way that there is, under
 //! load, before the first content of an answer.
 
+mod hour;
 mod scripts;
 
 use std::sync::Arc;
@@ -388,4 +389,86 @@ async fn nothing_is_tried_again_behind_the_first_content() {
     let seen = String::from_utf8(seen).unwrap();
     assert!(Form::Chat.stream_error(&seen).is_some(), "{seen}");
     assert_eq!(second.count(), 0);
+}
+
+/// What waited for a target that failed is not the gateway's own time.
+#[tokio::test]
+async fn the_time_of_a_failure_is_not_the_gateways() {
+    let first = Upstream::start(|mut conn| async move {
+        while conn.request().await.is_some() {
+            tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+            conn.send(refused(500, "no")).await;
+        }
+    })
+    .await;
+    let second = Upstream::answering(good(Form::Chat, false)).await;
+    let mut setup = Setup::new();
+    for (name, upstream) in [("one", &first), ("two", &second)] {
+        let base = format!("http://{}/v1", upstream.addr);
+        setup = setup.provider(name, "openai-compatible", &base, "");
+    }
+    setup.routes += "[[model]]\nid = \"gpt\"\ntargets = [{ provider = \"one\", model = \"m\" }, \
+                     { provider = \"two\", model = \"m\", tier = 1 }]\n";
+    let gateway = Gateway::start(&setup).await;
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
+    gateway.wait_for_metric("gateway_overhead_seconds_count", &[], 1.0).await;
+    let short = gateway.metrics().await.sum("gateway_overhead_seconds_bucket", &[("le", "0.1")]);
+    assert_eq!(short, 1.0);
+}
+
+/// A model's own times hold in the place of its providers'.
+#[tokio::test]
+async fn a_model_waits_as_long_as_it_says() {
+    let silent = Upstream::start(|mut conn| async move {
+        conn.request().await;
+        conn.closed().await;
+    })
+    .await;
+    let second = Upstream::answering(good(Form::Chat, false)).await;
+    let mut setup = Setup::new();
+    for (name, upstream) in [("one", &silent), ("two", &second)] {
+        let base = format!("http://{}/v1", upstream.addr);
+        setup = setup.provider(name, "openai-compatible", &base, "");
+    }
+    setup.routes += "[[model]]\nid = \"gpt\"\ntimeouts = { first_byte = \"200ms\" }\nfallback = [\"other\"]\n\
+                     targets = [{ provider = \"one\", model = \"m\" }]\n\n\
+                     [[model]]\nid = \"other\"\ntargets = [{ provider = \"two\", model = \"m\" }]\n";
+    let gateway = Gateway::start(&setup).await;
+    let answer = gateway.ask(Form::Chat.request(false)).await;
+    assert_eq!((answer.status(), answer.get("x-gateway-target")), (200, Some("two/m")), "{}", answer.text());
+    // The client asked for this model, and is told so.
+    assert_eq!(answer.json()["model"], "gpt");
+}
+
+/// Vectors are asked for again at the next target.
+#[tokio::test]
+async fn jobs_go_on_at_the_next_target() {
+    let first = Upstream::answering(reply::json(503, vendor_error(Form::Chat, 503, "no"))).await;
+    let vectors = "{\"object\":\"list\",\"model\":\"m\",\"data\":[{\"object\":\"embedding\",\"index\":0,\
+                   \"embedding\":[0.5,0.25]}],\"usage\":{\"prompt_tokens\":2,\"total_tokens\":2}}";
+    let orders = "{\"id\":\"r\",\"results\":[{\"index\":0,\"relevance_score\":0.9}]}";
+    let second = Upstream::start(move |mut conn| async move {
+        while let Some(request) = conn.request().await {
+            let body = if request.head.target().contains("rerank") { orders } else { vectors };
+            conn.send(reply::json(200, body)).await;
+        }
+    })
+    .await;
+    let mut setup = Setup::new();
+    for (name, upstream) in [("one", &first), ("two", &second)] {
+        let base = format!("http://{}/v1", upstream.addr);
+        setup = setup.provider(name, "openai-compatible", &base, "");
+    }
+    setup.routes += "[[model]]\nid = \"v\"\ntargets = [{ provider = \"one\", model = \"m\" }, \
+                     { provider = \"two\", model = \"m\", tier = 1 }]\n";
+    let gateway = Gateway::start(&setup).await;
+    for (path, body) in [
+        ("/v1/embeddings", "{\"model\":\"v\",\"input\":\"a\"}"),
+        ("/v1/rerank", "{\"model\":\"v\",\"query\":\"a\",\"documents\":[\"b\"]}"),
+    ] {
+        let answer = gateway.ask(post(path, body)).await;
+        assert_eq!(answer.status(), 200, "{path}: {}", answer.text());
+        assert_eq!(answer.get("x-gateway-target"), Some("two/m"), "{path}");
+    }
+    assert_eq!(first.count(), 2);
 }

@@ -139,71 +139,88 @@ async fn serve(mut conn: Conn, fault: Fault, form: Form, turn: Arc<AtomicUsize>)
     }
     while let Some(request) = conn.request().await {
         let stream = wants_stream(&request);
-        // What stands before the content of a stream.
-        let beginning = || form.frames("m").into_iter().take(1).collect::<String>();
-        match fault {
-            Fault::Reset => return conn.reset(),
-            Fault::Close => return,
-            Fault::BlackHole => return conn.closed().await,
-            Fault::SlowHead => {
-                for byte in reply::head(200, &[("content-type", "application/json")]).bytes() {
-                    if conn.try_send([byte]).await.is_err() {
-                        return;
-                    }
-                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                }
-                return;
-            }
-            Fault::Status(status) => conn.send(reply::json(status, vendor_error(form, status, "no"))).await,
-            Fault::Busy(status) => {
-                let headers = [("content-type", "application/json"), ("retry-after", "30")];
-                conn.send(reply::whole(status, &headers, vendor_error(form, status, "busy"))).await;
-            }
-            Fault::Garbage => {
-                conn.send(b"\x00\xff\xfeSSH-2.0-nothing\r\n\r\n").await;
-                return;
-            }
-            Fault::Page => {
-                conn.send(reply::whole(200, &[("content-type", "text/html")], "<html>hello</html>")).await;
-            }
-            Fault::ShortBody => {
-                let kind = if stream { "text/event-stream" } else { "application/json" };
-                conn.send(reply::head(200, &[("content-type", kind), ("content-length", "10000")])).await;
-                conn.send(if stream { beginning() } else { form.whole("m") }).await;
-                return;
-            }
-            Fault::HalfDocument => {
-                let whole = form.whole("m");
-                let half: String = whole.chars().take(whole.chars().count() / 2).collect();
-                conn.send(reply::json(200, half)).await;
-            }
-            Fault::ErrorInside => conn.send(reply::json(200, vendor_error(form, 500, "inside"))).await,
-            Fault::ErrorFirst | Fault::ErrorLater => {
-                conn.send(reply::stream_head()).await;
-                if fault == Fault::ErrorLater {
-                    conn.send(reply::chunk(beginning())).await;
-                }
-                let name =
-                    if form == Form::Messages || form == Form::Responses { "event: error\n" } else { "" };
-                let body: String = vendor_error(form, 529, "overloaded").split_whitespace().collect();
-                conn.send(reply::chunk(format!("{name}data: {body}\n\n"))).await;
-                conn.send(reply::LAST_CHUNK).await;
-            }
-            Fault::Cut => {
-                conn.send(reply::stream_head()).await;
-                conn.send(reply::chunk(beginning())).await;
-                return;
-            }
-            Fault::Stall => {
-                conn.send(reply::stream_head()).await;
-                conn.send(reply::chunk(beginning())).await;
-                return conn.closed().await;
-            }
-            Fault::Flapping if turn.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) => {
-                conn.send(reply::json(503, vendor_error(form, 503, "down"))).await;
-            }
-            Fault::Flapping => conn.send(good(form, stream)).await,
-            Fault::Refuse | Fault::NoAddress | Fault::NoTls | Fault::SilentTls => return,
-        }
+        let Some(goes_on) = answer(conn, fault, form, stream, &turn).await else { return };
+        conn = goes_on;
     }
+}
+
+/// Answers a request in this way; gives the connection back, if it goes on.
+pub(super) async fn answer(
+    mut conn: Conn,
+    fault: Fault,
+    form: Form,
+    stream: bool,
+    turn: &AtomicUsize,
+) -> Option<Conn> {
+    // What stands before the content of a stream.
+    let beginning = || form.frames("m").into_iter().take(1).collect::<String>();
+    match fault {
+        Fault::Reset => {
+            conn.reset();
+            return None;
+        }
+        Fault::Close => return None,
+        Fault::BlackHole => {
+            conn.closed().await;
+            return None;
+        }
+        Fault::SlowHead => {
+            for byte in reply::head(200, &[("content-type", "application/json")]).bytes() {
+                conn.try_send([byte]).await.ok()?;
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+            return None;
+        }
+        Fault::Status(status) => conn.send(reply::json(status, vendor_error(form, status, "no"))).await,
+        Fault::Busy(status) => {
+            let headers = [("content-type", "application/json"), ("retry-after", "30")];
+            conn.send(reply::whole(status, &headers, vendor_error(form, status, "busy"))).await;
+        }
+        Fault::Garbage => {
+            conn.send(b"\x00\xff\xfeSSH-2.0-nothing\r\n\r\n").await;
+            return None;
+        }
+        Fault::Page => {
+            conn.send(reply::whole(200, &[("content-type", "text/html")], "<html>hello</html>")).await;
+        }
+        Fault::ShortBody => {
+            let kind = if stream { "text/event-stream" } else { "application/json" };
+            conn.send(reply::head(200, &[("content-type", kind), ("content-length", "10000")])).await;
+            conn.send(if stream { beginning() } else { form.whole("m") }).await;
+            return None;
+        }
+        Fault::HalfDocument => {
+            let whole = form.whole("m");
+            let half: String = whole.chars().take(whole.chars().count() / 2).collect();
+            conn.send(reply::json(200, half)).await;
+        }
+        Fault::ErrorInside => conn.send(reply::json(200, vendor_error(form, 500, "inside"))).await,
+        Fault::ErrorFirst | Fault::ErrorLater => {
+            conn.send(reply::stream_head()).await;
+            if fault == Fault::ErrorLater {
+                conn.send(reply::chunk(beginning())).await;
+            }
+            let name = if form == Form::Messages || form == Form::Responses { "event: error\n" } else { "" };
+            let body: String = vendor_error(form, 529, "overloaded").split_whitespace().collect();
+            conn.send(reply::chunk(format!("{name}data: {body}\n\n"))).await;
+            conn.send(reply::LAST_CHUNK).await;
+        }
+        Fault::Cut => {
+            conn.send(reply::stream_head()).await;
+            conn.send(reply::chunk(beginning())).await;
+            return None;
+        }
+        Fault::Stall => {
+            conn.send(reply::stream_head()).await;
+            conn.send(reply::chunk(beginning())).await;
+            conn.closed().await;
+            return None;
+        }
+        Fault::Flapping if turn.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) => {
+            conn.send(reply::json(503, vendor_error(form, 503, "down"))).await;
+        }
+        Fault::Flapping => conn.send(good(form, stream)).await,
+        Fault::Refuse | Fault::NoAddress | Fault::NoTls | Fault::SilentTls => return None,
+    }
+    Some(conn)
 }
