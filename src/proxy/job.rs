@@ -185,7 +185,7 @@ impl Gateway {
         if waiting.len() == 1 {
             if let Some((number, call)) = waiting.pop_front() {
                 let body = self.bring(way, &call, notes).await?;
-                self.taken(notes, body.len())?;
+                self.weigh(notes, body.len())?;
                 job.heard(number, body);
             }
             return Ok(());
@@ -213,13 +213,13 @@ impl Gateway {
             notes.id = notes.id.take().or(noted.id);
             notes.detail = noted.detail.or(notes.detail.take());
             let body = brought?;
-            self.taken(notes, body.len())?;
+            self.weigh(notes, body.len())?;
             job.heard(number, body);
         }
     }
 
     /// All answers together, and what lies behind links, are no more than one answer may be: a job holds them all.
-    fn taken(&self, notes: &mut Notes, length: usize) -> Result<(), ApiError> {
+    fn weigh(&self, notes: &mut Notes, length: usize) -> Result<(), ApiError> {
         notes.taken = notes.taken.saturating_add(length);
         if notes.taken <= self.limits.answer {
             return Ok(());
