@@ -19,7 +19,7 @@ use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::Job;
 use crate::route::{Model, Target};
-use crate::translate::{Exchange, Restore, verbatim::Changes};
+use crate::translate::{Asked, Exchange, Restore, verbatim::Changes};
 use crate::wire::codec::Reply;
 use crate::wire::images::reply::Shape;
 use crate::wire::path::{Action, Endpoint};
@@ -192,8 +192,14 @@ impl Context {
 
     /// Lets go of what goes upstream: it is not sent again.
     pub(super) fn drop_body(&mut self) {
-        if let Some(plan) = &mut self.plan {
-            plan.body = SmallVec::new();
+        let Some(plan) = &mut self.plan else { return };
+        if plan.body.is_empty() {
+            return;
+        }
+        let asked = Asked::of(std::mem::take(&mut plan.body));
+        match &mut self.answer {
+            Answer::Stream(passing) | Answer::Whole(passing, _) => passing.exchange.asked(asked),
+            _ => self.tab.asked = asked,
         }
     }
 

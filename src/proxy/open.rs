@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::config::{self, Settings, Store as StoreIn};
 use crate::store::board::Board;
 use crate::store::book::{self, Book};
+use crate::store::journal::SEGMENT;
 use crate::store::sqlite::Sqlite;
 use crate::store::valkey::{self, Address, AddressError, Fleet, Valkey};
 use crate::store::{Ledger, Limits, OpenError, Store, Tasks};
@@ -75,15 +76,16 @@ pub(super) fn tasks(settings: &Settings) -> Result<Arc<dyn Tasks>, StoreFault> {
 pub(super) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Ledger>>, StoreFault> {
     let (flush, records) = (settings.ledger.flush, settings.ledger.records);
     Ok(Some(match &settings.store {
-        StoreIn::Sqlite(path) => {
-            Arc::new(Book::open(path, book::Terms { flush, records }).map_err(StoreFault::File)?)
-        }
+        StoreIn::Sqlite(path) => Arc::new(
+            Book::open(path, book::Terms { flush, records, segment: SEGMENT }).map_err(StoreFault::File)?,
+        ),
         StoreIn::Valkey(fleet) => {
             let away = match fleet.away {
                 config::Away::Refuse => valkey::Away::Refuse,
                 config::Away::Allow(allowance) => valkey::Away::Allow(allowance),
             };
-            let terms = valkey::Terms { flush, records, away, journal: fleet.journal.clone() };
+            let terms =
+                valkey::Terms { flush, records, away, journal: fleet.journal.clone(), segment: SEGMENT };
             Arc::new(Fleet::open(address(fleet)?, terms).map_err(StoreFault::Journal)?)
         }
     }))

@@ -47,7 +47,7 @@ impl Gateway {
         if head.status.is_success() {
             let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
             let (mut exchange, stream) = self.exchange_of(plan, arrival);
-            exchange.expect_input(ctx.tab.expected_input());
+            exchange.expect(plan.lane.family, ctx.tab.expected_input());
             ctx.record.stream = stream;
             let passing = Box::new(Passing { exchange, decoder });
             ctx.answer =

@@ -1,16 +1,16 @@
 //! What outlives a request: money, usage, and what is kept of conversations.
 //!
-//! Here live three traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
-//! that drop them; [`Ledger`] keeps balances and one record for each request; and [`Tasks`] keeps what vendors work on for
-//! minutes. Here live their implementations, too: [`sqlite`], [`book`] and [`board`], embedded, in one file, and
-//! [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept
+//! Here live four traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
+//! that drop them; [`Ledger`] keeps balances and one record for each request; [`Limiter`] counts limits for several gateways; and
+//! [`Tasks`] keeps what vendors work on for minutes. Here live their implementations, too: [`sqlite`], [`book`] and [`board`],
+//! embedded, in one file, and [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept
 //! texts mean (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
 
 pub mod board;
 pub mod book;
 pub mod journal;
 pub mod ledger;
-pub mod money;
+pub mod limiter;
 pub mod office;
 pub mod record;
 pub mod schema;
@@ -25,7 +25,7 @@ mod suite;
 mod tests;
 
 pub use ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
-pub use money::Money;
+pub use limiter::{Limiter, Whose};
 pub use record::UsageRecord;
 pub use schema::OpenError;
 pub use task::{NewTask, Task, Tasks};

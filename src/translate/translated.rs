@@ -152,7 +152,7 @@ impl Translated {
             hold: Hold::new(splitter, limit),
             from,
             through: Through {
-                meter: Meter::default(),
+                meter: Meter::new(Some(route.vendor), arrival),
                 collector: reply.remember.then(|| Box::new(Collector::new(&reply.issuer))),
                 restorer: (!restore.is_empty()).then(|| Restorer::new(restore)),
                 to,
@@ -183,6 +183,11 @@ impl Translated {
     /// The same, to be ended.
     pub fn meter_mut(&mut self) -> &mut Meter {
         &mut self.through.meter
+    }
+
+    /// How the answer arrives.
+    pub fn arrival(&self) -> Arrival {
+        self.arrival
     }
 
     /// Takes a piece of the vendor's answer; returns what leaves for the client, which may be nothing.
@@ -218,6 +223,7 @@ impl Translated {
     pub fn finish(&mut self) -> Result<Bytes, StreamError> {
         if self.arrival == Arrival::Whole {
             let body = self.body.split().freeze();
+            self.through.meter.hear_whole(&body);
             return self.whole(body);
         }
         self.end_stream()?;

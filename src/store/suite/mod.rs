@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::board::Board;
 use super::book::{self, Book, Desk};
+use super::journal::SEGMENT;
 use super::ledger::Ledger;
 use super::office::Office;
 use super::sqlite::Sqlite;
@@ -83,7 +84,7 @@ impl Place for OnFile {
     }
 
     fn ledger(&self) -> Arc<dyn Flushing> {
-        let terms = book::Terms { flush: FLUSH, records: RECORDS };
+        let terms = book::Terms { flush: FLUSH, records: RECORDS, segment: SEGMENT };
         Arc::new(Book::open(&self.path(), terms).unwrap())
     }
 
@@ -110,11 +111,17 @@ impl OnServer {
 
     /// A ledger that does something of its own while the server is away.
     pub(super) fn fleet(&self, away: Away) -> Fleet {
+        self.fleet_of(away, SEGMENT)
+    }
+
+    /// The same with segments of a size.
+    pub(super) fn fleet_of(&self, away: Away, segment: u64) -> Fleet {
         let terms = valkey::Terms {
             flush: FLUSH,
             records: RECORDS,
             away,
             journal: self.folder.path().join("ledger"),
+            segment,
         };
         Fleet::open(address(&self.server), terms).unwrap()
     }

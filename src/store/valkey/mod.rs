@@ -14,10 +14,12 @@ mod fleet;
 mod hand;
 mod kept;
 mod keys;
+mod limits;
 mod link;
 mod parcel;
 mod purse;
 mod report;
+mod round;
 mod script;
 mod tasks;
 #[cfg(test)]

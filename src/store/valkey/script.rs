@@ -22,6 +22,8 @@ macro_rules! scripts {
 scripts! {
     /// A gateway's visit to an account.
     VISIT = "scripts/visit.lua";
+    /// A gateway's visit to limits.
+    LIMIT = "scripts/limit.lua";
     /// Makes an account.
     CREATE = "scripts/create.lua";
     /// Credits an account.
