@@ -92,7 +92,7 @@ impl Gateway {
             }
             match self.take(ctx, &limited, &ask) {
                 Some((_, Lack::Visit)) => Box::pin(self.take_shared(ctx, &limited, &ask)).await?,
-                refused => self.taken(ctx, &limited, &ask, refused)?,
+                refused => self.place_taken(ctx, &limited, &ask, refused)?,
             }
         }
         let Some(account) = account else { return Ok(()) };
@@ -153,15 +153,15 @@ impl Gateway {
                 Ok(ticket) => ctx.tab.tickets.push(ticket),
                 Err(lack) => {
                     ctx.tab.tickets.drain(..).for_each(crate::account::Ticket::undo);
-                    return self.taken(ctx, limited, ask, Some((*scope, lack)));
+                    return self.place_taken(ctx, limited, ask, Some((*scope, lack)));
                 }
             }
         }
-        self.taken(ctx, limited, ask, None)
+        self.place_taken(ctx, limited, ask, None)
     }
 
     /// Notes what is left of the limits, and says why the request is refused, if it is.
-    fn taken(
+    fn place_taken(
         &self,
         ctx: &mut Context,
         limited: &[Limited<'_>],

@@ -1,9 +1,9 @@
 //! What outlives a request: money, usage, and what is kept of conversations.
 //!
-//! Here live three traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
-//! that drop them; [`Ledger`] keeps balances and one record for each request; [`Tasks`] keeps what vendors work on for
-//! minutes; and [`Limiter`] counts limits for several gateways. Here live their implementations, too: [`sqlite`], [`book`] and
-//! [`board`], embedded, in one file, and [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept
+//! Here live four traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
+//! that drop them; [`Ledger`] keeps balances and one record for each request; [`Limiter`] counts limits for several gateways; and
+//! [`Tasks`] keeps what vendors work on for minutes. Here live their implementations, too: [`sqlite`], [`book`] and [`board`],
+//! embedded, in one file, and [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept
 //! texts mean (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
 
 pub mod board;

@@ -135,11 +135,8 @@ async fn a_large_video_passes_without_being_held() {
     let head = client.head().await;
     assert_eq!(head.status(), 200);
     let mut length = 0;
-    loop {
-        match client.piece().await {
-            Piece::Data(piece) => length += piece.len(),
-            _ => break,
-        }
+    while let Piece::Data(piece) = client.piece().await {
+        length += piece.len();
     }
     assert!(length > SIZE.div_ceil(3) * 8, "{length}");
     let grown = gateway.memory("VmHWM") - before;

@@ -236,7 +236,7 @@ impl Gateway {
         text: &Bytes,
     ) -> Result<bool, ApiError> {
         let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
-        if text.len() % 4 != 0 || padding > 2 {
+        if !text.len().is_multiple_of(4) || padding > 2 {
             return Err(broken());
         }
         let size = text.len() / 4 * 3 - padding;

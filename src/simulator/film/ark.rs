@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::http::Reply;
 use super::super::server::Call;
-use super::{Film, Refusal, Stage, Task, is, link, object, one_of, only, staged, stuck, text};
+use super::{Film, Refusal, Stage, Task, add, is, link, object, one_of, only, staged, stuck, text};
 
 pub(super) fn answer(film: &Film, call: &Call<'_>, path: &str, host: &str) -> Option<Reply> {
     let request = call.request;
@@ -108,21 +108,17 @@ fn look(film: &Film, id: &str, host: &str) -> Result<Reply, Refusal> {
         "id": task.id, "model": task.model, "status": status, "error": null,
         "created_at": 1_760_000_000, "updated_at": 1_760_000_060, "service_tier": "default",
     });
-    match task.stage() {
-        Stage::Done => {
-            body["content"] = json!({"video_url": link(host, &task)});
-            let tokens = 21_600 * task.seconds;
-            body["usage"] = json!({"completion_tokens": tokens, "total_tokens": tokens});
-            body["resolution"] = json!(task.size);
-            body["ratio"] = json!("16:9");
-            body["duration"] = json!(task.seconds);
-            body["framespersecond"] = json!(24);
-        }
-        Stage::Failed => {
-            body["error"] = json!({"code": "OutputVideoSensitiveContentDetected",
-                "message": "The request failed because the output video may contain sensitive information."});
-        }
-        _ => {}
-    }
+    let tokens = 21_600 * task.seconds;
+    let more = match task.stage() {
+        Stage::Done => json!({
+            "content": {"video_url": link(host, &task)}, "resolution": task.size, "ratio": "16:9",
+            "usage": {"completion_tokens": tokens, "total_tokens": tokens},
+            "duration": task.seconds, "framespersecond": 24,
+        }),
+        Stage::Failed => json!({"error": {"code": "OutputVideoSensitiveContentDetected",
+            "message": "The request failed because the output video may contain sensitive information."}}),
+        _ => json!({}),
+    };
+    add(&mut body, more);
     Ok(Reply::json(200, &body))
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::http::Reply;
 use super::super::ids::Ids;
 use super::super::server::Call;
-use super::{Film, Refusal, Stage, Task, is, link, object, only, staged, stuck, text};
+use super::{Film, Refusal, Stage, Task, add, is, link, object, only, staged, stuck, text};
 
 pub(super) fn answer(film: &Film, call: &Call<'_>, path: &str, host: &str) -> Option<Reply> {
     let request = call.request;
@@ -134,22 +134,21 @@ fn look(film: &Film, task: &str, host: &str, id: &str) -> Result<Reply, Refusal>
     };
     let mut output =
         json!({"task_id": task.id, "task_status": word, "submit_time": "2026-11-21 20:00:00.000"});
-    let mut usage = json!({});
-    match task.stage() {
-        Stage::Done if task.model.contains("animate") => {
-            output["results"] = json!({"video_url": link(host, &task)});
-            usage = json!({"video_duration": 3.5, "video_ratio": "standard"});
-        }
-        Stage::Done => {
-            output["video_url"] = json!(link(host, &task));
-            output["orig_prompt"] = json!(task.prompt);
-            usage = json!({"duration": task.seconds, "SR": 720, "video_count": 1});
-        }
-        Stage::Failed => {
-            output["code"] = json!("DataInspectionFailed");
-            output["message"] = json!("Output data may contain inappropriate content.");
-        }
-        _ => {}
-    }
+    let (more, usage) = match task.stage() {
+        Stage::Done if task.model.contains("animate") => (
+            json!({"results": {"video_url": link(host, &task)}}),
+            json!({"video_duration": 3.5, "video_ratio": "standard"}),
+        ),
+        Stage::Done => (
+            json!({"video_url": link(host, &task), "orig_prompt": task.prompt}),
+            json!({"duration": task.seconds, "SR": 720, "video_count": 1}),
+        ),
+        Stage::Failed => (
+            json!({"code": "DataInspectionFailed", "message": "Output data may contain inappropriate content."}),
+            json!({}),
+        ),
+        _ => (json!({}), json!({})),
+    };
+    add(&mut output, more);
     Ok(Reply::json(200, &json!({"output": output, "usage": usage, "request_id": id})))
 }

@@ -210,3 +210,10 @@ fn one_of(value: Option<&Value>, name: &str, all: &[&str], usual: &str) -> Resul
 fn is(request: &Request, method: &Method) -> bool {
     request.method == *method
 }
+
+/// Adds members to an object.
+fn add(object: &mut Value, more: Value) {
+    if let (Value::Object(object), Value::Object(more)) = (object, more) {
+        object.extend(more);
+    }
+}
