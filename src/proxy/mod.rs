@@ -13,6 +13,7 @@
 
 mod admit;
 mod answer;
+mod call;
 mod charge;
 mod connection;
 mod context;

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
+use super::super::call::Notes;
 use super::super::context::{Answer, Context, Made};
 use super::super::fallback::not_offered;
 use super::super::request::check_media;
 use super::super::{Client, Gateway};
-use super::call::{Notes, Out, Road, refused};
+use super::call::{Out, Road, refused};
 use super::note::{Facts, Form};
 use super::submit::{Order, lines};
 use super::{broken, failed, utf8};

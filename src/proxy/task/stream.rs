@@ -4,11 +4,12 @@ use base64_simd::STANDARD;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, header};
 
+use super::super::call::{Notes, Reached};
 use super::super::context::Context;
 use super::super::fetch::FetchFault;
 use super::super::reply::{add_own_headers, new_head, set_version};
 use super::super::{Client, Gateway};
-use super::call::{Notes, Out, Reached, Road};
+use super::call::{Out, Road};
 use super::show::Shown;
 use super::{broken, failed};
 use crate::canonical::video::Medium;
@@ -177,10 +178,11 @@ impl Gateway {
         };
         for _ in 0..=REDIRECTS {
             let mut reached = self.reach(road, &Out::get(path), notes).await?;
-            match (reached.status, reached.location.take()) {
+            let location = reached.text(&header::LOCATION).map(str::to_owned);
+            match (reached.status, location) {
                 (200, _) => return Ok(Source::Reached(Box::new(reached))),
                 (301 | 302 | 303 | 307 | 308, Some(to)) => {
-                    let _ = reached.whole(64 * 1024).await;
+                    let _ = reached.hear(0, notes).await;
                     self.read_out(reached).await;
                     match local(&provider.base, &to) {
                         Some(to) => path = to,
@@ -196,9 +198,7 @@ impl Gateway {
                     return Err(error);
                 }
                 _ => {
-                    let error = self.refusal(road, &mut reached, notes).await;
-                    self.read_out(reached).await;
-                    return Err(error);
+                    return Err(self.refusal(road, reached, notes).await);
                 }
             }
         }
@@ -257,7 +257,7 @@ impl Gateway {
         mut reached: Reached,
     ) -> Result<bool, ApiError> {
         self.begin_answer(client, ctx, reached.length, "video/mp4").await?;
-        while let Some(piece) = reached.next().await? {
+        while let Some(piece) = reached.next(&mut Notes::default()).await? {
             self.send(client, ctx, piece, false).await?;
         }
         self.send(client, ctx, Bytes::new(), true).await?;
@@ -274,7 +274,7 @@ impl Gateway {
     ) -> Result<u64, ApiError> {
         let expected = reached.length;
         let mut encoder = Encoder::default();
-        while let Some(piece) = reached.next().await? {
+        while let Some(piece) = reached.next(&mut Notes::default()).await? {
             for step in piece.chunks(STEP) {
                 let text = encoder.push(step, false);
                 self.send(client, ctx, text, false).await?;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
+use super::super::call::Notes;
 use super::super::context::{Context, Plan};
 use super::super::fallback::not_offered;
 use super::super::lane::Lane;
@@ -15,7 +16,7 @@ use super::super::plan::Chosen;
 use super::super::request::{check_media, named};
 use super::super::stored::account;
 use super::super::{Client, Gateway};
-use super::call::{Notes, Out, Road};
+use super::call::{Out, Road};
 use super::note::{Facts, Form, State, pack, unpack};
 use super::{KEEPING, Words, broken, failed, form, new_id, unknown, utf8};
 use crate::account::Expected;

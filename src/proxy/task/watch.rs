@@ -13,10 +13,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::super::Gateway;
+use super::super::call::Notes;
 use super::super::context::Context;
 use super::super::live::Live;
 use super::KEEPING;
-use super::call::{Notes, Out, Road};
+use super::call::{Out, Road};
 use super::note::{Facts, Form, State, pack, unpack};
 use super::show::Shown;
 use crate::canonical::video::{Report, Stage};

@@ -1,0 +1,319 @@
+//! Calls that are no exchange: on the provider's connections, with its lane's head and its time-outs, and once more
+//! where a connection from the pool had been closed. Jobs and tasks are made of them.
+//!
+//! Nothing here knows a client: what a call means to one is said by whoever makes it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use http::request::Parts;
+use http::{HeaderName, Method, header};
+use pingora::http::RequestHeader;
+use pingora::protocols::http::client::HttpSession;
+use tokio::time::timeout_at;
+
+use super::cork::Corked;
+use super::encoding::Decoder;
+use super::exchange::{WRITE, is_downgrade, listen, send_piece, silent};
+use super::lane::Lane;
+use super::live::Live;
+use super::peer::Upstream;
+use super::reader::{Read, Reader};
+use super::reply::from_pingora;
+use super::response::MAX_ERROR_BODY;
+use super::upstream::scrubbed;
+use super::{Gateway, names};
+use crate::error::{ApiError, Kind, RetryAfter};
+use crate::route::Target;
+use crate::vendor::Timeouts;
+use crate::wire::error::{VendorError, from_vendor};
+
+/// Lengths of answers that room is made for before they come.
+const AHEAD: std::ops::Range<usize> = 64 << 10..64 << 20;
+
+/// A call that is to be made.
+pub(super) struct Ask<'a> {
+    pub(super) live: &'a Live,
+    pub(super) lane: &'a Lane,
+    pub(super) target: &'a Target,
+    /// Method, address and headers.
+    pub(super) parts: Parts,
+    /// What is sent; nothing with a call that looks something up.
+    pub(super) body: Option<Bytes>,
+    pub(super) timeouts: Timeouts,
+    /// When it must be over.
+    pub(super) until: tokio::time::Instant,
+}
+
+/// What is noted of calls, for the log and for what may be done after them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Notes {
+    pub(super) attempts: u32,
+    /// A whole request has gone out.
+    pub(super) said: bool,
+    /// One has, and it is not known what became of it.
+    pub(super) unanswered: bool,
+    /// A call went well.
+    pub(super) created: bool,
+    pub(super) answered: Option<Instant>,
+    pub(super) status: Option<u16>,
+    pub(super) id: Option<Box<str>>,
+    pub(super) detail: Option<Box<str>>,
+}
+
+impl Notes {
+    /// Adds what was noted of calls that were made beside these.
+    pub(super) fn add(&mut self, other: Notes) {
+        self.attempts += other.attempts;
+        self.said |= other.said;
+        self.unanswered |= other.unanswered;
+        self.created |= other.created;
+        self.answered = self.answered.or(other.answered);
+        self.status = other.status.or(self.status);
+        self.id = self.id.take().or(other.id);
+        self.detail = other.detail.or(self.detail.take());
+    }
+}
+
+/// An answer that is there as a whole.
+pub(super) struct Heard {
+    pub(super) status: u16,
+    pub(super) retry_after: Option<RetryAfter>,
+    pub(super) body: Bytes,
+}
+
+impl Heard {
+    /// Whether it is one of success.
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+}
+
+/// An answer whose body has not been read.
+pub(super) struct Reached {
+    upstream: HttpSession,
+    peer: Arc<Upstream>,
+    reader: Reader,
+    until: tokio::time::Instant,
+    idle: std::time::Duration,
+    ended: bool,
+    pub(super) status: u16,
+    /// How long it is, where that is said.
+    pub(super) length: Option<u64>,
+}
+
+impl Reached {
+    /// A header, where it is text.
+    pub(super) fn text(&self, name: &HeaderName) -> Option<&str> {
+        let head = self.upstream.response_header()?;
+        head.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// How long it asks to be left alone.
+    pub(super) fn retry_after(&self) -> Option<RetryAfter> {
+        self.text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()))
+    }
+
+    /// The next piece of the body as it is; nothing at its end.
+    pub(super) async fn next(&mut self, notes: &mut Notes) -> Result<Option<Bytes>, ApiError> {
+        while !self.ended {
+            let until = (tokio::time::Instant::now() + self.idle).min(self.until);
+            let read = timeout_at(until, self.reader.read(&mut self.upstream)).await;
+            let piece = match read.map_err(|_| silent())? {
+                Read::Piece(piece) => piece,
+                Read::Last(piece) => {
+                    self.ended = true;
+                    piece
+                }
+                Read::Broken(_, error) => {
+                    notes.detail = Some(error.to_string().into_boxed_str());
+                    return Err(from_pingora(&error.into_up()));
+                }
+            };
+            if !piece.is_empty() {
+                return Ok(Some(piece));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Collects the body, which is no longer than this; of an error only its beginning.
+    pub(super) async fn hear(&mut self, most: usize, notes: &mut Notes) -> Result<Heard, ApiError> {
+        let status = self.status;
+        let success = (200..300).contains(&status);
+        let retry_after = self.retry_after();
+        let wrong = |notes: &mut Notes, error: &dyn std::fmt::Display| {
+            notes.detail = Some(error.to_string().into_boxed_str());
+            broken()
+        };
+        let encoding = self.text(&header::CONTENT_ENCODING).unwrap_or_default();
+        let mut decoder = Decoder::new(encoding).map_err(|error| wrong(notes, &error))?;
+        self.reader = Reader::new(false);
+        let limit = if success { most } else { MAX_ERROR_BODY };
+        // What is large says so; it is not moved about while it grows.
+        let length = self.length.and_then(|length| usize::try_from(length).ok());
+        let ahead = length.filter(|length| *length > AHEAD.start && decoder.is_none() && success);
+        let mut body = BytesMut::with_capacity(ahead.map_or(0, |length| length.min(AHEAD.end).min(limit)));
+        while let Some(piece) = self.next(notes).await? {
+            let piece = match &mut decoder {
+                Some(decoder) => decoder.decode(&piece).map_err(|error| wrong(notes, &error))?,
+                None => piece,
+            };
+            if body.len() + piece.len() > limit && success {
+                let message = format!("The upstream provider's answer is larger than {limit} bytes.");
+                return Err(ApiError::new(Kind::UpstreamBroken, message));
+            }
+            let room = limit.saturating_sub(body.len()).min(piece.len());
+            if self.ended && body.is_empty() && room == piece.len() {
+                // The usual answer comes in one piece and is not copied.
+                return Ok(Heard { status, retry_after, body: piece });
+            }
+            body.extend_from_slice(piece.get(..room).unwrap_or_default());
+            if body.len() == limit && !success {
+                break;
+            }
+        }
+        Ok(Heard { status, retry_after, body: body.freeze() })
+    }
+}
+
+impl Gateway {
+    /// Calls a provider and waits for the head of its answer: on a connection from the pool, or on a new one.
+    pub(super) async fn ask_provider(&self, ask: &Ask<'_>, notes: &mut Notes) -> Result<Reached, ApiError> {
+        let link = ask.live.link(ask.lane).ok_or_else(broken)?;
+        let fail = |notes: &mut Notes, error: &pingora::Error| {
+            notes.detail = Some(error.to_string().into_boxed_str());
+            from_pingora(error)
+        };
+        loop {
+            notes.attempts += 1;
+            let peer = match link.known() {
+                Some(peer) => peer,
+                None => link.resolved(&self.resolver).await.map_err(|error| {
+                    notes.detail = Some(error.to_string().into_boxed_str());
+                    let told = "The upstream provider cannot be reached: its name has no address.";
+                    ApiError::new(Kind::UpstreamUnreachable, told)
+                })?,
+            };
+            let pooled = self.connections.reused(&peer).await.map_err(|error| fail(notes, &error))?;
+            let reused = pooled.is_some();
+            let mut upstream = match pooled {
+                Some(upstream) => upstream,
+                None => match Box::pin(self.connections.connect(&peer)).await {
+                    Ok(upstream) => upstream,
+                    Err(error) if is_downgrade(&error) => {
+                        self.connections.prefer_http1(&peer);
+                        continue;
+                    }
+                    Err(error) => return Err(fail(notes, &error)),
+                },
+            };
+            ask.lane.series.exchange(reused);
+            upstream.set_read_timeout(None);
+            upstream.set_write_timeout(Some(WRITE));
+            let talk = async {
+                say(&mut upstream, ask).await?;
+                notes.said = true;
+                notes.unanswered = true;
+                listen(&mut upstream).await
+            };
+            let until = (tokio::time::Instant::now() + ask.timeouts.first_byte).min(ask.until);
+            match timeout_at(until, talk).await {
+                Err(_) => return Err(silent()),
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    let mut error = error.into_up();
+                    // A connection from the pool may have been closed by the other side in this very moment.
+                    error.retry.decide_reuse(reused);
+                    let answered = upstream.stream().and_then(Corked::of).is_some_and(Corked::is_answered);
+                    let reason = if reused && error.retry() && !answered {
+                        "stale_connection"
+                    } else if is_downgrade(&error) {
+                        self.connections.prefer_http1(&peer);
+                        "h2_downgrade"
+                    } else {
+                        return Err(fail(notes, &error));
+                    };
+                    let provider = &*ask.target.provider.name;
+                    self.metrics.upstream_retries.with_label_values(&[provider, reason]).inc();
+                    continue;
+                }
+            }
+            notes.answered = Some(Instant::now());
+            let head = upstream.response_header().ok_or_else(broken)?;
+            let text = |name: &HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
+            let status = head.status.as_u16();
+            notes.status = Some(status);
+            notes.created |= head.status.is_success();
+            let id = text(&names::X_REQUEST_ID).or_else(|| text(&names::REQUEST_ID));
+            notes.id = id.map(|id| id.chars().take(128).collect::<String>().into_boxed_str());
+            return Ok(Reached {
+                reader: Reader::new(true),
+                until: ask.until,
+                idle: ask.timeouts.idle,
+                ended: false,
+                status,
+                length: text(&header::CONTENT_LENGTH).and_then(|length| length.trim().parse().ok()),
+                upstream,
+                peer,
+            });
+        }
+    }
+
+    /// Gives the connection of an answer back that has been read to its end.
+    pub(super) async fn read_out(&self, reached: Reached) {
+        if reached.ended {
+            self.connections.release(reached.upstream, &reached.peer).await;
+        }
+    }
+}
+
+/// Makes the head of a call one that looks something up.
+pub(super) fn to_look(parts: &mut Parts) {
+    parts.method = Method::GET;
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.remove(header::CONTENT_TYPE);
+}
+
+async fn say(upstream: &mut HttpSession, ask: &Ask<'_>) -> pingora::Result<()> {
+    let mut head = Box::new(RequestHeader::from(ask.parts.clone()));
+    if let HttpSession::H2(_) = upstream {
+        head.set_version(http::Version::HTTP_2);
+        head.remove_header(&header::HOST);
+    }
+    if let Some(corked) = upstream.stream().and_then(Corked::of) {
+        corked.cork();
+    }
+    upstream.write_request_header(head).await?;
+    if let Some(corked) = upstream.stream().and_then(Corked::of) {
+        corked.uncork();
+    }
+    match (&ask.body, upstream) {
+        (Some(body), upstream) => send_piece(upstream, body.clone(), true).await,
+        (None, HttpSession::H1(h1)) => h1.finish_body().await.map(|_| ()),
+        (None, upstream) => upstream.write_request_body(Bytes::new(), true).await,
+    }
+}
+
+/// What a provider's refusal means to the client.
+pub(super) fn refused(
+    target: Option<&Target>,
+    status: u16,
+    retry_after: Option<RetryAfter>,
+    body: &[u8],
+    notes: &mut Notes,
+) -> ApiError {
+    let provider = target.map(|target| &target.provider);
+    let vendor = VendorError::decode(body);
+    let detail = scrubbed(provider, vendor.message.clone());
+    let mut error = from_vendor(status, vendor, retry_after);
+    error.message = scrubbed(provider, error.message.into_owned()).into();
+    notes.detail = (*detail != *error.message).then(|| detail.into_boxed_str());
+    error
+}
+
+/// An answer that is none.
+pub(super) fn broken() -> ApiError {
+    ApiError::new(Kind::UpstreamBroken, "The upstream provider's answer is not valid.")
+}
