@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use model_gateway::canonical::image::{ImageFamily, ImageSource};
-use model_gateway::wire::images::{answer, check::check, file, form, predict, request};
+use model_gateway::wire::form;
+use model_gateway::wire::images::{answer, check::check, file, predict, request};
 
 use super::choose;
 

@@ -17,7 +17,7 @@ use crate::account::Permission;
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::route::pick::mask;
 use crate::route::{Model, Named, Table, Target, upstream_api};
-use crate::wire::images::form;
+use crate::wire::form;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};

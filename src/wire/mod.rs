@@ -5,6 +5,7 @@
 //! ([`request`], [`watch`]), and how an error looks in each ([`error`]). A folder per format has what only that
 //! format knows, decode beside encode: its requests, its streams, its whole answers. The formats never import each
 //! other; what their codecs share is [`codec`] and [`schema`], and what is done about what they cannot say is [`loss`].
+//! Bodies that are forms, whatever they ask for, are read by [`form`].
 //!
 //! Here must not live: who speaks a format (that is `vendor`), sockets, or the meeting of two formats (`translate`).
 
@@ -15,6 +16,7 @@ pub mod embeddings;
 pub mod error;
 mod fields;
 mod filler;
+pub mod form;
 pub mod generate;
 pub mod images;
 pub mod loss;

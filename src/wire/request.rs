@@ -6,7 +6,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::fields::{CONTENT, COUNT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields};
-use super::{Api, images};
+use super::{Api, form, images};
 use crate::canonical::image::ImageRequest;
 use crate::error::{ApiError, Kind as ErrorKind};
 use crate::json::{Cursor, Edit, Kind, Member, Rope, ScanError, ScanErrorKind, Scanner};
@@ -189,7 +189,7 @@ fn whole(text: &[u8]) -> Option<u64> {
 
 /// A form for images.
 fn read_form(body: Rope, boundary: &str) -> Result<Body, ApiError> {
-    let parts = images::form::read(&body.into_contiguous(), boundary)?;
+    let parts = form::read(&body.into_contiguous(), boundary)?;
     let model = parts.iter().find(|part| part.name == "model").ok_or_else(|| ApiError::missing("model"))?;
     let model = check_model(model.text()?)?.to_owned();
     Ok(Body::of_images(Some(model), images::request::decode_form(&parts)?))

@@ -6,7 +6,6 @@
 //! live: what a vendor's words mean (`wire`), where they are said (`vendor`), and how tasks are kept (`store`).
 
 mod call;
-mod form;
 mod group;
 mod note;
 mod show;

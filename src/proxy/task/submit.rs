@@ -18,7 +18,7 @@ use super::super::stored::account;
 use super::super::{Client, Gateway};
 use super::call::{Out, Road};
 use super::note::{Facts, Form, State, pack, unpack};
-use super::{KEEPING, Words, broken, failed, form, new_id, unknown, utf8};
+use super::{KEEPING, Words, broken, failed, new_id, unknown, utf8};
 use crate::account::Expected;
 use crate::canonical::Product;
 use crate::canonical::video::{PictureRole, PictureSource, Video, VideoShape};
@@ -28,9 +28,9 @@ use crate::route::seat::Permit;
 use crate::route::{Target, upstream_api};
 use crate::store::NewTask;
 use crate::vendor::VideoStep;
-use crate::wire::Api;
 use crate::wire::images::file::file;
 use crate::wire::video::{answer, ask, read, write};
+use crate::wire::{Api, form};
 
 /// How long a task is kept: as long as the vendor that keeps them longest.
 const LIFETIME: Duration = Duration::from_secs(7 * 86_400);

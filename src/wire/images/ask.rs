@@ -5,11 +5,11 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::check::{nearest, sides};
 use super::file;
-use super::form::Form;
 use crate::canonical::image::{
     ImageDialect, ImageFamily, ImageInput, ImagePart, ImageRequest, ImageShape, ImageSource, ImageTurn,
 };
 use crate::json::{JsonStr, RawJson, Writer, push_escaped};
+use crate::wire::form::Form;
 
 /// What a call is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,14 +8,12 @@
 //! | Imagen | `predictions[].bytesBase64Encoded` | none |
 //! | DashScope | `output.choices[].message.content[].image`; of a task `output.results[].url` | none |
 //!
-//! What is known of a file is read from its own bytes ([`file()`]), never from what its sender says. A form is read and
-//! written by [`form`].
+//! What is known of a file is read from its own bytes ([`file()`]), never from what its sender says.
 
 pub mod answer;
 pub mod ask;
 pub mod check;
 pub mod file;
-pub mod form;
 pub mod predict;
 pub mod reply;
 pub mod request;

@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 use base64_simd::forgiving_decode_to_vec;
 use bytes::Bytes;
 
-use super::form::Part;
 use super::{unsupported, wrong};
 use crate::canonical::image::{ImageInput, ImagePart, ImageRequest, ImageSource, ImageTurn};
 use crate::error::{ApiError, Kind};
 use crate::json::{Cursor, JsonError, Kind as JsonKind, RawJson};
+use crate::wire::form::Part;
 
 /// Images that belong together, where it is not said how many (specification, 4.11).
 const TOGETHER: u32 = 4;

@@ -6,11 +6,12 @@ use super::super::answer::{self, Answer, Image, Place, State, Task};
 use super::super::ask::ask;
 use super::super::check::check;
 use super::super::reply::{Made, Shape, Shown, encode};
-use super::super::{form, predict, reply, request};
+use super::super::{predict, reply, request};
 use super::{asked, base64, png};
 use crate::canonical::Usage;
 use crate::canonical::image::{ImageDialect, ImageFamily, ImageRequest, ImageShape, ImageSource, Picture};
 use crate::error::{ApiError, Kind};
+use crate::wire::form;
 
 fn dialect(shape: ImageShape, family: ImageFamily) -> ImageDialect {
     ImageDialect {

@@ -1,4 +1,10 @@
-//! Forms (`multipart/form-data`): read without copying, and written.
+//! Forms (`multipart/form-data`): read without copying, written, and turned into the JSON that says the same.
+//!
+//! Everything that takes a form reads it here. Here must not live: what the fields mean.
+
+mod json;
+
+pub use json::to_json;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use memchr::memmem;
@@ -29,7 +35,10 @@ impl Part {
     /// # Errors
     /// It is none.
     pub fn text(&self) -> Result<&str, ApiError> {
-        std::str::from_utf8(&self.value).map_err(|_| super::wrong(&*self.name, "text in UTF-8"))
+        std::str::from_utf8(&self.value).map_err(|_| {
+            let message = format!("'{}' must be text in UTF-8.", self.name);
+            ApiError::new(Kind::InvalidField, message).param(self.name.clone())
+        })
     }
 }
 
