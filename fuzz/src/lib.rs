@@ -13,6 +13,7 @@ mod images;
 mod journal;
 mod json;
 mod translate;
+mod videos;
 mod wire;
 
 pub use codec::framing;
@@ -24,6 +25,7 @@ pub use images::images;
 pub use journal::journal;
 pub use json::{json_cursor, json_scanner};
 pub use translate::{answer, schemas, seals, translated, translated_request};
+pub use videos::videos;
 pub use wire::{path, request, vendor_error, watch};
 
 /// A target: its name, which is the name of its corpus, and its function.
@@ -45,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     ("seals", seals),
     ("schemas", schemas),
     ("images", images),
+    ("videos", videos),
     #[cfg(feature = "config")]
     ("config", config),
     #[cfg(feature = "config")]
