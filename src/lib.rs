@@ -25,7 +25,8 @@
 //!   listings. Formats never import each other.
 //! * [`translate`] is where two formats meet, or the same format meets itself: it decides once per exchange, and
 //!   passes the answer.
-//! * [`job`] makes answers out of what one or several calls of a provider gave: vectors, orders of documents.
+//! * [`job`] makes answers out of what one or several calls of a provider gave: vectors, orders of documents,
+//!   images.
 //! * [`tokens`] estimates how many tokens a request or a text is, without asking anybody.
 //! * [`error`] is one table of everything that can go wrong with a request: status, words, metric label.
 //! * [`vendor`] is who answers, not in which words: addresses, credentials, habits.

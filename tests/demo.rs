@@ -9,6 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -177,7 +179,10 @@ fn the_lines_of_the_pages_work() {
     let (gateway, key) = (word("gateway "), word("key "));
     let home = TempDir::new().unwrap();
     let mut count = 0;
-    for page in ["demo", "embeddings", "rerank", "token-counting"] {
+    // The image that lines speak of.
+    let picture = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQMAAACQp+OdAAAAA1BMVEX/AAAZ4gk3AAAAD0lEQVR4nGNgGAWjYCABAAIAAAFAkz3hAAAAAElFTkSuQmCC";
+    std::fs::write(home.path().join("picture.png"), STANDARD.decode(picture).unwrap()).unwrap();
+    for page in ["demo", "embeddings", "images", "rerank", "token-counting"] {
         let path = format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();
         for line in text.lines().filter_map(|line| line.strip_prefix("    curl $GW")) {
@@ -189,7 +194,7 @@ fn the_lines_of_the_pages_work() {
             count += 1;
         }
     }
-    assert_eq!(count, 15, "lines");
+    assert_eq!(count, 22, "lines");
 }
 
 #[test]

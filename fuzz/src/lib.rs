@@ -8,6 +8,7 @@ mod codec;
 #[cfg(feature = "config")]
 mod config;
 mod exchange;
+mod images;
 #[cfg(feature = "config")]
 mod journal;
 mod json;
@@ -18,6 +19,7 @@ pub use codec::framing;
 #[cfg(feature = "config")]
 pub use config::{config, keys_file};
 pub use exchange::verbatim;
+pub use images::images;
 #[cfg(feature = "config")]
 pub use journal::journal;
 pub use json::{json_cursor, json_scanner};
@@ -42,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     ("translated_request", translated_request),
     ("seals", seals),
     ("schemas", schemas),
+    ("images", images),
     #[cfg(feature = "config")]
     ("config", config),
     #[cfg(feature = "config")]

@@ -1,5 +1,110 @@
 //! What is expected of a request before it is asked, and of an answer whose vendor does not say.
 
+use smallvec::SmallVec;
+
+use super::price::TokenKind;
+use crate::canonical::Product;
+
+/// Output that money is held for where the client sets no limit of its own.
+const OUTPUT: u64 = 4_096;
+/// Output tokens of a client's own limit that count for the tokens of a minute before the answer is there: what clients
+/// ask for at most is far more than what they get.
+const OUTPUT_PER_MINUTE: u64 = 4_096;
+
+/// What a request may use, before anything is known of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Expected<'m> {
+    /// Input tokens.
+    pub input: u64,
+    /// The client's own limit of the output tokens of one answer.
+    pub output: Option<u64>,
+    /// Answers that the client wants at once; none and one are the same.
+    pub answers: u64,
+    /// Kinds of input that it may have, dearer than plain input.
+    pub dear: Dear,
+    /// What may be made besides tokens.
+    pub made: &'m [Product],
+}
+
+impl Expected<'_> {
+    /// Output tokens that money is held for.
+    pub fn all_output(&self) -> u64 {
+        self.output.unwrap_or(OUTPUT).saturating_mul(self.answers.max(1))
+    }
+
+    /// Tokens that count for the minute until the answer is there.
+    pub fn of_minute(&self) -> u64 {
+        let output = self.output.unwrap_or(0).min(OUTPUT_PER_MINUTE);
+        self.input.saturating_add(output.saturating_mul(self.answers.max(1)))
+    }
+}
+
+/// Kinds of input, as a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dear(u8);
+
+impl Dear {
+    /// Those that may be in it.
+    pub const KINDS: [TokenKind; 4] =
+        [TokenKind::CacheWrite, TokenKind::CacheWrite1h, TokenKind::AudioInput, TokenKind::ImageInput];
+
+    /// A set of these kinds.
+    pub fn of(kinds: impl Iterator<Item = TokenKind>) -> Dear {
+        Dear(kinds.fold(0, |set, kind| set | Dear::bit(kind)))
+    }
+
+    fn bit(kind: TokenKind) -> u8 {
+        Dear::KINDS.iter().position(|known| *known == kind).map_or(0, |at| 1 << at)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those in it.
+    pub fn kinds(self) -> impl Iterator<Item = TokenKind> {
+        Dear::KINDS.into_iter().filter(move |kind| self.0 & Dear::bit(*kind) != 0)
+    }
+
+    /// Those of them that a body may have, given in pieces: it has none without naming it. A body that spells plain
+    /// letters as escapes may hide a name, and may have all.
+    pub fn in_body<'p>(self, pieces: impl Iterator<Item = &'p [u8]> + Clone) -> Dear {
+        if self.is_empty() || names(pieces.clone(), b"\\u00") {
+            return self;
+        }
+        let words = |kind: &TokenKind| -> &[&[u8]] {
+            match kind {
+                TokenKind::CacheWrite => &[b"cache_control"],
+                TokenKind::CacheWrite1h => &[b"\"1h\""],
+                TokenKind::AudioInput => &[b"audio", b"video"],
+                _ => &[b"image"],
+            }
+        };
+        Dear::of(self.kinds().filter(|kind| words(kind).iter().any(|word| names(pieces.clone(), word))))
+    }
+}
+
+/// Whether a text in pieces has a word, also across their bounds.
+fn names<'p>(pieces: impl Iterator<Item = &'p [u8]>, word: &[u8]) -> bool {
+    let finder = memchr::memmem::Finder::new(word);
+    let (mut before, rest) = (SmallVec::<[u8; 32]>::new(), word.len().saturating_sub(1));
+    for piece in pieces {
+        let joined = before.len() + piece.len().min(rest);
+        before.extend_from_slice(piece.get(..rest).unwrap_or(piece));
+        if finder.find(&before).is_some() || finder.find(piece).is_some() {
+            return true;
+        }
+        if piece.len() >= rest {
+            before.clear();
+            before.extend_from_slice(piece.get(piece.len() - rest..).unwrap_or_default());
+        } else {
+            before.drain(..joined.saturating_sub(rest));
+        }
+    }
+    false
+}
+
 /// Bytes of text that make a token, where nothing better is known: about right for English and for code, and more
 /// tokens than there are for most other writing, whose characters take more bytes.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -50,6 +155,36 @@ mod tests {
 
     fn pieces<'p>(all: &'p [&'p [u8]]) -> impl Iterator<Item = &'p [u8]> + Clone {
         all.iter().copied()
+    }
+
+    #[test]
+    fn a_body_has_what_it_names_wherever_it_is_cut() {
+        let all = Dear::of(Dear::KINDS.into_iter());
+        for (text, kinds) in [
+            (r#"{"a":"plain \n ü"}"#, &[][..]),
+            (r#"{"cache_control":{"type":"ephemeral"}}"#, &[TokenKind::CacheWrite]),
+            (r#"{"cache_control":{"ttl":"1h"}}"#, &[TokenKind::CacheWrite, TokenKind::CacheWrite1h]),
+            (r#"{"type":"input_audio"}"#, &[TokenKind::AudioInput]),
+            (r#"{"mimeType":"video/mp4"}"#, &[TokenKind::AudioInput]),
+            (r#"{"type":"image_url"}"#, &[TokenKind::ImageInput]),
+            (r#"{"c\u0061che_control":1}"#, &Dear::KINDS),
+        ] {
+            let expected = Dear::of(kinds.iter().copied());
+            for size in 1..=text.len() {
+                let pieces = text.as_bytes().chunks(size);
+                assert_eq!(all.in_body(pieces), expected, "{text} in pieces of {size}");
+            }
+            assert!(Dear::default().in_body(pieces(&[text.as_bytes()])).is_empty());
+        }
+    }
+
+    #[test]
+    fn several_answers_are_expected_to_have_the_output_of_several() {
+        let expected = Expected { input: 10, output: Some(100), answers: 3, ..Expected::default() };
+        assert_eq!((expected.all_output(), expected.of_minute()), (300, 310));
+        let open = Expected { input: 10, output: None, ..expected };
+        assert_eq!((open.all_output(), open.of_minute()), (3 * 4_096, 10));
+        assert_eq!(Expected { answers: 0, ..open }.all_output(), 4_096);
     }
 
     #[test]

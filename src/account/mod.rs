@@ -19,6 +19,7 @@ pub mod price;
 mod rules;
 
 pub use amount::Amount;
+pub use estimate::{Dear, Expected};
 pub use gauges::{Gauges, Scope};
 pub use key::{Key, KeyHash, Keys, NewKey, State, is_mistyped};
 pub use limit::{Calendar, Exceeded, Gauge, Limits, Ticket};

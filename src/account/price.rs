@@ -1,7 +1,8 @@
 //! What a model costs, and what a request costs by it: integers, one rounding a request, upwards.
 
 use super::amount::NANOS;
-use crate::canonical::Usage;
+use super::estimate::{Dear, Expected};
+use crate::canonical::{Product, Usage};
 
 /// Kinds of tokens that may have a price of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,27 +127,24 @@ impl Unit {
         let fits = |wanted: &Option<Box<str>>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
         fits(&self.size, size) && fits(&self.quality, quality)
     }
+
+    /// Whether it may be what holds in the end, where the vendor chooses what the request does not name.
+    fn may_fit(&self, size: &str, quality: &str) -> bool {
+        let may = |wanted: &Option<Box<str>>, is: &str| {
+            matches!(is, "" | "auto") || wanted.as_deref().is_none_or(|wanted| wanted == is)
+        };
+        may(&self.size, size) && may(&self.quality, quality)
+    }
 }
 
-/// What was made besides tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made<'a> {
-    /// Images of one size and quality.
-    Images {
-        /// How many.
-        count: u64,
-        /// Their size, as the request names it (`1024x1024`); empty when it does not.
-        size: &'a str,
-        /// Their quality, likewise.
-        quality: &'a str,
-    },
-    /// A video.
-    Video {
-        /// Its length.
-        millis: u64,
-        /// Its resolution (`720p`); empty when it is not known.
-        resolution: &'a str,
-    },
+/// The first price that fits, or the dearest of those that may.
+fn each(units: &[Unit], size: &str, quality: &str, dearest: bool) -> u64 {
+    let found = if dearest {
+        units.iter().filter(|unit| unit.may_fit(size, quality)).map(|unit| unit.each).max()
+    } else {
+        units.iter().find(|unit| unit.fits(size, quality)).map(|unit| unit.each)
+    };
+    u64::try_from(found.unwrap_or(0)).unwrap_or(0)
 }
 
 /// What is known of a price from the configuration.
@@ -222,8 +220,9 @@ impl Price {
         self.tiers.iter().rev().find(|tier| tier.above == 0 || input > tier.above)
     }
 
-    /// What a request costs, in nano-units. The exact sum is rounded up once.
-    pub fn cost(&self, usage: &Usage, made: &[Made<'_>]) -> i64 {
+    /// What a request costs, in nano-units: one request, its tokens and searches, and what was made besides. The exact
+    /// sum is rounded up once.
+    pub fn cost(&self, usage: &Usage, made: &[Product]) -> i64 {
         let mut sum = Sum(0);
         let input = input_parts(usage);
         if let Some(tier) = self.tier(input.total) {
@@ -233,32 +232,54 @@ impl Price {
         }
         let each = |nanos: Option<i64>| u64::try_from(nanos.unwrap_or(0)).unwrap_or(0);
         sum.add_scaled(usage.searches.unwrap_or(0), each(self.given.search), PER);
-        sum.add_scaled(1, each(self.given.request), PER);
-        for made in made {
-            match *made {
-                Made::Images { count, size, quality } => {
-                    let unit = self.given.images.iter().find(|unit| unit.fits(size, quality));
-                    sum.add_scaled(count, each(unit.map(|unit| unit.each)), PER);
-                }
-                Made::Video { millis, resolution } => {
-                    let unit = self.given.video_seconds.iter().find(|unit| unit.fits(resolution, ""));
-                    sum.add_scaled(millis, each(unit.map(|unit| unit.each)), PER / 1_000);
-                }
-            }
-        }
+        self.add_pieces(&mut sum, made, false);
         sum.nanos()
     }
 
-    /// What a request may cost that sends `input` tokens and may get `output`, in nano-units.
-    pub fn estimate(&self, input: u64, output: u64) -> i64 {
-        let mut usage = Usage { input: Some(input), output: Some(output), ..Usage::default() };
-        let tier = self.tier(input).copied().unwrap_or_default();
-        if tier.rate(TokenKind::Reasoning) > tier.rate(TokenKind::Output) {
-            usage.reasoning = Some(output);
+    /// What a request may cost, in nano-units: never less than what it does cost if it uses no more than is expected.
+    /// Where it is open which price will hold, it is the dearest.
+    pub fn estimate(&self, expected: &Expected<'_>) -> i64 {
+        let reached = |tier: &&Tier| tier.above == 0 || expected.input > tier.above;
+        let dearest = |kinds: &[TokenKind]| {
+            let tiers = self.tiers.iter().filter(reached);
+            tiers.flat_map(|tier| kinds.iter().map(|kind| tier.rate(*kind))).max().unwrap_or(0)
+        };
+        let mut sum = Sum(0);
+        let input = [TokenKind::Input, TokenKind::CachedInput].map(|kind| dearest(&[kind]));
+        let dear = expected.dear.kinds().map(|kind| dearest(&[kind]));
+        sum.add(expected.input, input.into_iter().chain(dear).max().unwrap_or(0));
+        sum.add(expected.all_output(), dearest(&OUTPUT));
+        self.add_pieces(&mut sum, expected.made, true);
+        sum.nanos()
+    }
+
+    /// Kinds of input that cost more than plain input, and may cost it whenever a request has them.
+    pub fn dear(&self) -> Dear {
+        let dear =
+            |kind: &TokenKind| self.tiers.iter().any(|tier| tier.rate(*kind) > tier.rate(TokenKind::Input));
+        Dear::of(Dear::KINDS.into_iter().filter(dear))
+    }
+
+    /// Adds what is paid for by the piece, and the request itself.
+    fn add_pieces(&self, sum: &mut Sum, made: &[Product], dearest: bool) {
+        sum.add_scaled(1, u64::try_from(self.given.request.unwrap_or(0)).unwrap_or(0), PER);
+        for made in made {
+            match made {
+                Product::Images { count, size, quality } => {
+                    sum.add_scaled(*count, each(&self.given.images, size, quality, dearest), PER);
+                }
+                Product::Video { millis, resolution } => {
+                    let each = each(&self.given.video_seconds, resolution, "", dearest);
+                    sum.add_scaled(*millis, each, PER / 1_000);
+                }
+            }
         }
-        self.cost(&usage, &[])
     }
 }
+
+/// Kinds of output.
+const OUTPUT: [TokenKind; 4] =
+    [TokenKind::Output, TokenKind::Reasoning, TokenKind::AudioOutput, TokenKind::ImageOutput];
 
 /// Input by kind. The parts of what a vendor reports may exceed its total; nothing is charged beyond that.
 struct InputParts {

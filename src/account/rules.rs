@@ -20,6 +20,8 @@ pub struct Rules {
     pub losses: Losses,
     /// How much it may take.
     pub limits: Limits,
+    /// Its clients want images as OpenAI's SDK reads them.
+    pub plain_images: bool,
 }
 
 impl Rules {

@@ -5,7 +5,8 @@
 //! into, [`Usage`] under one arithmetic, sealed reasoning ([`Seal`]) and what a model can be asked for ([`Dialect`]).
 //! Text is carried still escaped and borrowed from the bytes that it came in.
 //!
-//! Beside it stand what is asked for in other ways than a conversation: vectors ([`embed`]) and orders ([`rank`]).
+//! Beside it stand what is asked for in other ways than a conversation: vectors ([`embed`]), orders ([`rank`]) and
+//! images ([`image`]); and what is billed otherwise than by tokens ([`Product`]).
 //!
 //! Here must not live: the name of a format or of a vendor, or any input or output.
 
@@ -16,6 +17,7 @@ pub mod embed;
 pub mod event;
 pub mod grammar;
 pub mod habits;
+pub mod image;
 pub mod rank;
 pub mod request;
 pub mod seal;
@@ -31,4 +33,4 @@ pub use habits::Habits;
 pub use request::{Effort, OutputFormat, Request, Sampling, Thinking};
 pub use seal::{Seal, Sealed};
 pub use tools::{Input, Tool, ToolChoice};
-pub use usage::Usage;
+pub use usage::{Product, Usage};

@@ -1,5 +1,26 @@
 //! Tokens and other things that are billed, under one arithmetic: totals include their parts.
 
+/// Something that was made and is paid for by the piece or by its length, besides tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// Images of one size and quality.
+    Images {
+        /// How many.
+        count: u64,
+        /// Their size, as requests name it (`1024x1024`); empty while it is not known.
+        size: Box<str>,
+        /// Their quality, likewise.
+        quality: Box<str>,
+    },
+    /// A video.
+    Video {
+        /// Its length.
+        millis: u64,
+        /// Its resolution (`720p`); empty while it is not known.
+        resolution: Box<str>,
+    },
+}
+
 /// What a request used, as far as the vendor said. Nothing means that the vendor did not say; zero means that it
 /// said zero. All figures are tokens unless named otherwise.
 ///

@@ -184,7 +184,21 @@ impl Reader {
             })
         });
         let limits = table.table("limits", read_limits).unwrap_or_default();
-        let rules = Rules { models, endpoints, networks, losses: losses.unwrap_or_default(), limits };
+        let plain_images = table.get("images").and_then(|value| {
+            value.parsed(|text| match text {
+                "envelope" => Ok(false),
+                "plain" => Ok(true),
+                _ => Err("write \"envelope\" or \"plain\"".to_owned()),
+            })
+        });
+        let rules = Rules {
+            models,
+            endpoints,
+            networks,
+            losses: losses.unwrap_or_default(),
+            limits,
+            plain_images: plain_images.unwrap_or_default(),
+        };
         if let Some(shared) = self.rules.get(&rules) {
             return shared.clone();
         }

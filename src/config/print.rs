@@ -70,6 +70,10 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "keepalive      = {}", span(limits.keepalive))?;
     writeln!(out, "pool           = {}", limits.pool)?;
     writeln!(out, "pool_idle      = {}", span(limits.pool_idle))?;
+    let networks: Vec<String> = limits.fetch_allow.iter().map(|network| format!("\"{network}\"")).collect();
+    writeln!(out, "fetch_allow    = [{}]", networks.join(", "))?;
+    writeln!(out, "fetch          = {}", bytes(limits.fetch))?;
+    writeln!(out, "fetch_timeout  = {}", span(limits.fetch_timeout))?;
     writeln!(out, "\n[log]")?;
     writeln!(out, "level  = {}", text(&settings.log.level))?;
     writeln!(out, "format = \"{}\"", if settings.log.format == LogFormat::Json { "json" } else { "text" })?;

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::fleet::{self, Fleet};
-use super::node::{Document, Table};
+use super::node::{Document, Table, Value};
 use super::report::Report;
 use super::secret::expand;
 use super::values;
 use super::{Vault, folder};
+use crate::account::Network;
 
 /// What gateway.toml says, with the defaults for what it does not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +80,12 @@ pub struct Limits {
     pub pool: usize,
     /// How long an idle connection to a provider is kept.
     pub pool_idle: Duration,
+    /// Networks of one's own that links may lead into.
+    pub fetch_allow: Vec<Network>,
+    /// The most that is brought from behind a link, bytes.
+    pub fetch: usize,
+    /// How long that may take.
+    pub fetch_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -99,6 +106,11 @@ impl Default for Limits {
             // Below the idle timeouts of the vendors' load balancers (60 s and more), so that it is the gateway
             // that closes and not the vendor, in the moment of a request.
             pool_idle: Duration::from_secs(50),
+            fetch_allow: Vec::new(),
+            // An uncompressed picture of 4096 by 4096 points.
+            fetch: 64 << 20,
+            // 10 Mbit a second for the largest.
+            fetch_timeout: Duration::from_secs(60),
         }
     }
 }
@@ -309,11 +321,23 @@ fn read_limits(table: &Table<'_>) -> Limits {
         write_timeout: table.duration("write_timeout").unwrap_or(default.write_timeout),
         pool: count("pool", 0..=10_000_000, default.pool),
         pool_idle: table.duration("pool_idle").unwrap_or(default.pool_idle),
+        fetch_allow: table.get("fetch_allow").map(|value| read_networks(&value)).unwrap_or_default(),
+        fetch: table.size("fetch").unwrap_or(default.fetch),
+        fetch_timeout: table.duration("fetch_timeout").unwrap_or(default.fetch_timeout),
     };
     if limits.body == 0 {
         table.wrong("a body limit of 0 refuses every request", "for example: body = \"64MiB\"".to_owned());
     }
     limits
+}
+
+fn read_networks(value: &Value<'_>) -> Vec<Network> {
+    let mut networks = Vec::new();
+    value.elements(|element| {
+        let wanted = || "for example: \"10.0.0.0/8\" or \"192.0.2.7\"".to_owned();
+        networks.extend(element.parsed(|text| Network::parse(text).ok_or_else(wanted)));
+    });
+    networks
 }
 
 fn read_log(table: &Table<'_>, folder: &Path) -> Log {

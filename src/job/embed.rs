@@ -105,7 +105,7 @@ pub fn way(asked: Ask) -> Result<Way, ApiError> {
         } else {
             Action::BatchEmbed
         });
-        calls.push(Call { body: body.freeze(), action });
+        calls.push(Call::api(body.freeze(), action));
         ranges.push(start..start + count);
         start += count;
     }
@@ -196,6 +196,6 @@ impl Job for Embedding {
         };
         written.map_err(broken)?;
         let usage = Usage { input: Some(used), ..Usage::default() };
-        Ok(Reply { body: body.freeze(), usage, counted })
+        Ok(Reply::new(body.freeze(), usage, counted))
     }
 }

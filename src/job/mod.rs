@@ -1,38 +1,44 @@
 //! Answers that the gateway makes itself, out of what one or several calls of a provider gave.
 //!
-//! Here live the jobs: vectors of texts ([`embed`]) and orders of documents ([`rank`]). A job is asked for its next calls,
+//! Here live the jobs: vectors of texts ([`embed`]), orders of documents ([`rank`]) and images
+//! ([`image`]). A job is asked for its next calls,
 //! hears their answers, and in the end gives the client's answer and what was used. It may take several rounds; calls
 //! of one round know nothing of each other and may be made side by side.
 //!
 //! Here must not live: sockets (`proxy` makes the calls), which vendor wants what (`vendor`), and what stands in a body
 //! (`wire`).
 
+mod call;
 pub mod embed;
+pub mod image;
 pub mod rank;
 
 use bytes::Bytes;
 
-use crate::canonical::Usage;
-use crate::wire::path::Action;
+pub use crate::wire::pieces::{Body, Piece};
+pub use call::{Call, Link, To};
 
-/// A call of a provider: what is sent to the API that the route has chosen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
-    /// The body.
-    pub body: Bytes,
-    /// What is done with the model, where that stands in the path.
-    pub action: Option<Action>,
-}
+use crate::canonical::{Product, Usage};
+use crate::error::ApiError;
 
 /// The client's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The body, JSON.
-    pub body: Bytes,
+    pub body: Body,
     /// What all calls used together.
     pub usage: Usage,
+    /// What they made besides tokens.
+    pub made: Vec<Product>,
     /// Some of the usage is the gateway's own count, because a provider did not say it.
     pub counted: bool,
+}
+
+impl Reply {
+    /// An answer that is billed by tokens alone.
+    pub fn new(body: Bytes, usage: Usage, counted: bool) -> Self {
+        Reply { body: body.into(), usage, made: Vec::new(), counted }
+    }
 }
 
 /// Why a job has no answer.
@@ -44,6 +50,9 @@ pub enum Fault {
     /// A provider reported an error under a status that says otherwise: its answer.
     #[error("an error in an answer that says that there is none")]
     Failed(Bytes),
+    /// The request cannot be served: what the client is told. Texts of the provider may be in it.
+    #[error("{0}")]
+    Refused(ApiError),
 }
 
 /// See the module.

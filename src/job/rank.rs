@@ -51,7 +51,7 @@ impl Ranking {
         let calls = rank.documents.chunks(asked.dialect.batch.max(1)).map(|some| {
             let mut body = BytesMut::new();
             rerank::ask(&rank, some, &asked.dialect, &asked.upstream, &mut body);
-            Call { body: body.freeze(), action: None }
+            Call::api(body.freeze(), None)
         });
         let round = Round::of(calls.collect());
         Ok(Ranking { documents, round, asked })
@@ -104,6 +104,6 @@ impl Job for Ranking {
         let mut body = BytesMut::new();
         rerank::encode(&rank, &results, &self.asked.model, used, &mut body);
         let usage = Usage { input: Some(used), searches, ..Usage::default() };
-        Ok(Reply { body: body.freeze(), usage, counted })
+        Ok(Reply::new(body.freeze(), usage, counted))
     }
 }

@@ -11,7 +11,7 @@ use super::context::Context;
 use super::{Gateway, names};
 use crate::account::bucket::Left;
 use crate::account::limit::{Ask, Which};
-use crate::account::{Amount, Calendar, Exceeded, Gauge, Limits, Price, Scope, estimate};
+use crate::account::{Amount, Calendar, Exceeded, Expected, Gauge, Key, Limits, Price, Scope, estimate};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::store::{AccountId, Held, Refused};
 use crate::wire::request::Body;
@@ -21,14 +21,18 @@ use crate::wire::{Format, models};
 const RESERVING: Duration = Duration::from_secs(2);
 /// How long it waits for what was spent before.
 const SPENT: Duration = Duration::from_secs(5);
-/// Output that money is held for where the client sets no limit of its own.
-const OUTPUT: u64 = 4_096;
-/// Output tokens of a client's own limit that count for the tokens of a minute before the answer is there: what clients
-/// ask for at most is far more than what they get.
-const OUTPUT_PER_MINUTE: u64 = 4_096;
 
 /// Whose limits, and how much of them is taken.
 type Limited<'l> = (Scope, &'l Arc<str>, &'l Limits, &'l Arc<Gauge>);
+
+impl Context {
+    /// Whether anything is taken for the request before it is made: it costs something, and somebody has limits, or
+    /// pays.
+    fn is_held(&self) -> bool {
+        let limited = |key: &Arc<Key>| key.account.is_some() || !key.rules.limits.is_empty();
+        self.tab.is_open() && self.key.as_ref().is_some_and(limited)
+    }
+}
 
 impl Gateway {
     /// Lets a request in: takes its place in the limits and holds what it may cost. What is taken is given back when
@@ -39,16 +43,33 @@ impl Gateway {
         price: &Price,
         body: &mut Body,
     ) -> Result<(), ApiError> {
-        let input = estimate::body(body.text.pieces());
-        ctx.tab.input = input;
-        let Some(key) = ctx.key.clone() else { return Ok(()) };
+        if let Some(request) = &body.image {
+            let (made, input) = super::images::expected(request);
+            let expected = Expected { input, made: &[made], ..Expected::default() };
+            return self.hold(ctx, price, &expected).await;
+        }
+        let mut expected = Expected { input: estimate::body(body.text.pieces()), ..Expected::default() };
+        if ctx.is_held() {
+            let most = body.most();
+            expected.output = most.output;
+            expected.answers = most.answers.unwrap_or(1);
+            expected.dear = price.dear().in_body(body.text.pieces());
+        }
+        self.hold(ctx, price, &expected).await
+    }
+
+    /// The same for a request of which it is known what is expected of it.
+    pub(super) async fn hold(
+        &self,
+        ctx: &mut Context,
+        price: &Price,
+        expected: &Expected<'_>,
+    ) -> Result<(), ApiError> {
+        ctx.tab.input = expected.input;
+        let Some(key) = ctx.key.clone().filter(|_| ctx.is_held()) else { return Ok(()) };
         let account = key.account.as_deref();
         let limits = &key.rules.limits;
-        if !ctx.tab.is_open() || (limits.is_empty() && account.is_none()) {
-            return Ok(());
-        }
-        let output = body.max_output();
-        let cost = price.estimate(input, output.unwrap_or(OUTPUT));
+        let cost = price.estimate(expected);
         let gauges = &self.till.gauges;
         let mut limited: SmallVec<[Limited<'_>; 2]> = SmallVec::new();
         if !limits.is_empty() {
@@ -61,7 +82,7 @@ impl Gateway {
             let ask = Ask {
                 now: self.till.nanos(std::time::Instant::now()),
                 calendar: Calendar::at(ctx.now()),
-                tokens: input.saturating_add(output.unwrap_or(0).min(OUTPUT_PER_MINUTE)),
+                tokens: expected.of_minute(),
                 cost,
             };
             // Boxed: hardly any request has to wait for what was spent before.

@@ -7,7 +7,7 @@ use super::Gateway;
 use super::context::{Answer, Context};
 use crate::account::bucket::{Left, Nanos};
 use crate::account::{Calendar, Gauges, Ticket};
-use crate::canonical::Usage;
+use crate::canonical::{Product, Usage};
 use crate::error::Kind;
 use crate::store::{Ledger, Reservation, Settled, StoreError, UsageRecord};
 use crate::wire::watch::End;
@@ -166,7 +166,7 @@ impl Context {
     fn charge(&mut self, complete: bool) -> Charged {
         let gone = self.record.status == 499 || self.record.error == Some(Kind::ClientGone);
         let Some(plan) = &self.plan else { return Charged::default() };
-        let (usage, counted) = match &mut self.answer {
+        let (usage, made, counted): (Usage, &[Product], bool) = match &mut self.answer {
             Answer::Stream(passing) | Answer::Whole(passing, _) => {
                 let exchange = &mut passing.exchange;
                 // A stream that passed to its end may have ended in its vendor's error.
@@ -177,15 +177,15 @@ impl Context {
                 } else {
                     return Charged::default();
                 }
-                (*exchange.meter().usage(), exchange.meter().is_counted())
+                (*exchange.meter().usage(), &[], exchange.meter().is_counted())
             }
-            Answer::Made(made) => (made.usage, made.counted),
+            Answer::Made(made) => (made.usage, &made.products, made.counted),
             Answer::Awaited if gone && self.record.said => {
-                (Usage { input: Some(self.tab.input), output: Some(0), ..Usage::default() }, true)
+                (Usage { input: Some(self.tab.input), output: Some(0), ..Usage::default() }, &[], true)
             }
             Answer::Awaited | Answer::Refused { .. } | Answer::Done => return Charged::default(),
         };
-        Charged { usage, cost: plan.model.price.cost(&usage, &[]), counted }
+        Charged { usage, cost: plan.model.price.cost(&usage, made), counted }
     }
 }
 

@@ -15,12 +15,13 @@ use super::live::Live;
 use super::shutdown::InFlight;
 use super::stored::Keep;
 use crate::account::Key;
-use crate::canonical::Usage;
+use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::Job;
 use crate::route::{Model, Target};
 use crate::translate::{Exchange, Restore, verbatim::Changes};
 use crate::wire::codec::Reply;
+use crate::wire::images::reply::Shape;
 use crate::wire::path::{Action, Endpoint};
 use crate::wire::{Api, Format};
 
@@ -36,6 +37,8 @@ pub struct Context {
     pub(super) key: Option<Arc<Key>>,
     pub(super) plan: Option<Box<Plan>>,
     pub(super) answer: Answer,
+    /// The shape that the client wants images in.
+    pub(super) images: Option<Shape>,
     /// What ended the request, when a filter could only say that something did.
     pub(super) failure: Option<Box<ApiError>>,
     pub(super) record: Record,
@@ -102,9 +105,11 @@ pub(super) enum Answer {
 }
 
 /// What is known of an answer that the gateway made itself.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Made {
     pub(super) usage: Usage,
+    /// What there is besides tokens.
+    pub(super) products: Vec<Product>,
     /// Some of the usage is the gateway's own count.
     pub(super) counted: bool,
 }
@@ -154,6 +159,7 @@ impl Context {
             key: None,
             plan: None,
             answer: Answer::Awaited,
+            images: None,
             failure: None,
             record: Record {
                 started: Instant::now(),

@@ -20,7 +20,8 @@ use super::context::{Answer, Context, Made};
 use super::cork::Corked;
 use super::encoding::Decoder;
 use super::exchange::{Ended, WRITE, client_gone, is_downgrade, listen, restarting, send_piece, silent};
-use super::lane::Lane;
+use super::fetch::FetchFault;
+use super::lane::{Lane, address_of};
 use super::live::Live;
 use super::reader::{Read, Reader};
 use super::reply::from_pingora;
@@ -28,13 +29,16 @@ use super::response::MAX_ERROR_BODY;
 use super::upstream::scrubbed;
 use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
-use crate::job::{Call, Fault, Job, Reply};
+use crate::job::{Call, Fault, Job, Link, Reply, To};
 use crate::route::{Model, Target};
 use crate::store::Settled;
 use crate::wire::error::{VendorError, from_vendor};
 
 /// Calls of one job that are under way at a time: enough to be quick, too few to use a provider's limits up for others.
 const AT_ONCE: usize = 4;
+
+/// Lengths of answers that room is made for before they come.
+const AHEAD: std::ops::Range<usize> = 64 << 10..64 << 20;
 
 /// The way that all calls of a job go.
 struct Way {
@@ -103,8 +107,8 @@ impl Gateway {
         record.upstream_id = notes.id;
         record.detail = notes.detail;
         match end {
-            Ok(Reply { body, usage, counted }) => {
-                ctx.answer = Answer::Made(Made { usage, counted });
+            Ok(Reply { body, usage, made: products, counted }) => {
+                ctx.answer = Answer::Made(Made { usage, products, counted });
                 ctx.record.first_content = Some(Instant::now());
                 // Nobody has an answer that is not charged.
                 match ctx.settle(true) {
@@ -112,8 +116,8 @@ impl Gateway {
                     Some(Settled::Known(outcome)) => self.settled(ctx, outcome),
                     Some(pending) => Box::pin(self.settling(ctx, pending)).await,
                 }
-                match self.reply_json(client, ctx, body).await {
-                    Ok(_) => Ok(()),
+                match self.reply_made(client, ctx, body).await {
+                    Ok(()) => Ok(()),
                     Err(error) => self.reply_error(client, ctx, &error).await,
                 }
             }
@@ -150,6 +154,11 @@ impl Gateway {
                 notes.detail = Some(detail.into_boxed_str());
                 broken()
             }
+            Fault::Refused(mut error) => {
+                let provider = way.target().map(|target| &target.provider);
+                error.message = scrubbed(provider, error.message.into_owned()).into();
+                error
+            }
         })
     }
 
@@ -164,8 +173,8 @@ impl Gateway {
         let mut waiting: VecDeque<(usize, Call)> = calls.into_iter().enumerate().collect();
         if waiting.len() == 1 {
             if let Some((number, call)) = waiting.pop_front() {
-                let heard = self.call(way, &call, notes).await?;
-                job.heard(number, accepted(way, heard, notes)?);
+                let body = self.bring(way, &call, notes).await?;
+                job.heard(number, body);
             }
             return Ok(());
         }
@@ -177,19 +186,41 @@ impl Gateway {
                 let (gateway, way) = (self.clone(), way.clone());
                 tasks.spawn(async move {
                     let mut notes = Notes::default();
-                    let heard = gateway.call(&way, &call, &mut notes).await;
-                    (number, heard, notes)
+                    let brought = gateway.bring(&way, &call, &mut notes).await;
+                    (number, brought, notes)
                 });
             }
             let Some(done) = tasks.join_next().await else { return Ok(()) };
-            let (number, heard, noted) = done.map_err(|_| broken())?;
+            let (number, brought, noted) = done.map_err(|_| broken())?;
             notes.attempts += noted.attempts;
             notes.said |= noted.said;
             notes.answered = notes.answered.or(noted.answered);
             notes.status = noted.status.or(notes.status);
             notes.id = notes.id.take().or(noted.id);
             notes.detail = noted.detail.or(notes.detail.take());
-            job.heard(number, accepted(way, heard?, notes)?);
+            job.heard(number, brought?);
+        }
+    }
+
+    /// What a call brings: an answer that is none of an error, or what lies behind a link.
+    async fn bring(&self, way: &Way, call: &Call, notes: &mut Notes) -> Result<Bytes, ApiError> {
+        if !call.after.is_zero() {
+            let until = tokio::time::Instant::now() + call.after;
+            if until > way.deadline {
+                return Err(silent());
+            }
+            tokio::time::sleep_until(until).await;
+        }
+        match &call.to {
+            To::Link(link) => {
+                let most = link.most.unwrap_or(usize::MAX).min(self.limits.fetch);
+                let fetched = timeout_at(way.deadline, Box::pin(self.fetch(&link.url, most))).await;
+                fetched.unwrap_or(Err(FetchFault::Slow)).map_err(|fault| unfetched(link, &fault, notes))
+            }
+            _ => {
+                let heard = self.call(way, call, notes).await?;
+                accepted(way, heard, notes)
+            }
         }
     }
 
@@ -229,8 +260,9 @@ impl Gateway {
             upstream.set_write_timeout(Some(WRITE));
             let timeouts = target.provider.timeouts;
             let head = head(way, target, call, &upstream).ok_or_else(broken)?;
+            let body = (!matches!(call.to, To::Look(_))).then(|| call.body.clone());
             let talk = async {
-                say(&mut upstream, head, call.body.clone()).await?;
+                say(&mut upstream, head, body).await?;
                 notes.said = true;
                 listen(&mut upstream).await
             };
@@ -285,7 +317,10 @@ impl Gateway {
         };
         let mut decoder = Decoder::new(encoding).map_err(|error| wrong(&error))?;
         let limit = if success { self.limits.answer } else { MAX_ERROR_BODY };
-        let mut body = BytesMut::new();
+        // What is large says so; it is not moved about while it grows.
+        let length = text(&header::CONTENT_LENGTH).and_then(|length| length.trim().parse::<usize>().ok());
+        let ahead = length.filter(|length| *length > AHEAD.start && decoder.is_none() && success);
+        let mut body = BytesMut::with_capacity(ahead.map_or(0, |length| length.min(AHEAD.end).min(limit)));
         let mut reader = Reader::new(false);
         loop {
             let until = (tokio::time::Instant::now() + idle).min(way.deadline);
@@ -325,9 +360,25 @@ impl Gateway {
 fn head(way: &Way, target: &Target, call: &Call, upstream: &HttpSession) -> Option<Box<RequestHeader>> {
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.method = Method::POST;
-    parts.uri = way.lane.uri(target, call.action)?;
     parts.headers = way.head.clone();
     parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(call.body.len()));
+    if let Some(media) = &call.media {
+        parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(media).ok()?);
+    }
+    for (name, value) in call.headers {
+        parts.headers.insert(*name, HeaderValue::from_static(value));
+    }
+    parts.uri = match &call.to {
+        To::Api(action) => way.lane.uri(target, *action)?,
+        To::Path(path) => address_of(target, path.to_string())?,
+        To::Look(path) => {
+            parts.method = Method::GET;
+            parts.headers.remove(header::CONTENT_LENGTH);
+            parts.headers.remove(header::CONTENT_TYPE);
+            address_of(target, path.to_string())?
+        }
+        To::Link(_) => return None,
+    };
     let mut head = Box::new(RequestHeader::from(parts));
     if let HttpSession::H2(_) = upstream {
         head.set_version(http::Version::HTTP_2);
@@ -336,7 +387,11 @@ fn head(way: &Way, target: &Target, call: &Call, upstream: &HttpSession) -> Opti
     Some(head)
 }
 
-async fn say(upstream: &mut HttpSession, head: Box<RequestHeader>, body: Bytes) -> pingora::Result<()> {
+async fn say(
+    upstream: &mut HttpSession,
+    head: Box<RequestHeader>,
+    body: Option<Bytes>,
+) -> pingora::Result<()> {
     if let Some(corked) = upstream.stream().and_then(Corked::of) {
         corked.cork();
     }
@@ -344,7 +399,32 @@ async fn say(upstream: &mut HttpSession, head: Box<RequestHeader>, body: Bytes) 
     if let Some(corked) = upstream.stream().and_then(Corked::of) {
         corked.uncork();
     }
-    send_piece(upstream, body, true).await
+    match (body, upstream) {
+        (Some(body), upstream) => send_piece(upstream, body, true).await,
+        (None, HttpSession::H1(h1)) => h1.finish_body().await.map(|_| ()),
+        (None, upstream) => upstream.write_request_body(Bytes::new(), true).await,
+    }
+}
+
+/// What it means to the client that nothing could be brought. Where its own link leads to is not told beyond what it
+/// could see itself.
+fn unfetched(link: &Link, fault: &FetchFault, notes: &mut Notes) -> ApiError {
+    notes.detail = fault.detail().map(Into::into).or_else(|| Some(fault.to_string().into_boxed_str()));
+    if let Some(field) = &link.field {
+        let message = format!("'{field}' cannot be brought: {fault}.");
+        return ApiError::new(Kind::InvalidField, message).param(field.to_string());
+    }
+    let (kind, message) = match fault {
+        FetchFault::Slow => {
+            (Kind::UpstreamTimeout, "What the upstream provider made could not be brought in time.")
+        }
+        FetchFault::Status(401..=410) => (
+            Kind::UpstreamBroken,
+            "The upstream provider's link to what it made is not valid, or not any more.",
+        ),
+        _ => (Kind::UpstreamBroken, "What the upstream provider made could not be brought."),
+    };
+    ApiError::new(kind, message)
 }
 
 /// The body of an answer that is none of an error.

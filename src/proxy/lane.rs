@@ -11,7 +11,7 @@ use crate::wire::path::Action;
 use crate::wire::{Api, Format};
 
 /// How the gateway names itself to providers.
-const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
 
 /// See the module.
 pub(super) struct Lane {
@@ -55,8 +55,12 @@ impl Lane {
 
 /// The path of a request; the whole address where HTTP/2 may be spoken, which needs its parts.
 fn address(target: &Target, api: Api, action: Option<Action>) -> Option<Uri> {
+    address_of(target, target.provider.path(api, &target.model, action))
+}
+
+/// The same for any path of its provider.
+pub(super) fn address_of(target: &Target, path: String) -> Option<Uri> {
     let provider = &target.provider;
-    let path = provider.path(api, &target.model, action);
     let scheme = match (provider.http, provider.base.scheme()) {
         (HttpVersion::Http1, _) | (HttpVersion::Auto, Scheme::Http) => return Uri::try_from(path).ok(),
         (HttpVersion::Http2, Scheme::Http) => "http",

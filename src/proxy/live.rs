@@ -12,8 +12,8 @@ use crate::snapshot::Snapshot;
 use crate::wire::Api;
 
 /// Endpoints that have series of their own, by label.
-const ENDPOINTS: [&str; 7] =
-    ["chat", "messages", "responses", "generate", "embeddings", "embed_content", "rerank"];
+const ENDPOINTS: [&str; 8] =
+    ["chat", "messages", "responses", "generate", "embeddings", "embed_content", "rerank", "images"];
 
 /// A snapshot in use.
 #[derive(Debug)]

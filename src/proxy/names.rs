@@ -30,6 +30,7 @@ pub(super) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(super) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub(super) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(super) const X_GATEWAY_IMAGES: HeaderName = HeaderName::from_static("x-gateway-images");
 pub(super) const X_GATEWAY_WARNING: HeaderName = HeaderName::from_static("x-gateway-warning");
 pub(super) const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 pub(super) const X_MS_REGION: HeaderName = HeaderName::from_static("x-ms-region");

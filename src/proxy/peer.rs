@@ -36,6 +36,16 @@ impl Upstream {
     pub(super) fn http(&self) -> &HttpPeer {
         &self.http
     }
+
+    /// An address of no provider: HTTP/1.1, and what is connected to is not kept.
+    pub(super) fn outside(address: SocketAddr, tls: bool, name: String, connect: Duration) -> Self {
+        let mut http = HttpPeer::new(address, tls, name);
+        http.options.total_connection_timeout = Some(connect);
+        http.options.connection_timeout = Some(connect);
+        http.options.alpn = ALPN::H1;
+        let hash = http.reuse_hash();
+        Upstream { http, hash }
+    }
 }
 
 impl fmt::Display for Upstream {

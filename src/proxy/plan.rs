@@ -104,7 +104,7 @@ impl Chosen {
     }
 
     /// Everything but the body.
-    fn plan(self) -> Plan {
+    pub(super) fn plan(self) -> Plan {
         let action = self.action();
         Plan {
             lane: self.lane,

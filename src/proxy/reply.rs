@@ -11,6 +11,8 @@ use pingora::{Error, ErrorSource, ErrorType};
 use super::context::Context;
 use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
+use crate::job::Body;
+use crate::wire::images::{self, reply::Shape};
 use crate::wire::path::Endpoint;
 use crate::wire::{Format, count_tokens, error as wire_error};
 
@@ -29,6 +31,17 @@ impl Gateway {
     ) -> Result<bool, ApiError> {
         let head = self.own_head(client, ctx, 200, body.len(), "application/json");
         self.write_reply(client, ctx, head, body).await.map(|()| true).map_err(|error| gone(&error))
+    }
+
+    /// Answers 200 with JSON that leaves piece by piece.
+    pub(super) async fn reply_made(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        body: Body,
+    ) -> Result<(), ApiError> {
+        let head = self.own_head(client, ctx, 200, body.len(), "application/json");
+        self.write_pieces(client, ctx, head, body.into_steps()).await.map_err(|error| gone(&error))
     }
 
     /// Answers those who look whether anybody is there.
@@ -51,7 +64,11 @@ impl Gateway {
         let id = ctx.id.as_str();
         let counts = ctx.endpoint == Some(Endpoint::CountTokens);
         let body = counts.then(|| count_tokens::error(error, id)).flatten();
-        let body = body.unwrap_or_else(|| wire_error::body(ctx.format, error, id)).freeze();
+        let mut body = body.unwrap_or_else(|| wire_error::body(ctx.format, error, id));
+        if ctx.images == Some(Shape::Envelope) {
+            body = images::reply::error(error, &body);
+        }
+        let body = body.freeze();
         self.reply_refusal(client, ctx, error, body).await
     }
 
@@ -107,6 +124,16 @@ impl Gateway {
         head: Box<ResponseHeader>,
         body: Bytes,
     ) -> pingora::Result<()> {
+        self.write_pieces(client, ctx, head, std::iter::once(body)).await
+    }
+
+    async fn write_pieces(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        head: Box<ResponseHeader>,
+        pieces: impl Iterator<Item = Bytes> + Send,
+    ) -> pingora::Result<()> {
         let status = head.status.as_u16();
         // Whoever has the answer may ask again at once, and finds its place and its money free.
         self.settle_cut(ctx).await;
@@ -118,8 +145,12 @@ impl Gateway {
         }
         client.write_response_header(head).await.map_err(|error| error.into_down())?;
         ctx.record.status = status;
-        ctx.record.response_bytes += body.len() as u64;
-        client.write_response_body(body, true).await.map_err(|error| error.into_down())?;
+        let mut pieces = pieces.peekable();
+        while let Some(piece) = pieces.next() {
+            ctx.record.response_bytes += piece.len() as u64;
+            let last = pieces.peek().is_none();
+            client.write_response_body(piece, last).await.map_err(|error| error.into_down())?;
+        }
         if unread {
             // Closing with unread bytes in the socket makes the kernel send a reset, which can overtake the answer.
             let _ = tokio::time::timeout(LINGER, async {

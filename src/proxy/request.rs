@@ -10,14 +10,15 @@ use pingora::http::RequestHeader;
 
 use super::context::{Context, RequestId};
 use super::guarded::Guarded;
-use super::names;
 use super::plan::Chosen;
 use super::{Client, Gateway};
+use super::{images, names};
 use crate::account::{Permission, State, is_mistyped};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::route::{Model, Named, Table, Target, select};
 use crate::translate::Stored;
+use crate::wire::images::form;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
@@ -94,6 +95,7 @@ impl Gateway {
         authenticate(head, ctx)?;
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         permit(ctx, address, &endpoint)?;
+        ctx.images = images::shape(ctx, head)?;
         match &endpoint {
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => {
                 return Box::pin(self.reply_stored(client, ctx, &endpoint)).await;
@@ -104,12 +106,12 @@ impl Gateway {
             }
             _ => {}
         }
-        check_media(head)?;
+        let form = check_media(head, &endpoint)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
         if endpoint.label() != COUNTING {
             ctx.tab.open();
         }
-        let body = self.read_body(client, ctx, api, &endpoint).await?;
+        let body = self.read_body(client, ctx, api, &endpoint, form).await?;
         ctx.record.complete = Some(Instant::now());
         if let Some(format) = endpoint.counts() {
             let live = ctx.live.clone();
@@ -129,6 +131,7 @@ impl Gateway {
         ctx: &mut Context,
         api: Api,
         endpoint: &Endpoint,
+        form: Option<String>,
     ) -> Result<Body, ApiError> {
         let limit = self.limits.body;
         let head = client.req_header();
@@ -146,8 +149,11 @@ impl Gateway {
             // Pingora takes whatever is written before the end of the body for a refusal of the rest.
             client.set_keepalive(keep);
         }
-        let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed, .. });
-        let mut reader = BodyReader::new(api, batch);
+        let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed | Action::Predict, .. });
+        let mut reader = match form {
+            Some(boundary) => BodyReader::form(api, boundary),
+            None => BodyReader::new(api, batch),
+        };
         let begun = Instant::now();
         let read = loop {
             match read_piece(client, self.limits.body_timeout).await {
@@ -208,6 +214,8 @@ impl Gateway {
             chosen.embed(name, action, body)?
         } else if api == Api::Rerank {
             chosen.rank(body)?
+        } else if let Some(request) = body.image {
+            chosen.draw(ctx, *request)?
         } else if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
             chosen.pass_on(name, body)?
         } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
@@ -302,8 +310,9 @@ fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result
     }
 }
 
-/// Bodies are JSON as it is; a compressed or multipart body would be read as nonsense.
-fn check_media(head: &RequestHeader) -> Result<(), ApiError> {
+/// Bodies are JSON as it is; a compressed body would be read as nonsense. One endpoint takes forms too, of which this
+/// is the boundary.
+fn check_media(head: &RequestHeader, endpoint: &Endpoint) -> Result<Option<String>, ApiError> {
     let header = |name| head.headers.get(name).map(|value: &http::HeaderValue| value.as_bytes());
     let encoding = header(http::header::CONTENT_ENCODING).unwrap_or(b"identity");
     if !encoding.eq_ignore_ascii_case(b"identity") {
@@ -313,10 +322,15 @@ fn check_media(head: &RequestHeader) -> Result<(), ApiError> {
         ));
     }
     let kind = header(http::header::CONTENT_TYPE).unwrap_or_default();
+    if *endpoint == Endpoint::ImageEdits
+        && let Some(boundary) = std::str::from_utf8(kind).ok().and_then(form::boundary)
+    {
+        return Ok(Some(boundary));
+    }
     if kind.len() >= 10 && kind.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/")) {
         return Err(ApiError::new(Kind::UnsupportedMediaType, "Send the body as application/json."));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The model of this name, if the key may use it.

@@ -2,7 +2,7 @@
 //!
 //! Here live: the listener and what it counts ([`Simulator`]), the plan of an answer that no vendor's name appears
 //! in (`conversation`, `script`, `text`, `schema`, `embedding`), the staging of failures (`directive`, `stream`,
-//! `body`) and one folder per vendor (`openai`, `anthropic`, `google`), or for several (`search`), that reads that vendor's requests and writes
+//! `body`) and one folder per vendor (`openai`, `anthropic`, `google`), or for several (`search`, `studio`), that reads that vendor's requests and writes
 //! its answers, headers, streams and errors. Here must not live: anything that the gateway itself needs to answer a
 //! request. Nothing in this folder is used by the gateway to serve, and nothing of the gateway is used here, so that
 //! the two cannot agree on the same mistake.
@@ -32,7 +32,7 @@
 //! | `[[first 800]]` | streams: milliseconds between the head and the first token |
 //! | `[[pace 50]]` | streams: milliseconds per token |
 //! | `[[words 300]]` | the text of the answer has so many words |
-//! | `[[big 5000000]]` | the text of the answer has so many bytes, in frames of up to 100 kB; no token limit applies |
+//! | `[[big 5000000]]` | the text of the answer has so many bytes, in frames of up to 100 kB, no token limit applies; of images: each has so many bytes |
 //! | `[[cached 1000]]` | so many of the prompt's tokens are reported as read from the vendor's cache |
 //! | `[[error 3]]` | an error in the stream, in the vendor's own form, after 3 deltas (0: it is the first frame) |
 //! | `[[cut 3]]` | the connection is aborted after 3 deltas |
@@ -64,6 +64,7 @@ mod script;
 mod search;
 mod server;
 mod stream;
+mod studio;
 mod text;
 
 #[cfg(test)]
@@ -79,15 +80,17 @@ use bytes::Bytes;
 /// Which vendor's API a simulator speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Vendor {
-    /// Chat completions, responses, embeddings and models of the OpenAI API.
+    /// Chat completions, responses, embeddings, images and models of the OpenAI API.
     OpenAi,
     /// Messages, token counting and models of the Anthropic API.
     Anthropic,
-    /// Content generation (whole and streamed), token counting, embeddings and models of the Gemini API.
+    /// Content generation (whole and streamed), token counting, embeddings, images and models of the Gemini API.
     Google,
+    /// Images of Volcengine's Ark.
+    Ark,
     /// Vectors and orders of the Cohere API.
     Cohere,
-    /// Vectors and orders of DashScope, at its own address and at those for other vendors' clients.
+    /// Images, vectors and orders of DashScope, at its own address and at those for other vendors' clients.
     DashScope,
     /// Vectors and orders of the Jina API.
     Jina,
@@ -105,6 +108,7 @@ impl fmt::Display for Vendor {
             Vendor::OpenAi => "OpenAI",
             Vendor::Anthropic => "Anthropic",
             Vendor::Google => "Google",
+            Vendor::Ark => "Ark",
             Vendor::Cohere => "Cohere",
             Vendor::DashScope => "DashScope",
             Vendor::Jina => "Jina",
@@ -202,6 +206,7 @@ impl Simulator {
         let version = match self.vendor {
             Vendor::OpenAi | Vendor::Anthropic | Vendor::Jina | Vendor::Vllm | Vendor::Voyage => "v1",
             Vendor::Google => "v1beta",
+            Vendor::Ark => "api/v3",
             Vendor::Cohere => "v2",
             Vendor::DashScope => "compatible-mode/v1",
             Vendor::Tei => return format!("http://{}", self.addr()),

@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::body::Playback;
 use super::http::{Content, Reply, Request, Start, parse_query};
 use super::stream::Pacing;
-use super::{Options, Recorded, Vendor, anthropic, google, openai, search};
+use super::{Options, Recorded, Vendor, anthropic, google, openai, search, studio};
 
 /// The largest request body that is taken: what the largest of the vendors takes.
 const MAX_BODY: usize = 100 * 1024 * 1024;
@@ -59,6 +59,7 @@ enum Site {
     Anthropic(anthropic::Site),
     Google(google::Site),
     Search(search::Site),
+    Ark(studio::Ark),
 }
 
 /// What a vendor needs to know to answer one request.
@@ -81,6 +82,7 @@ impl Server {
             Vendor::OpenAi => Site::OpenAi(openai::Site::default()),
             Vendor::Anthropic => Site::Anthropic(anthropic::Site::default()),
             Vendor::Google => Site::Google(google::Site),
+            Vendor::Ark => Site::Ark(studio::Ark),
             Vendor::Cohere => Site::Search(search::Site::Cohere),
             Vendor::DashScope => Site::Search(search::Site::DashScope),
             Vendor::Jina => Site::Search(search::Site::Jina),
@@ -178,6 +180,7 @@ async fn serve(shared: Arc<Shared>, incoming: http::Request<Incoming>) -> Result
             Site::Anthropic(site) => site.answer(&call),
             Site::Google(site) => site.answer(&call),
             Site::Search(site) => site.answer(&call),
+            Site::Ark(site) => site.answer(&call),
         }
     };
     match reply.start {

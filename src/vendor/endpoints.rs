@@ -103,6 +103,13 @@ impl Provider {
         prefix.ends_with(OWN) && !prefix.ends_with(COMPATIBLE) && !prefix.ends_with(BESIDE)
     }
 
+    /// What DashScope's addresses have in common.
+    pub(super) fn dashscope_root(&self) -> &str {
+        let prefix = self.base.prefix();
+        let root = [COMPATIBLE, BESIDE, OWN].into_iter().find_map(|end| prefix.strip_suffix(end));
+        root.unwrap_or(prefix)
+    }
+
     /// Its older models for orders are behind its own address alone.
     fn ranks_in_own_words(&self, model: &str) -> bool {
         self.is_own_dashscope() || model.starts_with("gte-")
@@ -119,8 +126,7 @@ impl Provider {
                 Some(format!("{prefix}/services/embeddings/text-embedding/text-embedding"))
             }
             (Kind::DashScope, Api::Rerank) => {
-                let root = [COMPATIBLE, BESIDE, OWN].into_iter().find_map(|end| prefix.strip_suffix(end));
-                let root = root.unwrap_or(prefix);
+                let root = self.dashscope_root();
                 Some(if self.ranks_in_own_words(model) {
                     format!("{root}{OWN}/services/rerank/text-rerank/text-rerank")
                 } else {

@@ -7,6 +7,7 @@
 mod address;
 mod dialect;
 mod endpoints;
+mod imaging;
 mod kind;
 mod row;
 mod rows;
@@ -228,6 +229,7 @@ impl Provider {
                     Action::CountTokens => ":countTokens",
                     Action::Embed => ":embedContent",
                     Action::BatchEmbed => ":batchEmbedContents",
+                    Action::Predict => ":predict",
                 });
             }
             _ => path.push_str(resource(api)),

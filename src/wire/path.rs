@@ -24,6 +24,8 @@ pub enum Action {
     Embed,
     /// `:batchEmbedContents`
     BatchEmbed,
+    /// `:predict`: images
+    Predict,
 }
 
 /// An endpoint of the gateway.
@@ -51,6 +53,10 @@ pub enum Endpoint {
     },
     /// `POST /v1/embeddings`
     Embeddings,
+    /// `POST /v1/images/generations`
+    Images,
+    /// `POST /v1/images/edits`: the same, with images to begin with, also as a form.
+    ImageEdits,
     /// `POST /v1/rerank`; under `/v2` too, where Cohere's SDK looks for it.
     Rerank,
     /// `POST /v1beta/models/{model}:{action}`, under `/v1` too.
@@ -97,6 +103,9 @@ impl Endpoint {
             Endpoint::Responses | Endpoint::InputTokens => Some(Api::Responses),
             Endpoint::Embeddings => Some(Api::Embeddings),
             Endpoint::Rerank => Some(Api::Rerank),
+            Endpoint::Images | Endpoint::ImageEdits | Endpoint::Native { action: Action::Predict, .. } => {
+                Some(Api::Images)
+            }
             Endpoint::Native { action: Action::Embed | Action::BatchEmbed, .. } => Some(Api::EmbedContent),
             Endpoint::Native { .. } => Some(Api::Generate),
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => None,
@@ -140,6 +149,9 @@ impl Endpoint {
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => "stored_responses",
             Endpoint::Embeddings => "embeddings",
             Endpoint::Rerank => "rerank",
+            Endpoint::Images | Endpoint::ImageEdits | Endpoint::Native { action: Action::Predict, .. } => {
+                "images"
+            }
             Endpoint::Native { action: Action::Embed | Action::BatchEmbed, .. } => "embed_content",
             Endpoint::Native { action: Action::CountTokens, .. } => "count_tokens",
             Endpoint::Native { .. } => "generate",
@@ -166,6 +178,7 @@ impl Target {
         }
         match &self.endpoint {
             Some(Endpoint::Response { .. } | Endpoint::ResponseItems { .. }) => Some(Format::Responses),
+            Some(Endpoint::Native { .. }) => Some(Format::Generate),
             endpoint => endpoint.as_ref().and_then(Endpoint::api).map(Api::error_format),
         }
     }
@@ -176,8 +189,8 @@ pub fn parse(path: &str, query: Option<&str>) -> Target {
     let mut segments = path.split('/').filter(|segment| !segment.is_empty()).peekable();
     let mut beta = false;
     // A base address that ends in the version segment, used by an SDK that adds its own.
-    while let Some(version) = segments.next_if(|segment| matches!(*segment, "v1" | "v1beta")) {
-        beta |= version == "v1beta";
+    while let Some(version) = segments.next_if(|segment| matches!(*segment, "v1" | "v1beta" | "v1beta1")) {
+        beta |= version != "v1";
     }
     let rest: Vec<&str> = segments.collect();
     let endpoint = match rest.as_slice() {
@@ -195,8 +208,15 @@ pub fn parse(path: &str, query: Option<&str>) -> Target {
         }
         ["embeddings"] => Some(Endpoint::Embeddings),
         ["rerank"] | ["v2", "rerank"] => Some(Endpoint::Rerank),
+        ["images", "generations"] => Some(Endpoint::Images),
+        ["images", "edits"] => Some(Endpoint::ImageEdits),
         ["models"] => Some(Endpoint::Models),
         ["models", model @ ..] => parse_model(model, query),
+        // As Google's SDK has it for Vertex AI, with a key or with a project.
+        ["publishers", "google", "models", model @ ..]
+        | ["projects", _, "locations", _, "publishers", "google", "models", model @ ..] => {
+            parse_model(model, query)
+        }
         ["tunedModels", ..] => parse_model(&rest, query),
         _ => None,
     };
@@ -219,6 +239,7 @@ fn parse_model(segments: &[&str], query: Option<&str>) -> Option<Endpoint> {
             "countTokens" => Some(Action::CountTokens),
             "embedContent" => Some(Action::Embed),
             "batchEmbedContents" => Some(Action::BatchEmbed),
+            "predict" => Some(Action::Predict),
             _ => None,
         };
         if let Some(action) = action {

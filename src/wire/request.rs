@@ -5,102 +5,14 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::Api;
+use super::fields::{CONTENT, COUNT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields};
+use super::{Api, images};
+use crate::canonical::image::ImageRequest;
 use crate::error::{ApiError, Kind as ErrorKind};
 use crate::json::{Cursor, Edit, Kind, Member, Rope, ScanError, ScanErrorKind, Scanner};
 
 /// Longest model id that is looked up. Vendors' ids stay below 100 bytes; the bound keeps logs and errors readable.
 const MAX_MODEL: usize = 256;
-
-/// The members of the outermost object that matter to an API.
-#[derive(Clone, Copy, Debug)]
-struct Fields {
-    /// Names, in the order of the indexes below.
-    names: &'static [&'static str],
-    /// Which of them must be there, with the kinds that they may have.
-    required: &'static [(usize, &'static [Kind])],
-    /// Which of them limit the output, or hold what does; the first that is there counts.
-    caps: &'static [usize],
-}
-
-/// Index of `model` in every list of names below.
-const MODEL: usize = 0;
-/// Index of `stream`.
-const STREAM: usize = 1;
-/// Index of `stream_options`, `prompt`, `max_tokens`, `query` or `generateContentRequest`: the one that each API adds.
-const EXTRA: usize = 2;
-/// Index of what the request is about.
-const CONTENT: usize = 3;
-/// Index of another spelling of [`EXTRA`].
-const EXTRA_SNAKE: usize = 4;
-
-const STRING: &[Kind] = &[Kind::String];
-const ARRAY: &[Kind] = &[Kind::Array];
-const NUMBER: &[Kind] = &[Kind::Number];
-const TEXT_OR_ARRAY: &[Kind] = &[Kind::String, Kind::Array];
-const OBJECT: &[Kind] = &[Kind::Object];
-
-const CHAT: Fields = Fields {
-    names: &["model", "stream", "stream_options", "messages", "max_completion_tokens", "max_tokens"],
-    required: &[(MODEL, STRING), (CONTENT, ARRAY)],
-    caps: &[4, 5],
-};
-const MESSAGES: Fields = Fields {
-    names: &["model", "stream", "max_tokens", "messages"],
-    required: &[(MODEL, STRING), (CONTENT, ARRAY), (EXTRA, NUMBER)],
-    caps: &[EXTRA],
-};
-const COUNT_TOKENS: Fields = Fields {
-    names: &["model", "stream", "max_tokens", "messages"],
-    required: &[(MODEL, STRING), (CONTENT, ARRAY)],
-    caps: &[],
-};
-const RESPONSES: Fields = Fields {
-    names: &["model", "stream", "prompt", "input", "max_output_tokens"],
-    required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
-    caps: &[4],
-};
-const EMBEDDINGS: Fields = Fields {
-    names: &["model", "stream", "encoding_format", "input"],
-    required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
-    caps: &[],
-};
-const RERANK: Fields = Fields {
-    names: &["model", "stream", "query", "documents"],
-    required: &[(MODEL, STRING), (EXTRA, STRING), (CONTENT, ARRAY)],
-    caps: &[],
-};
-const GENERATE: Fields = Fields {
-    names: &[
-        "model",
-        "stream",
-        "generateContentRequest",
-        "contents",
-        "generate_content_request",
-        "generationConfig",
-        "generation_config",
-    ],
-    required: &[(CONTENT, ARRAY)],
-    caps: &[5, 6],
-};
-const EMBED_CONTENT: Fields =
-    Fields { names: &["model", "stream", "requests", "content"], required: &[(CONTENT, OBJECT)], caps: &[] };
-const BATCH_EMBED: Fields =
-    Fields { names: &["model", "stream", "content", "requests"], required: &[(CONTENT, ARRAY)], caps: &[] };
-
-fn fields(api: Api, batch: bool) -> Fields {
-    match api {
-        Api::Messages => MESSAGES,
-        Api::CountTokens => COUNT_TOKENS,
-        Api::Responses => RESPONSES,
-        Api::Generate => GENERATE,
-        Api::EmbedContent if batch => BATCH_EMBED,
-        Api::EmbedContent => EMBED_CONTENT,
-        Api::Embeddings => EMBEDDINGS,
-        Api::Rerank => RERANK,
-        _ => CHAT,
-    }
-}
 
 /// Reads a body while it arrives.
 pub struct BodyReader {
@@ -108,6 +20,10 @@ pub struct BodyReader {
     fields: Fields,
     scan: Scanner,
     body: Rope,
+    /// Images are asked for as predictions.
+    predict: bool,
+    /// The boundary of a form.
+    form: Option<String>,
 }
 
 /// A body that is complete and valid, with what was found in it.
@@ -129,6 +45,19 @@ pub struct Body {
     names_resource: bool,
     /// What limits the output.
     cap: Option<Member>,
+    /// How many answers are wanted.
+    count: Option<Member>,
+    /// What is wanted, where images are: it has been read, and there is no text any more.
+    pub image: Option<Box<ImageRequest>>,
+}
+
+/// The most output that a client wants, as far as it says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Most {
+    /// Tokens of each answer.
+    pub output: Option<u64>,
+    /// Answers at once.
+    pub answers: Option<u64>,
 }
 
 /// What a chat request says about usage in its stream.
@@ -148,7 +77,13 @@ impl BodyReader {
     /// Starts reading a body for an API. `batch` tells a Gemini batch of embeddings from a single one.
     pub fn new(api: Api, batch: bool) -> Self {
         let fields = fields(api, batch);
-        BodyReader { api, fields, scan: Scanner::new(fields.names), body: Rope::new() }
+        let predict = batch && api == Api::Images;
+        BodyReader { api, fields, scan: Scanner::new(fields.names), body: Rope::new(), predict, form: None }
+    }
+
+    /// Starts reading a form.
+    pub fn form(api: Api, boundary: String) -> Self {
+        BodyReader { form: Some(boundary), ..BodyReader::new(api, false) }
     }
 
     /// Takes the next piece.
@@ -156,7 +91,7 @@ impl BodyReader {
     /// # Errors
     /// The body is not valid JSON so far. Reading on gives the same error again.
     pub fn push(&mut self, piece: Bytes) -> Result<(), ApiError> {
-        let scanned = self.scan.push(&piece);
+        let scanned = if self.form.is_some() { Ok(()) } else { self.scan.push(&piece) };
         self.body.push(piece);
         scanned.map_err(|error| invalid_json(&error, &mut self.body))
     }
@@ -176,6 +111,9 @@ impl BodyReader {
     /// # Errors
     /// The body is incomplete, a required field is missing or of the wrong type.
     pub fn finish(mut self) -> Result<Body, ApiError> {
+        if let Some(boundary) = self.form.take() {
+            return read_form(self.body, &boundary);
+        }
         let members = self.scan.finish().map_err(|error| invalid_json(&error, &mut self.body))?;
         let find = |index: usize| members.iter().find(|member| member.wanted == Some(index));
         for &(index, kinds) in self.fields.required {
@@ -217,7 +155,15 @@ impl BodyReader {
             Api::EmbedContent => find(CONTENT).filter(|member| member.kind == Kind::Array),
             _ => None,
         };
+        if self.api == Api::Images {
+            let text = self.body.into_contiguous();
+            let text = std::str::from_utf8(&text).map_err(|_| images::not_utf8())?;
+            let image =
+                if self.predict { images::predict::decode(text)? } else { images::request::decode(text)? };
+            return Ok(Body::of_images(model, image));
+        }
         Ok(Body {
+            image: None,
             model,
             model_at: find(MODEL)
                 .filter(|member| member.kind == Kind::String)
@@ -228,12 +174,41 @@ impl BodyReader {
             stream_options,
             names_resource: matches!(self.api, Api::Generate | Api::EmbedContent),
             cap: self.fields.caps.iter().find_map(|cap| find(*cap)).cloned(),
+            count: (self.api == Api::Chat).then(|| find(COUNT)).flatten().cloned(),
             text: self.body,
         })
     }
 }
 
+fn whole(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// A form for images.
+fn read_form(body: Rope, boundary: &str) -> Result<Body, ApiError> {
+    let parts = images::form::read(&body.into_contiguous(), boundary)?;
+    let model = parts.iter().find(|part| part.name == "model").ok_or_else(|| ApiError::missing("model"))?;
+    let model = check_model(model.text()?)?.to_owned();
+    Ok(Body::of_images(Some(model), images::request::decode_form(&parts)?))
+}
+
 impl Body {
+    fn of_images(model: Option<String>, image: ImageRequest) -> Body {
+        Body {
+            text: Rope::new(),
+            model,
+            model_at: None,
+            inner: None,
+            stream: false,
+            stream_at: None,
+            stream_options: StreamOptions::Strange,
+            names_resource: false,
+            cap: None,
+            count: None,
+            image: Some(Box::new(image)),
+        }
+    }
+
     /// The edits, in no order, that put another model in the place of the one that the client named. Gemini's bodies
     /// name it as a resource, `models/{model}`, and the vendor refuses a name that is not the path's.
     pub fn set_model(&self, model: &str) -> SmallVec<[Edit; 1]> {
@@ -248,27 +223,35 @@ impl Body {
         places.map(|range| Edit { range, text: name.clone() }).collect()
     }
 
-    /// The most output tokens that the client wants, if it says so.
-    pub fn max_output(&mut self) -> Option<u64> {
-        let cap = self.cap.as_ref()?;
+    /// The most output that the client wants.
+    pub fn most(&mut self) -> Most {
+        let mut most = Most::default();
+        if let Some(count) = &self.count {
+            most.answers = whole(&self.text.slice(count.value.clone()));
+        }
+        let Some(cap) = &self.cap else { return most };
         let text = self.text.slice(cap.value.clone());
-        let text = std::str::from_utf8(&text).ok()?;
         match cap.kind {
-            Kind::Number => text.parse().ok(),
+            Kind::Number => most.output = whole(&text),
             Kind::Object => {
-                let mut found = None;
-                // The scanner found the text to be sound.
+                // The scanner found the text to be sound. Whoever says a thing twice means the larger one.
+                let text = std::str::from_utf8(&text).unwrap_or_default();
                 let _ = super::watch::members(&mut Cursor::new(text), |key, json| {
-                    match key.escaped() {
-                        "maxOutputTokens" | "max_output_tokens" => found = json.u64_or_skip()?,
+                    match key.decode().as_ref() {
+                        "maxOutputTokens" | "max_output_tokens" => {
+                            most.output = most.output.max(json.u64_or_skip()?)
+                        }
+                        "candidateCount" | "candidate_count" => {
+                            most.answers = most.answers.max(json.u64_or_skip()?)
+                        }
                         _ => json.skip()?,
                     }
                     Ok(())
                 });
-                found
             }
-            _ => None,
+            _ => {}
         }
+        most
     }
 
     /// The edit that puts another member in the place of the model, for vendors that have the model in the address.
@@ -361,6 +344,10 @@ fn read_model(body: &mut Rope, member: &Member) -> Result<String, ApiError> {
     let text = body.slice(member.value.start + 1..member.value.end - 1);
     let escaped = std::str::from_utf8(&text).unwrap_or_default();
     let model = crate::json::JsonStr::from_escaped(escaped).decode();
+    check_model(&model).map(str::to_owned)
+}
+
+fn check_model(model: &str) -> Result<&str, ApiError> {
     if model.is_empty() {
         return Err(ApiError::new(ErrorKind::InvalidField, "'model' must not be empty.").param("model"));
     }
@@ -368,7 +355,7 @@ fn read_model(body: &mut Rope, member: &Member) -> Result<String, ApiError> {
         let message = format!("'model' is longer than {MAX_MODEL} bytes.");
         return Err(ApiError::new(ErrorKind::InvalidField, message).param("model"));
     }
-    Ok(model.into_owned())
+    Ok(model)
 }
 
 /// Specification, sections 4.2 and 8: greater than 0.

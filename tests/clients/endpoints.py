@@ -1,11 +1,13 @@
-"""The official SDKs at the endpoints beside the conversations: vectors, orders, counts of tokens, listings.
+"""The official SDKs at the endpoints beside the conversations: vectors, orders, counts of tokens, images, listings.
 
 Usage: endpoints.py BASE_URL KEY
 Each failure is a line; the exit status says whether there was one.
 """
 
+import base64
 import sys
 import traceback
+import warnings
 
 import anthropic
 import cohere
@@ -17,11 +19,25 @@ BASE, KEY = sys.argv[1], sys.argv[2]
 EMBEDDERS = ["text-embedding-3-small", "gemini-embedding-001", "embed-v4.0"]
 RANKER = "rerank-v3.5"
 SPEAKERS = ["gpt-4o", "claude-sonnet-4-6", "gemini-2.5-flash"]
+PAINTERS = [
+    "gpt-image-1",
+    "gemini-2.5-flash-image",
+    "imagen-4.0-generate-001",
+    "doubao-seedream-4-5-251128",
+    "qwen-image-plus",
+]
+EDITORS = ["gpt-image-1", "gemini-2.5-flash-image", "doubao-seedream-4-5-251128"]
+PICTURE = (
+    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQMAAACQp+OdAAAAA1BMVEX/AAAZ4gk3AAAAD0lEQVR4nGNgGAWjYCABAAIAAAFAkz3hAAAA"
+    "AElFTkSuQmCC"
+)
 TEXTS = ["Hello", "Äpfel und Birnen", "third"]
 
 OPENAI = openai.OpenAI(base_url=f"{BASE}/v1", api_key=KEY, max_retries=0)
+PLAIN = OPENAI.with_options(default_headers={"x-gateway-images": "plain"})
 ANTHROPIC = anthropic.Anthropic(base_url=BASE, api_key=KEY, max_retries=0)
 GOOGLE = genai.Client(api_key=KEY, http_options={"base_url": BASE})
+VERTEX = genai.Client(vertexai=True, api_key=KEY, http_options={"base_url": BASE})
 COHERE = cohere.ClientV2(api_key=KEY, base_url=BASE)
 COHERE_1 = cohere.Client(api_key=KEY, base_url=BASE)
 
@@ -93,8 +109,64 @@ def orders():
         raise AssertionError("an empty query was taken")
 
 
+def png(image):
+    assert base64.b64decode(image).startswith(b"\x89PNG\r\n\x1a\n"), image[:40]
+
+
+def images_of_the_list(model):
+    made = PLAIN.images.generate(model=model, prompt="a red circle", n=2, response_format="b64_json")
+    assert len(made.data) == 2 and made.created > 1_700_000_000, made
+    for image in made.data:
+        png(image.b64_json)
+    # What it comes as unasked is the model's.
+    one = PLAIN.images.generate(model=model, prompt="a red circle").data[0]
+    assert bool(one.url) != bool(one.b64_json), one
+
+
+def edits_of_images(model):
+    picture = base64.b64decode(PICTURE)
+    edited = PLAIN.images.edit(model=model, prompt="make it blue", image=("a.png", picture), response_format="b64_json")
+    png(edited.data[0].b64_json)
+    several = PLAIN.images.edit(model=model, prompt="both", image=[("a.png", picture), ("b.png", picture)])
+    assert len(several.data) == 1, several
+
+
+def usage_of_images(model):
+    usage = PLAIN.images.generate(model=model, prompt="a red circle", quality="low", size="1024x1024").usage
+    assert usage.output_tokens > 0 and usage.total_tokens == usage.input_tokens + usage.output_tokens, usage
+    assert usage.input_tokens_details.image_tokens == 0, usage
+
+
+def wrong_images(model):
+    for asked, param in [({"n": 99}, "n"), ({"size": "1x1"}, "size"), ({"prompt": ""}, "prompt")]:
+        for client in (OPENAI, PLAIN):
+            try:
+                client.images.generate(model=model, **({"prompt": "x"} | asked))
+            except openai.BadRequestError as error:
+                assert error.param == param and error.type == "invalid_request_error", error.body
+            else:
+                raise AssertionError(f"{asked} was taken")
+
+
+def predictions(model):
+    config = {"number_of_images": 2, "aspect_ratio": "16:9"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = VERTEX.models.generate_images(model=model, prompt="a red circle", config=config).generated_images
+    assert [image.image.mime_type for image in made] == ["image/png"] * 2, made
+    assert all(image.image.image_bytes.startswith(b"\x89PNG") for image in made)
+
+
+def drawn_by_a_language_model(model):
+    answer = GOOGLE.models.generate_content(
+        model=model, contents="a red circle", config={"response_modalities": ["TEXT", "IMAGE"]}
+    )
+    parts = answer.candidates[0].content.parts
+    assert any(part.inline_data and part.inline_data.data.startswith(b"\x89PNG") for part in parts), parts
+
+
 def listings():
-    known = set(EMBEDDERS + SPEAKERS + [RANKER])
+    known = set(EMBEDDERS + SPEAKERS + [RANKER] + PAINTERS)
     listed = {model.id for model in OPENAI.models.list()}
     assert known <= listed, listed
     # Page by page, as the SDKs go through them.
@@ -119,6 +191,10 @@ def main():
     checks = [(check, (model,)) for check in (vectors_of_the_list, vectors_of_parts) for model in EMBEDDERS]
     checks += [(wrong_vectors, (EMBEDDERS[0],)), (wrong_vectors, (EMBEDDERS[2],))]
     checks += [(check, (model,)) for check in (counts_of_messages, wrong_counts) for model in SPEAKERS]
+    checks += [(check, (model,)) for check in (images_of_the_list, predictions) for model in PAINTERS]
+    checks += [(edits_of_images, (model,)) for model in EDITORS]
+    checks += [(check, (PAINTERS[0],)) for check in (usage_of_images, wrong_images)]
+    checks += [(drawn_by_a_language_model, (PAINTERS[1],))]
     checks += [(orders, ()), (listings, ())]
     failed = 0
     for check, arguments in checks:

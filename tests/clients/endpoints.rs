@@ -10,15 +10,17 @@ use crate::support::gateway::Gateway;
 use crate::support::setup::{CREDENTIAL, KEY, Setup};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sdk_works_with_vectors_orders_counts_and_listings() {
+async fn every_sdk_works_with_vectors_orders_counts_images_and_listings() {
     let Some(python) = python("import openai, anthropic, cohere\nfrom google import genai") else { return };
     let mut simulators = Vec::new();
-    let mut setup = Setup::new();
+    let mut setup = Setup::new().limits("fetch_allow = [\"127.0.0.0/8\"]");
     for (vendor, kind) in [
         (Vendor::OpenAi, "openai"),
         (Vendor::Anthropic, "anthropic"),
         (Vendor::Google, "gemini"),
         (Vendor::Cohere, "cohere"),
+        (Vendor::Ark, "ark"),
+        (Vendor::DashScope, "dashscope"),
     ] {
         let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
         let simulator = Simulator::start(vendor, options).await.unwrap();
@@ -33,6 +35,11 @@ async fn every_sdk_works_with_vectors_orders_counts_and_listings() {
         ("gemini-embedding-001", "gemini"),
         ("embed-v4.0", "cohere"),
         ("rerank-v3.5", "cohere"),
+        ("gpt-image-1", "openai"),
+        ("gemini-2.5-flash-image", "gemini"),
+        ("imagen-4.0-generate-001", "gemini"),
+        ("doubao-seedream-4-5-251128", "ark"),
+        ("qwen-image-plus", "dashscope"),
     ] {
         setup = setup.model(model, provider, model);
     }
@@ -48,5 +55,5 @@ async fn every_sdk_works_with_vectors_orders_counts_and_listings() {
     let told = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}\n{errors}");
-    assert!(told.contains("16 passed, 0 failed"), "{told}");
+    assert!(told.contains("32 passed, 0 failed"), "{told}");
 }

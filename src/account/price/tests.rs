@@ -109,14 +109,16 @@ fn things_that_are_made_have_prices_by_size_and_quality() {
         request: Some(nanos("0.005")),
         ..Given::default()
     });
-    let images = |count, size, quality| {
-        price.cost(&Usage::default(), &[Made::Images { count, size, quality }]) - nanos("0.005")
+    let images = |count, size: &str, quality: &str| {
+        let made = Product::Images { count, size: size.into(), quality: quality.into() };
+        price.cost(&Usage::default(), &[made]) - nanos("0.005")
     };
     assert_eq!(images(2, "1024x1024", "high"), nanos("0.334"));
     assert_eq!(images(1, "1024x1024", "low"), nanos("0.011"));
     assert_eq!(images(1, "", ""), nanos("0.04"));
-    let video = |millis, resolution| {
-        price.cost(&Usage::default(), &[Made::Video { millis, resolution }]) - nanos("0.005")
+    let video = |millis, resolution: &str| {
+        let made = Product::Video { millis, resolution: resolution.into() };
+        price.cost(&Usage::default(), &[made]) - nanos("0.005")
     };
     assert_eq!(video(5_500, "720p"), nanos("1.65"));
     assert_eq!(video(5_500, "480p"), 0, "no price that fits");
@@ -127,7 +129,27 @@ fn things_that_are_made_have_prices_by_size_and_quality() {
 #[test]
 fn an_estimate_is_at_least_what_plain_tokens_cost() {
     let price = price(&[(TokenKind::Input, "1"), (TokenKind::Output, "2"), (TokenKind::Reasoning, "3")]);
-    assert_eq!(price.estimate(100, 10), 100 * 1_000 + 10 * 3_000);
+    let expected = Expected { input: 100, output: Some(10), ..Expected::default() };
+    assert_eq!(price.estimate(&expected), 100 * 1_000 + 10 * 3_000);
+    assert_eq!(price.estimate(&Expected { answers: 4, ..expected }), 100 * 1_000 + 40 * 3_000);
+}
+
+#[test]
+fn only_what_a_request_names_is_expected_to_be_dear() {
+    use TokenKind::*;
+    let price = price(&[
+        (Input, "3"),
+        (CachedInput, "0.3"),
+        (CacheWrite, "3.75"),
+        (CacheWrite1h, "6"),
+        (Output, "15"),
+    ]);
+    let expected = Expected { input: 1_000, output: Some(0), ..Expected::default() };
+    assert_eq!(price.estimate(&expected), 1_000 * 3_000);
+    assert_eq!(price.dear(), Dear::of([CacheWrite, CacheWrite1h].into_iter()));
+    let dear = Dear::of([CacheWrite].into_iter());
+    assert_eq!(price.estimate(&Expected { dear, ..expected }), 1_000 * 3_750);
+    assert_eq!(price.estimate(&Expected { dear: price.dear(), ..expected }), 1_000 * 6_000);
 }
 
 #[test]
@@ -201,5 +223,78 @@ proptest! {
         let cost = |input| price.cost(&Usage { input: Some(input), ..Usage::default() }, &[]);
         prop_assert!(cost(input) <= cost(input + more));
         prop_assert!(cost(input) >= 0);
+    }
+}
+
+fn any_price() -> impl Strategy<Value = Price> {
+    let rates = || {
+        proptest::collection::vec((0usize..10, 0i64..1_000_000_000), 0..10).prop_map(|list| {
+            let mut rates = Rates::default();
+            list.into_iter().for_each(|(at, rate)| rates.set(TokenKind::ALL[at], rate));
+            rates
+        })
+    };
+    let name = || prop_oneof![Just(None), "[ab]".prop_map(|name| Some(name.into_boxed_str()))];
+    let units = move || {
+        let unit = (name(), name(), 0i64..1_000_000_000);
+        proptest::collection::vec(unit.prop_map(|(size, quality, each)| Unit { size, quality, each }), 0..4)
+    };
+    let tiers = proptest::collection::vec((1u64..2_000, rates()), 0..3);
+    (rates(), tiers, units(), units(), proptest::option::of(0i64..1_000_000_000)).prop_map(
+        |(rates, tiers, images, video_seconds, request)| {
+            Price::new(Given { rates, tiers, images, video_seconds, search: None, request })
+        },
+    )
+}
+
+proptest! {
+    /// What a balance can be overdrawn by: nothing, by requests that use no more than was expected of them, whatever
+    /// their prices are, into whatever kinds their tokens fall, and whatever a vendor chooses that they left open.
+    #[test]
+    fn nothing_costs_more_than_was_held_if_it_is_no_more_than_was_expected(
+        price in any_price(),
+        input in 0u64..4_000, output in 0u64..4_000, answers in 0u64..5,
+        less in (0u64..4_000, 0u64..4_000),
+        parts in proptest::array::uniform8(0u64..4_000),
+        named in 0u8..16,
+        wanted in proptest::collection::vec((0u64..5, "a|b|auto|", "a|b|"), 0..3),
+        got in (0u64..5, "a|b", "a|b"),
+    ) {
+        let dear = Dear::of(Dear::KINDS.into_iter().enumerate().filter(|(at, _)| named >> at & 1 == 1).map(|(_, kind)| kind));
+        let kinds: Vec<TokenKind> = dear.kinds().collect();
+        let product = |(count, size, quality): &(u64, String, String)| Product::Images {
+            count: *count, size: size.as_str().into(), quality: quality.as_str().into(),
+        };
+        let made: Vec<Product> = wanted.iter().map(product).chain(wanted.iter().map(|(count, size, _)| {
+            Product::Video { millis: count * 1_000, resolution: size.as_str().into() }
+        })).collect();
+        let expected = Expected { input, output: Some(output), answers, dear, made: &made };
+        let held = price.estimate(&expected);
+        let part = |kind: TokenKind, tokens: u64| kinds.contains(&kind).then_some(tokens);
+        let usage = Usage {
+            input: Some(input.saturating_sub(less.0)),
+            output: Some((output * answers.max(1)).saturating_sub(less.1)),
+            cached: Some(parts[0]),
+            cache_write: part(TokenKind::CacheWrite, parts[1]),
+            cache_write_1h: part(TokenKind::CacheWrite1h, parts[2]),
+            audio_input: part(TokenKind::AudioInput, parts[3]),
+            image_input: part(TokenKind::ImageInput, parts[4]),
+            reasoning: Some(parts[5]),
+            audio_output: Some(parts[6]),
+            image_output: Some(parts[7]),
+            ..Usage::default()
+        };
+        // What was left open has been chosen, and there may be fewer of it.
+        let chosen = |is: &str, got: &str| if matches!(is, "" | "auto") { got.into() } else { is.into() };
+        let made: Vec<Product> = made.iter().map(|product| match product {
+            Product::Images { count, size, quality } => Product::Images {
+                count: count.saturating_sub(got.0), size: chosen(size, &got.1), quality: chosen(quality, &got.2),
+            },
+            Product::Video { millis, resolution } => Product::Video {
+                millis: millis.saturating_sub(got.0), resolution: chosen(resolution, &got.1),
+            },
+        }).collect();
+        let cost = price.cost(&usage, &made);
+        prop_assert!(cost <= held, "{} of {}", cost, held);
     }
 }

@@ -17,6 +17,10 @@ pub(super) const GOOGLE_CREDENTIAL: &str = "demo-google";
 
 /// See [`OPENAI_CREDENTIAL`].
 pub(super) const COHERE_CREDENTIAL: &str = "demo-cohere";
+/// See [`OPENAI_CREDENTIAL`].
+pub(super) const ARK_CREDENTIAL: &str = "demo-ark";
+/// See [`OPENAI_CREDENTIAL`].
+pub(super) const DASHSCOPE_CREDENTIAL: &str = "demo-dashscope";
 
 /// The folder.
 pub(super) struct Files(TempDir);
@@ -38,13 +42,17 @@ impl Files {
     }
 }
 
-/// Nobody waits for answers under way when a demo ends: the drain limit is 0.
+/// Nobody waits for answers under way when a demo ends: the drain limit is 0. The links of simulated vendors lead to
+/// this machine.
 fn gateway(port: u16, admin: u16) -> String {
     format!(
         r#"[server]
 listen = ["127.0.0.1:{port}"]
 admin  = "127.0.0.1:{admin}"
 drain  = "0s"
+
+[limits]
+fetch_allow = ["127.0.0.0/8"]
 
 [log]
 level  = "warn"
@@ -58,7 +66,8 @@ access = "stdout"
 fn routes(vendors: &Vendors) -> String {
     let (openai, anthropic, google) =
         (vendors.openai.base_url(), vendors.anthropic.base_url(), vendors.google.base_url());
-    let cohere = vendors.cohere.base_url();
+    let (cohere, ark, dashscope) =
+        (vendors.cohere.base_url(), vendors.ark.base_url(), vendors.dashscope.base_url());
     format!(
         r#"[[provider]]
 name       = "openai"
@@ -83,6 +92,18 @@ name       = "cohere"
 kind       = "cohere"
 base_url   = "{cohere}"
 credential = {{ value = "{COHERE_CREDENTIAL}" }}
+
+[[provider]]
+name       = "ark"
+kind       = "ark"
+base_url   = "{ark}"
+credential = {{ value = "{ARK_CREDENTIAL}" }}
+
+[[provider]]
+name       = "dashscope"
+kind       = "dashscope"
+base_url   = "{dashscope}"
+credential = {{ value = "{DASHSCOPE_CREDENTIAL}" }}
 
 [[model]]
 id       = "gpt-4o"
@@ -125,6 +146,36 @@ id       = "rerank-v3.5"
 owned_by = "cohere"
 created  = 1733097600
 targets  = [{{ provider = "cohere", model = "rerank-v3.5" }}]
+
+[[model]]
+id       = "gpt-image-1"
+owned_by = "openai"
+created  = 1745517030
+targets  = [{{ provider = "openai", model = "gpt-image-1" }}]
+
+[[model]]
+id       = "gemini-2.5-flash-image"
+owned_by = "google"
+created  = 1759363200
+targets  = [{{ provider = "google", model = "gemini-2.5-flash-image" }}]
+
+[[model]]
+id       = "imagen-4.0-generate-001"
+owned_by = "google"
+created  = 1755129600
+targets  = [{{ provider = "google", model = "imagen-4.0-generate-001" }}]
+
+[[model]]
+id       = "doubao-seedream-4-5-251128"
+owned_by = "bytedance"
+created  = 1764288000
+targets  = [{{ provider = "ark", model = "doubao-seedream-4-5-251128" }}]
+
+[[model]]
+id       = "qwen-image-plus"
+owned_by = "alibaba"
+created  = 1758585600
+targets  = [{{ provider = "dashscope", model = "qwen-image-plus" }}]
 "#
     )
 }

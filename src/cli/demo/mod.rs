@@ -164,6 +164,8 @@ struct Vendors {
     anthropic: Simulator,
     google: Simulator,
     cohere: Simulator,
+    ark: Simulator,
+    dashscope: Simulator,
 }
 
 impl Vendors {
@@ -179,6 +181,8 @@ impl Vendors {
             anthropic: Simulator::start(Vendor::Anthropic, options(files::ANTHROPIC_CREDENTIAL)).await?,
             google: Simulator::start(Vendor::Google, options(files::GOOGLE_CREDENTIAL)).await?,
             cohere: Simulator::start(Vendor::Cohere, options(files::COHERE_CREDENTIAL)).await?,
+            ark: Simulator::start(Vendor::Ark, options(files::ARK_CREDENTIAL)).await?,
+            dashscope: Simulator::start(Vendor::DashScope, options(files::DASHSCOPE_CREDENTIAL)).await?,
         })
     }
 }

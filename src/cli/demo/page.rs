@@ -21,7 +21,7 @@ impl Display for Page<'_> {
         writeln!(f, "{name}: one address for every model vendor, in the format that your client speaks.")?;
         writeln!(
             f,
-            "OpenAI, Anthropic, Google and Cohere are simulated here: nothing leaves this machine.\n"
+            "OpenAI, Anthropic, Google, Cohere, Ark and DashScope are simulated here: nothing leaves this machine.\n"
         )?;
         self.addresses(f)?;
         writeln!(f, "\nPaste any of these lines into another terminal.")?;
@@ -50,7 +50,9 @@ impl Page<'_> {
         writeln!(f, "  admin    {}{second}", style::good(metrics))?;
         writeln!(f, "  key      {}", style::good(self.key))?;
         writeln!(f, "  models   gpt-4o, claude-sonnet-4-6, gemini-2.5-flash")?;
-        writeln!(f, "           text-embedding-3-small, gemini-embedding-001, embed-v4.0, rerank-v3.5")
+        writeln!(f, "           text-embedding-3-small, gemini-embedding-001, embed-v4.0, rerank-v3.5")?;
+        writeln!(f, "           gpt-image-1, gemini-2.5-flash-image, imagen-4.0-generate-001")?;
+        writeln!(f, "           doubao-seedream-4-5-251128, qwen-image-plus")
     }
 
     /// Each format twice: the whole answer, then the stream.

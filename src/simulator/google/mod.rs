@@ -10,6 +10,7 @@
 mod answer;
 mod embed;
 mod errors;
+mod images;
 mod json;
 mod models;
 mod request;
@@ -30,8 +31,14 @@ use json::{Style, pretty};
 pub(super) struct Site;
 
 /// The methods of a model.
-const METHODS: [&str; 5] =
-    ["generateContent", "streamGenerateContent", "countTokens", "embedContent", "batchEmbedContents"];
+const METHODS: [&str; 6] = [
+    "generateContent",
+    "streamGenerateContent",
+    "countTokens",
+    "embedContent",
+    "batchEmbedContents",
+    "predict",
+];
 
 impl Site {
     /// Answers any request.
@@ -100,6 +107,9 @@ fn act(call: &Call<'_>, model: &str, action: &str, style: Style) -> Result<Reply
     match action {
         "embedContent" => embed::one(&body, model),
         "batchEmbedContents" => embed::many(&body, model),
+        "predict" if model.contains("imagen") => images::predict(&body, model),
+        "predict" => Err(errors::model_not_found(model, "v1beta", "predict")),
+        "generateContent" if images::wanted(&body) => images::draw(&body, model),
         "countTokens" => {
             let asked = request::count(&body, model)?;
             let count = asked.ask.prompt_tokens;

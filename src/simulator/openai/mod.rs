@@ -11,6 +11,7 @@ mod chat;
 mod chat_answer;
 mod embeddings;
 mod errors;
+mod images;
 mod input;
 mod models;
 mod response_answer;
@@ -44,6 +45,9 @@ impl Site {
 
     fn route(&self, call: &Call<'_>, ids: &Ids) -> Result<Reply, ApiError> {
         let request = call.request;
+        if let Some(linked) = super::studio::linked(request) {
+            return Ok(linked);
+        }
         authorize(request, call.credential)?;
         let path = request.path.trim_end_matches('/');
         let segments: Vec<&str> = path.strip_prefix("/v1/").unwrap_or_default().split('/').collect();
@@ -59,6 +63,8 @@ impl Site {
         match segments.as_slice() {
             ["chat", "completions"] => post(&|body| chat::answer(call, body, ids.clone())),
             ["embeddings"] => post(&|body| embeddings::answer(body)),
+            ["images", "generations"] => post(&|body| images::make(request, body)),
+            ["images", "edits"] if method == Method::POST => images::edit(request),
             ["models"] => get(&|| Ok(models::list())),
             ["models", id] => get(&|| models::one(id)),
             ["responses"] => post(&|body| responses::answer(call, &self.store, body, ids.clone())),

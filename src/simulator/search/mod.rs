@@ -57,6 +57,11 @@ impl Refusal {
 impl Site {
     /// Answers any request.
     pub(super) fn answer(self, call: &Call<'_>) -> Reply {
+        if self == Site::DashScope
+            && let Some(reply) = super::studio::dashscope(call)
+        {
+            return reply;
+        }
         let mut ids = Ids::new(call.serial, &call.request.body);
         let request_id = ids.hex("", 32);
         let reply =

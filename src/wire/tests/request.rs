@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::error::{ApiError, Kind};
 use crate::wire::Api;
-use crate::wire::request::{Body, BodyReader};
+use crate::wire::request::{Body, BodyReader, Most};
 
 fn read_pieces<'p>(api: Api, pieces: impl IntoIterator<Item = &'p [u8]>) -> Result<Body, ApiError> {
     let mut reader = BodyReader::new(api, false);
@@ -265,18 +265,32 @@ proptest! {
 
 #[test]
 fn what_limits_the_output_is_found_in_every_format() {
-    for (api, text, expected) in [
-        (Api::Chat, r#"{"model":"m","messages":[],"max_tokens":7}"#, Some(7)),
-        (Api::Chat, r#"{"max_tokens":7,"model":"m","messages":[],"max_completion_tokens":9}"#, Some(9)),
-        (Api::Chat, r#"{"model":"m","messages":[{"max_tokens":7}]}"#, None),
-        (Api::Chat, r#"{"model":"m","messages":[],"max_tokens":null}"#, None),
-        (Api::Messages, r#"{"model":"m","messages":[],"max_tokens":100}"#, Some(100)),
-        (Api::Responses, r#"{"model":"m","input":"x","max_output_tokens":16}"#, Some(16)),
-        (Api::Generate, r#"{"contents":[],"generationConfig":{"topK":1,"maxOutputTokens":5}}"#, Some(5)),
-        (Api::Generate, r#"{"generation_config":{"max_output_tokens":5},"contents":[]}"#, Some(5)),
-        (Api::Generate, r#"{"contents":[],"generationConfig":[]}"#, None),
-        (Api::Embeddings, r#"{"model":"m","input":"x","max_tokens":5}"#, None),
+    for (api, text, output, answers) in [
+        (Api::Chat, r#"{"model":"m","messages":[],"max_tokens":7}"#, Some(7), None),
+        (Api::Chat, r#"{"max_tokens":7,"model":"m","messages":[],"max_completion_tokens":9}"#, Some(9), None),
+        (Api::Chat, r#"{"model":"m","messages":[{"max_tokens":7,"n":7}]}"#, None, None),
+        (Api::Chat, r#"{"model":"m","messages":[],"max_tokens":null,"n":null}"#, None, None),
+        (Api::Chat, r#"{"model":"m","n":5,"messages":[]}"#, None, Some(5)),
+        (Api::Chat, r#"{"model":"m","\u006e":5,"messages":[]}"#, None, Some(5)),
+        (Api::Messages, r#"{"model":"m","messages":[],"max_tokens":100,"n":3}"#, Some(100), None),
+        (Api::Responses, r#"{"model":"m","input":"x","max_output_tokens":16}"#, Some(16), None),
+        (
+            Api::Generate,
+            r#"{"contents":[],"generationConfig":{"topK":1,"maxOutputTokens":5}}"#,
+            Some(5),
+            None,
+        ),
+        (Api::Generate, r#"{"generation_config":{"max_output_tokens":5},"contents":[]}"#, Some(5), None),
+        (
+            Api::Generate,
+            r#"{"contents":[],"generationConfig":{"candidateCount":3,"candidate_count":2}}"#,
+            None,
+            Some(3),
+        ),
+        (Api::Generate, r#"{"contents":[],"generationConfig":{"c\u0061ndidateCount":3}}"#, None, Some(3)),
+        (Api::Generate, r#"{"contents":[],"generationConfig":[]}"#, None, None),
+        (Api::Embeddings, r#"{"model":"m","input":"x","max_tokens":5,"n":2}"#, None, None),
     ] {
-        assert_eq!(read(api, text).unwrap().max_output(), expected, "{text}");
+        assert_eq!(read(api, text).unwrap().most(), Most { output, answers }, "{text}");
     }
 }

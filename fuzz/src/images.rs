@@ -1,0 +1,63 @@
+//! Images: forms, headers of files, requests and answers.
+
+use bytes::Bytes;
+use model_gateway::canonical::image::{ImageFamily, ImageSource};
+use model_gateway::wire::images::{answer, check::check, file, form, predict, request};
+
+use super::choose;
+
+/// A form that is read again after it was written is the same; a file has no points that it does not show; a request
+/// that a family takes has but images that the family takes; an answer is read, or not, without harm.
+pub fn images(mut data: &[u8]) {
+    match choose(&mut data, 4) {
+        0 => {
+            let body = Bytes::copy_from_slice(data);
+            let Ok(parts) = form::read(&body, "x") else { return };
+            let mut again = form::Form::default();
+            for part in &parts {
+                assert!(body.windows(part.value.len().max(1)).any(|at| part.value.is_empty() || at == part.value));
+                match part.is_file {
+                    true => again.file("name", "file", "image/png", part.value.clone()),
+                    false => again.file("name", "", "text/plain", part.value.clone()),
+                }
+            }
+            let (media, written) = again.finish();
+            let boundary = form::boundary(&media).unwrap();
+            let read = form::read(&written, &boundary).unwrap();
+            assert!(read.iter().map(|part| &part.value).eq(parts.iter().map(|part| &part.value)));
+            let _ = request::decode_form(&parts);
+        }
+        1 => {
+            if let Some(found) = file(data) {
+                assert!(found.points.is_none_or(|(width, height)| width > 0 && height > 0));
+                let longer = [data, &[0; 64]].concat();
+                let again = file(&longer).unwrap();
+                assert!(found.points.is_none() || again.points == found.points, "more bytes, another size");
+            }
+        }
+        2 => {
+            let Ok(text) = std::str::from_utf8(data) else { return };
+            let _ = predict::decode(text);
+            let Ok(read) = request::decode(text) else { return };
+            for family in ImageFamily::ALL {
+                let mut request = read.clone();
+                let rules = family.rules();
+                if check(&mut request, &rules).is_err() {
+                    continue;
+                }
+                assert!(request.images.len() <= rules.inputs.1);
+                for input in &request.images {
+                    if let ImageSource::Bytes(bytes) = &input.source {
+                        assert!(rules.formats.contains(&file(bytes).unwrap().picture));
+                    }
+                }
+            }
+        }
+        _ => {
+            if let Ok(read) = answer::decode(&Bytes::copy_from_slice(data)) {
+                let something = !read.images.is_empty() || !read.refusals.is_empty();
+                assert!(something || read.failed || read.task.is_some());
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Ark: images of the Seedream type.
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::{Refusal, invalid, mark, only, picture, source, text, whole};
+use crate::simulator::http::{Reply, Request, stage};
+use crate::simulator::ids::{Ids, hash};
+use crate::simulator::server::Call;
+use crate::simulator::{clock, directive};
+
+/// What a model takes beside what all take.
+const COMMON: &[&str] =
+    &["model", "prompt", "image", "size", "response_format", "watermark", "stream", "safety_identifier"];
+const THIRD: &[&str] = &["seed", "guidance_scale"];
+const FOURTH: &[&str] = &[
+    "sequential_image_generation",
+    "sequential_image_generation_options",
+    "optimize_prompt_options",
+    "output_format",
+];
+/// What the vendor says when it has more to do than it can.
+const OVERLOADED: u16 = 429;
+/// Tokens of a picture.
+const TOKENS: u64 = 4_096;
+
+/// The API.
+#[derive(Debug, Default)]
+pub(in crate::simulator) struct Site;
+
+impl Site {
+    /// Answers any request.
+    pub(in crate::simulator) fn answer(&self, call: &Call<'_>) -> Reply {
+        let id = Ids::new(call.serial, &call.request.body).hex("021", 40);
+        if let Some(linked) = super::linked(call.request) {
+            return linked;
+        }
+        let reply = route(call).unwrap_or_else(|refusal| refuse(&refusal, &id));
+        reply.with_retry_after().with("x-request-id", id)
+    }
+}
+
+fn refuse(Refusal(status, code, message): &Refusal, id: &str) -> Reply {
+    let kind = match status {
+        401 => "Unauthorized",
+        404 => "NotFound",
+        429 => "TooManyRequests",
+        500.. => "InternalServerError",
+        _ => "BadRequest",
+    };
+    let message = format!("{message} Request id: {id}");
+    Reply::json(*status, &json!({"error": {"code": code, "message": message, "param": "", "type": kind}}))
+}
+
+fn route(call: &Call<'_>) -> Result<Reply, Refusal> {
+    let request = call.request;
+    match (call.credential, request.bearer()) {
+        (Some(expected), key) if key != Some(expected) => {
+            let message = "The API key doesn't exist.".to_owned();
+            return Err(Refusal(401, "AuthenticationError", message));
+        }
+        _ => {}
+    }
+    if request.path != "/api/v3/images/generations" || request.method != Method::POST {
+        return Err(Refusal(404, "NotFound", "The requested path does not exist.".to_owned()));
+    }
+    let body: Value = serde_json::from_slice(&request.body).map_err(|_| invalid("The body is not JSON."))?;
+    let body = body.as_object().ok_or_else(|| invalid("The body is not an object."))?;
+    images(request, body)
+}
+
+fn images(request: &Request, body: &Map<String, Value>) -> Result<Reply, Refusal> {
+    let model = text(body, "model")?.unwrap_or_default();
+    if model.is_empty() || model.starts_with("missing-") {
+        let message =
+            format!("The model or endpoint {model} does not exist or you do not have access to it.");
+        return Err(Refusal(404, "InvalidEndpointOrModel.NotFound", message));
+    }
+    let third = model.contains("-3-0");
+    only(body, &[COMMON, if third { THIRD } else { FOURTH }].concat())?;
+    let prompt = text(body, "prompt")?.filter(|prompt| !prompt.is_empty());
+    let prompt = prompt.ok_or_else(|| invalid("The parameter `prompt` is required."))?;
+    let inputs = match body.get("image") {
+        None => 0,
+        Some(Value::Array(images)) if !third => {
+            images.iter().map(source).collect::<Result<Vec<_>, _>>()?.len()
+        }
+        Some(image) => source(image).map(|()| 1)?,
+    };
+    match (model.contains("seededit"), inputs) {
+        (true, 1) => {}
+        (true, _) => return Err(invalid("The parameter `image` is required.")),
+        (false, 1..) if third => return Err(invalid("The parameter `image` is not valid for this model.")),
+        _ => {}
+    }
+    let size = text(body, "size")?.unwrap_or(if third { "1024x1024" } else { "2048x2048" });
+    if model.contains("seededit") != (size == "adaptive") {
+        return Err(invalid("The parameter `size` is not valid for this model."));
+    }
+    let inline = match text(body, "response_format")? {
+        None | Some("url") => false,
+        Some("b64_json") => true,
+        Some(_) => return Err(invalid("The parameter `response_format` is not valid.")),
+    };
+    whole(body, "seed", 2_147_483_647)?;
+    let marked = mark(body)?;
+    let sequence = text(body, "sequential_image_generation")? == Some("auto");
+    let options = body.get("sequential_image_generation_options").and_then(Value::as_object);
+    let most = match options {
+        Some(options) => whole(options, "max_images", 15)?.unwrap_or(15),
+        None => 15,
+    };
+    // As many as the prompt asks for would be right; the most is as good.
+    let count = if sequence { most } else { 1 };
+    if count + inputs as u64 > 15 {
+        return Err(invalid("The number of input and output images exceeds 15."));
+    }
+    let (directives, words) = directive::take(prompt);
+    let least = directives.big.unwrap_or(0);
+    let seed = hash(format!("{model} {words} {marked} {inputs} {:?}", body.get("seed")).as_bytes());
+    let answer = || {
+        let shown = if size.contains('x') { size } else { "2048x2048" };
+        let one = |number: u64| {
+            let seed = seed.wrapping_add(number << 40);
+            if directives.refuse && (number > 0 || count == 1) {
+                let message =
+                    "The request failed because the output image may contain sensitive information.";
+                return json!({"error": {"code": "OutputImageSensitiveContentDetected", "message": message}});
+            }
+            match inline {
+                true => json!({"b64_json": picture::base64(seed, least), "size": shown}),
+                false => json!({"url": picture::link(request, seed, least), "size": shown}),
+            }
+        };
+        let data: Vec<Value> = (0..count).map(one).collect();
+        let made = data.iter().filter(|item| item.get("error").is_none()).count() as u64;
+        let usage =
+            json!({"generated_images": made, "output_tokens": made * TOKENS, "total_tokens": made * TOKENS});
+        Reply::json(200, &json!({"model": model, "created": clock::unix(), "data": data, "usage": usage}))
+    };
+    let error = |status| {
+        let code = if status == 429 { "RateLimitExceeded" } else { "InternalServiceError" };
+        refuse(&Refusal(status, code, "The request was staged to fail.".to_owned()), "0")
+    };
+    Ok(stage(&directives, OVERLOADED, error, answer))
+}

@@ -1,0 +1,106 @@
+//! The members of a body that matter to each API before it is routed.
+
+use super::Api;
+use crate::json::Kind;
+
+/// The members of the outermost object that matter to an API.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields {
+    /// Names, in the order of the indexes below.
+    pub(super) names: &'static [&'static str],
+    /// Which of them must be there, with the kinds that they may have.
+    pub(super) required: &'static [(usize, &'static [Kind])],
+    /// Which of them limit the output, or hold what does; the first that is there counts.
+    pub(super) caps: &'static [usize],
+}
+
+/// Index of `model` in every list of names below.
+pub(super) const MODEL: usize = 0;
+/// Index of `stream`.
+pub(super) const STREAM: usize = 1;
+/// Index of `stream_options`, `prompt`, `max_tokens`, `query` or `generateContentRequest`: the one that each API adds.
+pub(super) const EXTRA: usize = 2;
+/// Index of what the request is about.
+pub(super) const CONTENT: usize = 3;
+/// Index of another spelling of [`EXTRA`].
+pub(super) const EXTRA_SNAKE: usize = 4;
+
+/// Index of how many answers a chat request wants.
+pub(super) const COUNT: usize = 6;
+
+const STRING: &[Kind] = &[Kind::String];
+const ARRAY: &[Kind] = &[Kind::Array];
+const NUMBER: &[Kind] = &[Kind::Number];
+const TEXT_OR_ARRAY: &[Kind] = &[Kind::String, Kind::Array];
+const OBJECT: &[Kind] = &[Kind::Object];
+
+const CHAT: Fields = Fields {
+    names: &["model", "stream", "stream_options", "messages", "max_completion_tokens", "max_tokens", "n"],
+    required: &[(MODEL, STRING), (CONTENT, ARRAY)],
+    caps: &[4, 5],
+};
+const MESSAGES: Fields = Fields {
+    names: &["model", "stream", "max_tokens", "messages"],
+    required: &[(MODEL, STRING), (CONTENT, ARRAY), (EXTRA, NUMBER)],
+    caps: &[EXTRA],
+};
+const COUNT_TOKENS: Fields = Fields {
+    names: &["model", "stream", "max_tokens", "messages"],
+    required: &[(MODEL, STRING), (CONTENT, ARRAY)],
+    caps: &[],
+};
+const RESPONSES: Fields = Fields {
+    names: &["model", "stream", "prompt", "input", "max_output_tokens"],
+    required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
+    caps: &[4],
+};
+const EMBEDDINGS: Fields = Fields {
+    names: &["model", "stream", "encoding_format", "input"],
+    required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
+    caps: &[],
+};
+const RERANK: Fields = Fields {
+    names: &["model", "stream", "query", "documents"],
+    required: &[(MODEL, STRING), (EXTRA, STRING), (CONTENT, ARRAY)],
+    caps: &[],
+};
+const IMAGES: Fields =
+    Fields { names: &["model", "stream", "size", "prompt"], required: &[(MODEL, STRING)], ..RERANK };
+const PREDICT: Fields = Fields {
+    names: &["model", "stream", "parameters", "instances"],
+    required: &[(CONTENT, ARRAY)],
+    ..RERANK
+};
+const GENERATE: Fields = Fields {
+    names: &[
+        "model",
+        "stream",
+        "generateContentRequest",
+        "contents",
+        "generate_content_request",
+        "generationConfig",
+        "generation_config",
+    ],
+    required: &[(CONTENT, ARRAY)],
+    caps: &[5, 6],
+};
+const EMBED_CONTENT: Fields =
+    Fields { names: &["model", "stream", "requests", "content"], required: &[(CONTENT, OBJECT)], caps: &[] };
+const BATCH_EMBED: Fields =
+    Fields { names: &["model", "stream", "content", "requests"], required: &[(CONTENT, ARRAY)], caps: &[] };
+
+pub(super) fn fields(api: Api, batch: bool) -> Fields {
+    match api {
+        Api::Messages => MESSAGES,
+        Api::CountTokens => COUNT_TOKENS,
+        Api::Responses => RESPONSES,
+        Api::Generate => GENERATE,
+        Api::EmbedContent if batch => BATCH_EMBED,
+        Api::EmbedContent => EMBED_CONTENT,
+        Api::Embeddings => EMBEDDINGS,
+        Api::Rerank => RERANK,
+        Api::Images if batch => PREDICT,
+        Api::Images => IMAGES,
+        _ => CHAT,
+    }
+}

@@ -1,0 +1,196 @@
+//! Whether a family of models takes what a request asks for (specification, sections 4.11 and 8).
+
+use super::{file, unsupported, wrong};
+use crate::canonical::image::{ImageInput, ImageRequest, ImageRules, ImageSource, Sizes};
+use crate::error::{ApiError, Kind};
+
+/// Least points of a side of an image that is changed.
+const SIDE: u32 = 15;
+
+/// Holds a request to the rules of its family. Sizes are put into the family's words, and what does not matter to it
+/// is left out.
+///
+/// # Errors
+/// The family does not take it; the error names the field.
+pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiError> {
+    let count = request.count.unwrap_or(1);
+    let count_field = if request.lenient { "parameters.sampleCount" } else { "n" };
+    if count > rules.most {
+        return Err(wrong(count_field, &format!("a whole number from 1 to {} for this model", rules.most)));
+    }
+    inputs(request, rules)?;
+    if let Some(together) = rules.together {
+        let all = request.images.len() as u64 + u64::from(count) * u64::from(request.sequence.unwrap_or(1));
+        if all > u64::from(together) {
+            let why = format!("with the images of the request makes more than {together} images together");
+            return Err(unsupported(count_field, &why));
+        }
+    }
+    request.size = size(request.size.take(), rules, request.lenient)?;
+    if let Some(tier) = &request.tier
+        && !matches!(rules.sizes, Sizes::Any)
+        && !rules.tiers.contains(&tier.as_str())
+    {
+        if !request.lenient {
+            let message = match rules.tiers {
+                [] => return Err(unsupported("image_size", "is not taken by this model")),
+                tiers => one_of(tiers),
+            };
+            return Err(wrong("image_size", &message));
+        }
+        request.tier = None;
+    }
+    if let Some(quality) = &request.quality {
+        const USUAL: [&str; 3] = ["low", "medium", "high"];
+        let known = rules.qualities.contains(&quality.as_str());
+        match rules.qualities {
+            _ if known || matches!(rules.sizes, Sizes::Any) && rules.qualities.is_empty() => {}
+            // It says nothing to these families.
+            [] if USUAL.contains(&quality.as_str()) || quality == "auto" => request.quality = None,
+            [] => return Err(wrong("quality", &one_of(&USUAL))),
+            qualities => return Err(wrong("quality", &one_of(qualities))),
+        }
+    }
+    if request.guidance.is_some() && !rules.guidance {
+        if !request.lenient {
+            return Err(unsupported("guidance_scale", "is not taken by this model"));
+        }
+        request.guidance = None;
+    }
+    if request.sequence.is_some() && !rules.sequence {
+        return Err(unsupported("sequential_image_generation", "cannot be 'auto' for this model"));
+    }
+    if let Some(mode) = &request.optimize
+        && !rules.optimize.contains(&mode.as_str())
+    {
+        const FIELD: &str = "optimize_prompt_options.mode";
+        return Err(match rules.optimize {
+            [] => unsupported("optimize_prompt_options", "is not taken by this model"),
+            modes => wrong(FIELD, &one_of(modes)),
+        });
+    }
+    Ok(())
+}
+
+fn inputs(request: &ImageRequest, rules: &ImageRules) -> Result<(), ApiError> {
+    let (least, most) = rules.inputs;
+    let given = request.images.len();
+    match request.images.get(most) {
+        Some(first) if most == 0 => {
+            return Err(unsupported(
+                &*first.field,
+                "is not taken by this model, which makes images of texts",
+            ));
+        }
+        Some(_) => {
+            let message = format!("'image' holds {given} images; this model takes at most {most}.");
+            return Err(ApiError::new(Kind::InvalidField, message).param("image"));
+        }
+        None if given < least => return Err(ApiError::missing("image")),
+        None => {}
+    }
+    if given == 0 && request.mask.is_some() {
+        return Err(ApiError::missing("image"));
+    }
+    request.images.iter().chain(&request.mask).try_for_each(|input| input_is_fit(input, rules))
+}
+
+/// Holds an image to the rules, if it is here.
+///
+/// # Errors
+/// It is none, or none that the family takes; the error names the field.
+pub fn input_is_fit(input: &ImageInput, rules: &ImageRules) -> Result<(), ApiError> {
+    let ImageSource::Bytes(bytes) = &input.source else { return Ok(()) };
+    let field = &*input.field;
+    let names: Vec<&str> = rules.formats.iter().map(|picture| picture.name()).collect();
+    let names = names.join(", ");
+    let Some(file) = file(bytes) else {
+        return Err(wrong(field, &format!("an image of one of the formats {names}")));
+    };
+    if !rules.formats.contains(&file.picture) {
+        let message = format!("'{field}' is a {} image; this model takes {names}.", file.picture.name());
+        return Err(ApiError::new(Kind::InvalidField, message).param(field.to_owned()));
+    }
+    if bytes.len() > rules.bytes {
+        let most = rules.bytes >> 20;
+        let message =
+            format!("'{field}' has {} bytes; this model takes images of at most {most} MB.", bytes.len());
+        return Err(ApiError::new(Kind::InvalidField, message).param(field.to_owned()));
+    }
+    let Some((width, height)) = file.points else {
+        return Err(wrong(field, "an image with a width and a height"));
+    };
+    if rules.ratio > 0 {
+        let (long, short) = (width.max(height), width.min(height));
+        let points = u64::from(width) * u64::from(height);
+        if short < SIDE
+            || u64::from(long) > u64::from(short) * u64::from(rules.ratio)
+            || points > rules.points
+        {
+            let message = format!(
+                "'{field}' has {width}x{height} points; this model takes sides of at least {SIDE}, a ratio of at most \
+                 {} to 1 and {} million points.",
+                rules.ratio,
+                rules.points / 1_000_000
+            );
+            return Err(ApiError::new(Kind::InvalidField, message).param(field.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn one_of(words: &[&str]) -> String {
+    let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    match words.as_slice() {
+        [one] => one.clone(),
+        words => format!("one of {}", words.join(", ")),
+    }
+}
+
+/// A size in the words of a family.
+fn size(given: Option<String>, rules: &ImageRules, lenient: bool) -> Result<Option<String>, ApiError> {
+    let Some(size) = given else {
+        return Ok(match rules.sizes {
+            Sizes::Adaptive(word) => Some(word.to_owned()),
+            _ => None,
+        });
+    };
+    let field = if lenient { "parameters.aspectRatio" } else { "size" };
+    let sides = sides(&size);
+    match rules.sizes {
+        Sizes::Any => match sides {
+            None if size.len() > 32 => Err(wrong(field, "a width and a height, as '1024x1024'")),
+            _ => Ok(Some(size)),
+        },
+        Sizes::Adaptive(word) if size == word || lenient || size == "auto" => Ok(Some(word.to_owned())),
+        Sizes::Adaptive(word) => Err(wrong(field, &format!("'{word}': the size is that of the image"))),
+        Sizes::Ratios(known) if known.contains(&size.as_str()) => Ok(Some(size)),
+        // Clients of other models name widths and heights.
+        Sizes::Ratios(known) => match sides {
+            Some(sides) if lenient || size.contains('x') => Ok(nearest(sides, known)),
+            _ if size == "auto" => Ok(None),
+            _ => Err(wrong(field, &one_of(known))),
+        },
+        Sizes::Pixels(known, words) => match sides {
+            _ if known.contains(&size.as_str()) || words.contains(&size.as_str()) => Ok(Some(size)),
+            Some(sides) if lenient => Ok(nearest(sides, known)),
+            _ if size == "auto" => Ok(None),
+            _ => Err(wrong(field, &one_of(&[known, words].concat()))),
+        },
+    }
+}
+
+/// The two numbers of `WxH` or `W:H`.
+pub fn sides(size: &str) -> Option<(u32, u32)> {
+    let (width, height) = size.split_once(['x', ':'])?;
+    let side = |text: &str| text.parse::<u32>().ok().filter(|side| (1..=65_535).contains(side));
+    Some((side(width)?, side(height)?))
+}
+
+/// The size whose sides have the nearest ratio; of several the first.
+pub fn nearest(wanted: (u32, u32), known: &[&str]) -> Option<String> {
+    let slope = |(width, height): (u32, u32)| (f64::from(width) / f64::from(height)).ln();
+    let distance =
+        |size: &&&str| sides(size).map_or(f64::INFINITY, |sides| (slope(sides) - slope(wanted)).abs());
+    known.iter().min_by(|one, other| distance(one).total_cmp(&distance(other))).map(|size| (*size).to_owned())
+}

@@ -1,0 +1,43 @@
+mod families;
+mod vendors;
+
+use serde_json::{Value, json};
+
+use super::check::check;
+use super::request;
+use crate::canonical::image::{ImageFamily, ImageRequest};
+use crate::error::{ApiError, Kind};
+
+/// The beginning of a PNG of so many points.
+pub(super) fn png(width: u32, height: u32) -> Vec<u8> {
+    let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+    bytes.extend([width.to_be_bytes(), height.to_be_bytes()].concat());
+    bytes.extend([8, 2, 0, 0, 0]);
+    bytes
+}
+
+pub(super) fn base64(bytes: &[u8]) -> String {
+    base64_simd::STANDARD.encode_to_string(bytes)
+}
+
+pub(super) fn read(body: Value) -> Result<ImageRequest, ApiError> {
+    request::decode(&body.to_string())
+}
+
+/// Reads a request with these members beside a prompt, and holds it to a family.
+pub(super) fn asked(family: ImageFamily, members: Value) -> Result<ImageRequest, ApiError> {
+    let mut body = json!({"model": "m", "prompt": "a red circle"});
+    for (name, value) in members.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    let mut request = read(body)?;
+    check(&mut request, &family.rules())?;
+    Ok(request)
+}
+
+pub(super) fn refused(family: ImageFamily, members: Value) -> String {
+    let error = asked(family, members.clone()).expect_err(&format!("{family:?} took {members}"));
+    assert!(matches!(error.kind, Kind::InvalidField | Kind::Unsupported), "{error:?}");
+    assert!(error.message.contains('\''), "{}", error.message);
+    error.param.unwrap().into_owned()
+}

@@ -1,0 +1,257 @@
+//! What lies behind links: of vendors to what they made, of clients to their images. Nobody's link leads where it must
+//! not, takes longer or brings more than it may.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::images::{MADE, picture};
+use super::support::client::post;
+use super::support::gateway::Gateway;
+use super::support::reply;
+use super::support::setup::Setup;
+use super::support::upstream::Upstream;
+
+const ALLOWED: &str = "fetch_allow = [\"127.0.0.0/8\"]";
+
+/// A vendor that gives links to wherever a test wants.
+async fn linking(url: impl Into<String>) -> Upstream {
+    let body = json!({"created": 1, "data": [{"url": url.into()}]}).to_string();
+    Upstream::answering(reply::json(200, body)).await
+}
+
+async fn gateway(vendor: &Upstream, limits: &str) -> Gateway {
+    let setup = Setup::new()
+        .limits(limits)
+        .provider("ark", "ark", &format!("http://{}/api/v3", vendor.addr), "")
+        .provider("openai", "openai", &format!("http://{}/v1", vendor.addr), "")
+        .model("seedream", "ark", "doubao-seedream-4-0")
+        .model("gpt-image-1", "openai", "gpt-image-1");
+    Gateway::start(&setup).await
+}
+
+fn wanted() -> String {
+    json!({"model": "seedream", "prompt": "x", "response_format": "b64_json"}).to_string()
+}
+
+/// Status and message of what a request for the image behind a vendor's link gives.
+async fn told(gateway: &Gateway) -> (u16, String) {
+    let answer = gateway.ask(post(MADE, wanted())).await;
+    (answer.status(), answer.json()["error"]["message"].as_str().unwrap_or_default().to_owned())
+}
+
+async fn detail(gateway: &Gateway) -> String {
+    let line = gateway.wait_for_log(1).await.pop().unwrap();
+    line["detail"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A server of files that gives every request the same answer.
+async fn serving(answer: Vec<u8>) -> Upstream {
+    Upstream::answering(answer).await
+}
+
+fn png() -> Vec<u8> {
+    reply::whole(200, &[("content-type", "image/png")], picture())
+}
+
+#[tokio::test]
+async fn a_link_is_followed_without_a_credential() {
+    let files = serving(png()).await;
+    let vendor = linking(format!("http://{}/x.png?Signature=a%2Bb&Expires=9#f", files.addr)).await;
+    let gateway = gateway(&vendor, ALLOWED).await;
+    let answer = gateway.ask(post(MADE, wanted())).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let image = answer.json()["data"]["data"][0]["b64_json"].as_str().unwrap().to_owned();
+    assert_eq!(STANDARD.decode(image).unwrap(), picture());
+    let asked = files.only_request();
+    assert_eq!(asked.head.line, "GET /x.png?Signature=a%2Bb&Expires=9 HTTP/1.1");
+    assert_eq!(asked.head.get("host"), Some(&*files.addr.to_string()));
+    assert!(asked.head.get("authorization").is_none() && asked.head.get("cookie").is_none());
+}
+
+#[tokio::test]
+async fn links_into_networks_of_one_s_own_are_not_followed() {
+    let files = serving(png()).await;
+    for host in [
+        files.addr.to_string(),
+        format!("localhost:{}", files.addr.port()),
+        format!("2130706433:{}", files.addr.port()),
+        format!("[::ffff:127.0.0.1]:{}", files.addr.port()),
+        format!("0.0.0.0:{}", files.addr.port()),
+        "169.254.169.254".to_owned(),
+        "[::1]:80".to_owned(),
+        "10.0.0.1".to_owned(),
+    ] {
+        let vendor = linking(format!("http://{host}/latest/meta-data")).await;
+        let gateway = gateway(&vendor, "").await;
+        let (status, message) = told(&gateway).await;
+        assert_eq!(status, 500, "{host}");
+        assert!(!message.contains(&*host), "{message}");
+        let detail = detail(&gateway).await;
+        assert!(detail.contains("does not connect to") || detail.contains("localhost"), "{host}: {detail}");
+        // A client's own link is its own fault.
+        let url = format!("http://{host}/latest/meta-data");
+        let body = json!({"model": "gpt-image-1", "prompt": "x", "image": url}).to_string();
+        let answer = gateway.ask(post(MADE, body)).await;
+        assert_eq!((answer.status(), &answer.json()["error"]["param"]), (400, &json!("image")), "{host}");
+    }
+    assert_eq!(files.count(), 0, "somebody was connected to");
+}
+
+#[tokio::test]
+async fn redirects_are_looked_at_anew_and_have_an_end() {
+    // To a network that is not allowed.
+    let leads = serving(reply::whole(302, &[("location", "http://10.0.0.1/x")], "")).await;
+    let vendor = linking(format!("http://{}/a", leads.addr)).await;
+    let one = gateway(&vendor, ALLOWED).await;
+    assert_eq!(told(&one).await.0, 500);
+    assert!(detail(&one).await.contains("does not connect to"));
+    // To itself, for ever.
+    let circle = serving(reply::whole(307, &[("location", "/again")], "")).await;
+    let vendor = linking(format!("http://{}/a", circle.addr)).await;
+    let two = gateway(&vendor, ALLOWED).await;
+    assert_eq!(told(&two).await.0, 500);
+    assert!(detail(&two).await.contains("leads on too many times"));
+    assert_eq!(circle.count(), 4);
+    // To the image.
+    let files = serving(png()).await;
+    let there = format!("http://{}/x.png", files.addr);
+    let leads = serving(reply::whole(301, &[("location", &there)], "")).await;
+    let vendor = linking(format!("http://{}/a", leads.addr)).await;
+    let three = gateway(&vendor, ALLOWED).await;
+    assert_eq!(told(&three).await.0, 200);
+    // To something that is no address of the web.
+    let leads = serving(reply::whole(302, &[("location", "file:///etc/passwd")], "")).await;
+    let vendor = linking(format!("http://{}/a", leads.addr)).await;
+    let four = gateway(&vendor, ALLOWED).await;
+    assert_eq!(told(&four).await.0, 500);
+}
+
+#[tokio::test]
+async fn what_is_no_image_or_is_gone_is_said() {
+    let gone = "<Error><Code>AccessDenied</Code><Message>Request has expired.</Message></Error>";
+    for (answer, status, message) in [
+        (reply::whole(403, &[], gone), 500, "is not valid, or not any more"),
+        (reply::whole(404, &[], ""), 500, "is not valid, or not any more"),
+        (reply::whole(500, &[], ""), 500, "could not be brought"),
+        (reply::whole(200, &[("content-type", "image/png")], "<html>"), 500, "is not valid"),
+        (reply::whole(200, &[("content-encoding", "gzip")], picture()), 500, "could not be brought"),
+    ] {
+        let files = serving(answer).await;
+        let vendor = linking(format!("http://{}/a.png", files.addr)).await;
+        let gateway = gateway(&vendor, ALLOWED).await;
+        let (found, text) = told(&gateway).await;
+        assert_eq!(found, status);
+        assert!(text.contains(message), "{text}");
+    }
+    let vendor = linking("ftp://example.com/a.png").await;
+    assert_eq!(told(&gateway(&vendor, ALLOWED).await).await.0, 500);
+    let vendor = linking("http://127.0.0.1:1/a.png").await;
+    assert_eq!(told(&gateway(&vendor, ALLOWED).await).await.0, 500);
+}
+
+#[tokio::test]
+async fn an_endless_answer_has_an_end() {
+    // It says how long it is.
+    let large = reply::head(200, &[("content-length", "99999999999")]);
+    let announced = Upstream::answering(large).await;
+    let vendor = linking(format!("http://{}/a.png", announced.addr)).await;
+    let one = gateway(&vendor, "fetch_allow = [\"127.0.0.1\"]\nfetch = \"1MiB\"").await;
+    assert_eq!(told(&one).await.0, 500);
+    assert!(detail(&one).await.contains("larger than 1048576 bytes"));
+    // It does not.
+    let endless = Upstream::start(|mut conn| async move {
+        while conn.request().await.is_some() {
+            conn.send(reply::head(200, &[("transfer-encoding", "chunked")])).await;
+            let piece = reply::chunk(picture().repeat(200));
+            while conn.try_send(&piece).await.is_ok() {}
+        }
+    })
+    .await;
+    let vendor = linking(format!("http://{}/a.png", endless.addr)).await;
+    let two = gateway(&vendor, "fetch_allow = [\"127.0.0.1\"]\nfetch = \"8MiB\"").await;
+    let before = two.memory("VmHWM");
+    assert_eq!(told(&two).await.0, 500);
+    assert!(detail(&two).await.contains("larger than 8388608 bytes"));
+    let grown = two.memory("VmHWM").saturating_sub(before);
+    assert!(grown < 64 << 10, "{grown} kB for an answer of which 8 MiB are taken");
+    // Nothing comes.
+    let silent = Upstream::start(|mut conn| async move {
+        while conn.request().await.is_some() {
+            conn.send(reply::head(200, &[("content-length", "10")])).await;
+            std::future::pending::<()>().await;
+        }
+    })
+    .await;
+    let vendor = linking(format!("http://{}/a.png", silent.addr)).await;
+    let three = gateway(&vendor, "fetch_allow = [\"127.0.0.1\"]\nfetch_timeout = \"300ms\"").await;
+    let (status, message) = told(&three).await;
+    assert_eq!((status, message.contains("in time")), (504, true), "{message}");
+}
+
+#[tokio::test]
+async fn images_of_clients_are_brought_and_held_to_the_rules() {
+    let vendor =
+        Upstream::answering(reply::json(200, r#"{"created":1,"data":[{"b64_json":"iVBORw0KGgo="}]}"#)).await;
+    let gateway = gateway(&vendor, ALLOWED).await;
+    let files = serving(png()).await;
+    let url = format!("http://{}/a.png", files.addr);
+    let body = |url: &str| json!({"model": "gpt-image-1", "prompt": "x", "image": [url, url]}).to_string();
+    let answer = gateway.ask(post(MADE, body(&url))).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let sent = vendor.last_request();
+    assert!(sent.head.get("content-type").unwrap().starts_with("multipart/form-data; boundary="));
+    let mark = b"\x89PNG\r\n\x1a\n";
+    assert_eq!(sent.body.windows(mark.len()).filter(|window| window == mark).count(), 2);
+    for (answer, told) in [
+        (reply::whole(200, &[], "%PDF-1.7"), "must be an image"),
+        (reply::whole(200, &[], picture().repeat(150_000)), "larger than 10485760 bytes"),
+        (reply::whole(404, &[], ""), "HTTP status 404"),
+    ] {
+        let files = serving(answer).await;
+        let answer = gateway.ask(post(MADE, body(&format!("http://{}/a.png", files.addr)))).await;
+        let error: Value = answer.json();
+        assert_eq!((answer.status(), &error["error"]["param"]), (400, &json!("image[0]")), "{error}");
+        assert!(error["error"]["message"].as_str().unwrap().contains(told), "{error}");
+    }
+}
+
+/// A vendor that fails at each of the steps of a task: no error is lost, and no task is asked for without an end.
+#[tokio::test]
+async fn a_vendor_may_fail_at_each_step() {
+    let submitted = json!({"output": {"task_id": "t/1?x", "task_status": "PENDING"}}).to_string();
+    let open = json!({"output": {"task_id": "t/1?x", "task_status": "RUNNING"}}).to_string();
+    let done = |url: &str| {
+        json!({"output": {"task_id": "t/1?x", "task_status": "SUCCEEDED", "results": [{"url": url}]}})
+            .to_string()
+    };
+    let failed = json!({"code": "InternalError", "message": "broken", "request_id": "r"}).to_string();
+    let files = serving(reply::whole(403, &[], "expired")).await;
+    let link = format!("http://{}/x.png", files.addr);
+    let ok = |body: &str| reply::json(200, body);
+    for (answers, status, told) in [
+        (vec![reply::json(500, &failed)], 500, "broken"),
+        (vec![ok(&failed)], 500, "broken"),
+        (vec![ok(&submitted), reply::json(500, &failed)], 500, "broken"),
+        (vec![ok(&submitted), ok(&open), reply::json(429, &failed)], 429, "broken"),
+        (vec![ok(&submitted), ok("{}")], 500, "not valid"),
+        (vec![ok(&submitted), ok(r#"{"output":{"task_id":"t","task_status":"UNKNOWN"}}"#)], 400, "failed"),
+        (vec![ok(&submitted), ok(&done(&link))], 500, "not any more"),
+    ] {
+        let vendor = Upstream::answering_each(answers.clone()).await;
+        let setup = Setup::new()
+            .limits(ALLOWED)
+            .provider("dashscope", "dashscope", &format!("http://{}/api/v1", vendor.addr), "")
+            .model("wan", "dashscope", "wan2.2-t2i-plus");
+        let gateway = Gateway::start(&setup).await;
+        let body = json!({"model": "wan", "prompt": "x", "response_format": "b64_json"}).to_string();
+        let answer = gateway.ask(post(MADE, body)).await;
+        let error = answer.json();
+        assert_eq!(answer.status(), status, "{error}");
+        assert!(error["msg"].as_str().unwrap().contains(told), "{error}");
+        assert_eq!(vendor.count(), answers.len());
+        if answers.len() > 1 {
+            assert_eq!(vendor.requests()[1].head.line, "GET /api/v1/tasks/t/1%3Fx HTTP/1.1");
+        }
+    }
+}
