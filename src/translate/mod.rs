@@ -11,6 +11,7 @@ mod adapt;
 mod codecs;
 mod fit;
 mod keepsake;
+mod linked;
 mod meter;
 mod outgoing;
 mod restore;
@@ -25,6 +26,7 @@ use bytes::Bytes;
 
 pub use codecs::decode_request;
 pub use keepsake::{Keepsake, Key, Recalled, issues_seals};
+pub use linked::{Brought, Linked, Wanted, links};
 pub use meter::Meter;
 pub use outgoing::{Ask, Outgoing, Refused, Stored, bare_turns, outgoing, outgoing_stored};
 pub use restore::Restore;

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use super::adapt::adapt;
 use super::codecs::{decode_request, encode_request};
 use super::keepsake::{Key, Recalled, may_seal, missing};
+use super::linked::Brought;
 use super::restore::Restore;
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Request, Thinking};
@@ -60,7 +61,8 @@ pub struct Ask<'a> {
     pub now: u64,
 }
 
-/// What a request has to do with conversations that the gateway keeps. Nothing by default.
+/// What there is for a request besides its body: of conversations that the gateway keeps, and what lay behind addresses. Nothing by
+/// default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stored<'a> {
     /// The conversation that the request goes on from: items, joined with commas.
@@ -71,6 +73,8 @@ pub struct Stored<'a> {
     pub remembers: bool,
     /// What was found for the turns of this request that have lost theirs ([`bare_turns`]).
     pub recalled: Recalled<'a>,
+    /// What lay behind the addresses that the vendor must not be given ([`links`](super::links)).
+    pub brought: Brought<'a>,
 }
 
 /// What goes to the vendor, and what must be known when its answer comes.
@@ -140,6 +144,7 @@ pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<
         echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
     };
     stored.recalled.put_back(&mut request, ask.dialect.issuer);
+    stored.brought.put_into(&mut request, ask.vendor, ask.dialect);
     // A vendor's stream says what was used only if it is asked to.
     request.usage_wanted = true;
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
