@@ -1,15 +1,18 @@
-//! How fast vectors are turned from numbers to base64 and back, in bytes of 32-bit floats, and tokens are counted.
+//! How fast vectors are turned from numbers to base64 and back, in bytes of 32-bit floats, tokens are counted, and large
+//! images pass.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
 
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use criterion::{Criterion, Throughput};
 use model_gateway::json::RawJson;
 use model_gateway::tokens::{self, Family};
 use model_gateway::wire::embeddings::number;
+use model_gateway::wire::images::answer::{Place, decode};
+use model_gateway::wire::images::reply::{Made, Shape, Shown, encode};
 
 /// The length of a vector of text-embedding-3-large.
 const LENGTH: usize = 3_072;
@@ -80,6 +83,35 @@ fn counting(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// An image of 20 MB, from the vendor's answer to the client's: as base64 that passes, and as bytes that lay behind a link.
+fn images(criterion: &mut Criterion) {
+    const SIZE: usize = 20 << 20;
+    let bytes: Vec<u8> = (0..SIZE).map(|at| (at * 31 % 251) as u8).collect();
+    let base64 = base64_simd::STANDARD.encode_to_string(&bytes);
+    let bytes = Bytes::from(bytes);
+    let answer = Bytes::from(format!(r#"{{"created":1,"data":[{{"b64_json":"{base64}"}}]}}"#));
+    let send = |shown: Shown| -> usize {
+        let made = Made { images: vec![(shown, None)], ..Made::default() };
+        encode(made, Shape::Plain).into_steps().map(|step| black_box(step).len()).sum()
+    };
+    let mut group = criterion.benchmark_group("an image of 20 MB");
+    group.throughput(Throughput::Bytes(SIZE as u64));
+    group.bench_function("base64 that passes", |bencher| {
+        bencher.iter(|| {
+            let read = decode(black_box(&answer)).unwrap();
+            read.images.into_iter().for_each(|image| {
+                if let Place::Base64(text) = image.place {
+                    send(Shown::Base64(text));
+                }
+            });
+        });
+    });
+    group.bench_function("bytes that become base64", |bencher| {
+        bencher.iter(|| send(Shown::Bytes(black_box(&bytes).clone())));
+    });
+    group.finish();
+}
+
 fn main() {
     let mut criterion = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
@@ -87,6 +119,7 @@ fn main() {
         .sample_size(20)
         .configure_from_args();
     vectors(&mut criterion);
+    images(&mut criterion);
     counting(&mut criterion);
     criterion.final_summary();
 }

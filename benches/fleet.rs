@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
+use model_gateway::store::journal::SEGMENT;
 use model_gateway::store::office::Office as _;
 use model_gateway::store::valkey::{Address, Away, Desk, Fleet, Terms};
 use model_gateway::store::{AccountId, Held, Ledger, Settled, UsageRecord};
@@ -28,6 +29,7 @@ fn main() {
         records: Duration::from_secs(86_400),
         away: Away::Refuse,
         journal: folder.path().join("ledger"),
+        segment: SEGMENT,
     };
     let desk = Desk::open(&address()).unwrap();
     let run = std::process::id();

@@ -8,9 +8,14 @@ use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
 use model_gateway::store::book::{Book, By, Desk, Filter, Terms};
+use model_gateway::store::journal::SEGMENT;
 use model_gateway::store::{AccountId, Held, Ledger, Settled, UsageRecord};
 
-const TERMS: Terms = Terms { flush: Duration::from_millis(100), records: Duration::from_secs(4000 * 86_400) };
+const TERMS: Terms = Terms {
+    flush: Duration::from_millis(100),
+    records: Duration::from_secs(4000 * 86_400),
+    segment: SEGMENT,
+};
 const DAY: i64 = 86_400_000;
 /// 2026-01-01.
 const FIRST: i64 = 20_454 * DAY;

@@ -62,6 +62,10 @@ pub enum Kind {
     UnknownModel,
     /// No such response is kept, or another account's.
     UnknownResponse,
+    /// No such task is kept, or another account's.
+    UnknownTask,
+    /// What is asked of a task does not fit how far it is.
+    TaskState,
     /// No such path.
     UnknownPath,
     /// The path exists, the method does not.
@@ -117,7 +121,7 @@ pub struct Row {
 
 impl Kind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [Kind; 37] = [
+    pub const ALL: [Kind; 39] = [
         Kind::InvalidHead,
         Kind::HeaderTimeout,
         Kind::InvalidJson,
@@ -140,6 +144,8 @@ impl Kind {
         Kind::LedgerUnavailable,
         Kind::UnknownModel,
         Kind::UnknownResponse,
+        Kind::UnknownTask,
+        Kind::TaskState,
         Kind::UnknownPath,
         Kind::WrongMethod,
         Kind::BodyTooLarge,
@@ -192,6 +198,8 @@ impl Kind {
             Kind::LedgerUnavailable    => row("ledger_unavailable",    I, 503, ("service_unavailable", Some("service_unavailable")), "svc_api_error",  "UNAVAILABLE",        false),
             Kind::UnknownModel         => row("unknown_model",         D, 404, (INVALID, Some("model_not_found")),         "not_found_error",      "NOT_FOUND",          false),
             Kind::UnknownResponse      => row("unknown_response",      D, 404, (INVALID, None),                            "not_found_error",      "NOT_FOUND",          false),
+            Kind::UnknownTask          => row("unknown_task",          D, 404, (INVALID, Some("task_not_found")),          "not_found_error",      "NOT_FOUND",          false),
+            Kind::TaskState            => row("task_state",            D, 409, (INVALID, Some("task_state")),              "invalid_request",      "FAILED_PRECONDITION", false),
             Kind::UnknownPath          => row("unknown_path",          D, 404, (INVALID, Some("unknown_url")),             "not_found_error",      "NOT_FOUND",          false),
             Kind::WrongMethod          => row("wrong_method",          D, 405, (INVALID, Some("method_not_allowed")),      "invalid_request",      "UNIMPLEMENTED",      false),
             Kind::BodyTooLarge         => row("body_too_large",        D, 413, (INVALID, Some("request_too_large")),       "request_too_large",    "INVALID_ARGUMENT",   false),

@@ -52,6 +52,7 @@ pub mod error;
 pub mod framing;
 pub mod job;
 pub mod json;
+pub mod route;
 pub mod tokens;
 pub mod translate;
 pub mod vendor;
@@ -67,8 +68,6 @@ pub mod config;
 pub mod metrics;
 #[cfg(feature = "proxy")]
 pub mod proxy;
-#[cfg(feature = "proxy")]
-pub mod route;
 #[cfg(feature = "proxy")]
 pub mod simulator;
 #[cfg(feature = "proxy")]

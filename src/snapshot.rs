@@ -1,7 +1,9 @@
 //! Everything that a request is decided by, frozen: loaded once per request, so that a reload never changes a request
 //! that is under way.
 
-use crate::account::Keys;
+use std::sync::Arc;
+
+use crate::account::{Keys, Tokens};
 use crate::route::Table;
 
 /// Routes and keys as one reload made them. Immutable.
@@ -13,4 +15,6 @@ pub struct Snapshot {
     pub routes: Table,
     /// Keys.
     pub keys: Keys,
+    /// How access tokens are issued and verified; nothing where there are none.
+    pub tokens: Option<Arc<Tokens>>,
 }

@@ -154,7 +154,7 @@ fn check(line: &str, seen: &str) {
             assert!(text.as_str().unwrap().contains(SAID), "{seen}");
         }
     } else if is("/v1/models") {
-        assert_eq!(json(seen)["data"].as_array().unwrap().len(), 7, "{seen}");
+        assert_eq!(json(seen)["data"].as_array().unwrap().len(), 21, "{seen}");
     } else if is("/metrics") {
         assert!(seen.contains("gateway_build_info"), "{seen}");
     } else if is("/healthz") {
@@ -182,11 +182,12 @@ fn the_lines_of_the_pages_work() {
     // The image that lines speak of.
     let picture = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQMAAACQp+OdAAAAA1BMVEX/AAAZ4gk3AAAAD0lEQVR4nGNgGAWjYCABAAIAAAFAkz3hAAAAAElFTkSuQmCC";
     std::fs::write(home.path().join("picture.png"), STANDARD.decode(picture).unwrap()).unwrap();
-    for page in ["demo", "embeddings", "images", "rerank", "token-counting"] {
+    for page in ["demo", "embeddings", "images", "rerank", "tasks", "token-counting", "video"] {
         let path = format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();
         for line in text.lines().filter_map(|line| line.strip_prefix("    curl $GW")) {
-            let line = format!("GW={gateway} KEY={key}; curl -sS --fail $GW{line}");
+            let line =
+                format!("cd {}; GW={gateway} KEY={key}; curl -sS --fail $GW{line}", home.path().display());
             let output = paste(&line, home.path());
             let seen = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success(), "{line}: {} {seen}", String::from_utf8_lossy(&output.stderr));
@@ -194,7 +195,7 @@ fn the_lines_of_the_pages_work() {
             count += 1;
         }
     }
-    assert_eq!(count, 22, "lines");
+    assert_eq!(count, 31, "lines");
 }
 
 #[test]

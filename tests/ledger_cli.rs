@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use model_gateway::canonical::Usage;
 use model_gateway::store::book::{Book, Terms};
+use model_gateway::store::journal::SEGMENT;
 use model_gateway::store::{Ledger, Settled, UsageRecord};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -56,7 +57,11 @@ impl Gateway {
 }
 
 fn settle(file: &Path, records: &[UsageRecord<'_>]) {
-    let terms = Terms { flush: Duration::from_millis(20), records: Duration::from_secs(40_000 * 86_400) };
+    let terms = Terms {
+        flush: Duration::from_millis(20),
+        records: Duration::from_secs(40_000 * 86_400),
+        segment: SEGMENT,
+    };
     let book = Book::open(file, terms).unwrap();
     for record in records {
         assert!(matches!(book.settle(None, record), Settled::Known(Ok(()))));

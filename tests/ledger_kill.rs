@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
 use model_gateway::store::book::{Book, Desk, Filter, Terms};
+use model_gateway::store::journal::SEGMENT;
 use model_gateway::store::{AccountId, Held, Ledger, Settled, UsageRecord};
 use rand::{Rng as _, RngExt as _};
 
@@ -48,7 +49,11 @@ fn account(n: usize) -> AccountId {
 #[ignore = "the child of the test below"]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let terms = Terms { flush: Duration::from_millis(15), records: Duration::from_secs(40_000 * 86_400) };
+    let terms = Terms {
+        flush: Duration::from_millis(15),
+        records: Duration::from_secs(40_000 * 86_400),
+        segment: SEGMENT,
+    };
     let book = Book::open(&file(Path::new(&folder)), terms).unwrap();
     let until = Instant::now() + Duration::from_secs(20);
     std::thread::scope(|scope| {

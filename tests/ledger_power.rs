@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use disk::{Entry, Luck};
 use model_gateway::store::book::{Book, Desk, Filter, Terms};
+use model_gateway::store::journal::SEGMENT;
 use model_gateway::store::{AccountId, Ledger, Settled, UsageRecord};
 use rand::RngExt as _;
 
@@ -46,7 +47,11 @@ fn child() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let mut marks = File::options().create(true).append(true).open(folder.join("marks")).unwrap();
     let mut mark = |text: String| marks.write_all(text.as_bytes()).unwrap();
-    let terms = Terms { flush: Duration::from_millis(10), records: Duration::from_secs(40_000 * 86_400) };
+    let terms = Terms {
+        flush: Duration::from_millis(10),
+        records: Duration::from_secs(40_000 * 86_400),
+        segment: SEGMENT,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let desk = Desk::open(&database(&folder)).unwrap();
     let _ = desk.create(&AccountId::new("acme").unwrap());

@@ -66,6 +66,11 @@ fn counted() -> Metrics {
     metrics.limit_refusals.with_label_values(&["key", "concurrent"]).inc();
     metrics.ledger_failures.with_label_values(&["settle", "failed"]).inc();
     metrics.upstream_retries.with_label_values(&["p", "stale_connection"]).inc();
+    metrics.retries_refused.with_label_values(&["m", "budget"]).inc();
+    metrics.targets_opened.with_label_values(&["p", "m", "vendor"]).inc();
+    metrics.target_available.with_label_values(&["p", "m"]).set(1);
+    metrics.target_in_flight.with_label_values(&["p", "m"]).set(1);
+    metrics.links.with_label_values(&["provider", "ok"]).inc();
     metrics.upstream_errors.with_label_values(&["p", "rate_limited"]).inc();
     metrics.losses.with_label_values(&["chat", "messages", "temperature", "warn"]).inc();
     metrics.store_operations.with_label_values(&["keep", "done"]).inc();

@@ -84,6 +84,7 @@ fn every_field_of_the_access_log_is_explained() {
         response_bytes: 1,
         frames: 1,
         attempts: 1,
+        tried: text,
         micros: 1,
         first_token_micros: Some(1),
         upstream_micros: Some(1),

@@ -10,6 +10,8 @@
 
 #[path = "rosetta/conversation.rs"]
 mod conversation;
+#[path = "rosetta/cuts.rs"]
+mod cuts;
 #[path = "rosetta/difference.rs"]
 mod difference;
 #[path = "rosetta/goldens.rs"]

@@ -77,9 +77,26 @@ fn shifted(value: i64, digit: u8) -> Result<i64, AmountError> {
     next.filter(|value| *value <= 9_000_000_000 * NANOS).ok_or(AmountError::TooLarge)
 }
 
-/// Nano-units, shown as a decimal without zeros at its end: `2.5`, `-0.000001`, `10`.
+/// Most that one credit may be, in nano-units, and that a balance may come to: half of what the number holds, so that
+/// what is held and charged meanwhile never overflows it.
+pub const LARGEST: i64 = i64::MAX / 2;
+
+/// Nano-units, shown as a decimal without zeros at its end: `2.5`, `-0.000001`, `10`. With a precision (`{:.2}`), at
+/// least so many digits stand behind the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount(pub i64);
+
+impl Amount {
+    /// Reads a decimal that may be below zero. Nothing, if it is none, has more digits behind the point than are kept,
+    /// or is too large.
+    pub fn parse(text: &str) -> Option<Amount> {
+        match text.strip_prefix('-') {
+            Some(digits) if digits.starts_with(['-', '+']) => None,
+            Some(digits) => parse(digits).ok().map(|nanos| Amount(-nanos)),
+            None => parse(text).ok().map(Amount),
+        }
+    }
+}
 
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,15 +107,13 @@ impl fmt::Display for Amount {
         }
         write!(f, "{}", nanos / unit)?;
         let mut fraction = nanos % unit;
-        if fraction == 0 {
-            return Ok(());
-        }
         let mut width = DIGITS.unsigned_abs() as usize;
-        while fraction.is_multiple_of(10) {
+        let least = f.precision().unwrap_or(0).min(width);
+        while width > least && fraction.is_multiple_of(10) {
             fraction /= 10;
             width -= 1;
         }
-        write!(f, ".{fraction:0width$}")
+        if width == 0 { Ok(()) } else { write!(f, ".{fraction:0width$}") }
     }
 }
 
@@ -157,6 +172,30 @@ mod tests {
         ] {
             assert_eq!(Amount(nanos).to_string(), text);
         }
+        for (nanos, text) in [
+            (0, "0.00"),
+            (2_500_000_000, "2.50"),
+            (1, "0.000000001"),
+            (-120_000_000, "-0.12"),
+            (i64::MAX, "9223372036.854775807"),
+        ] {
+            assert_eq!(format!("{:.2}", Amount(nanos)), text);
+        }
+    }
+
+    #[test]
+    fn amounts_below_zero_are_read_where_they_may_be() {
+        for (text, nanos) in [
+            ("-0.000000001", Some(-1)),
+            ("-12.5", Some(-12_500_000_000)),
+            ("+3", Some(3 * NANOS)),
+            ("0", Some(0)),
+        ] {
+            assert_eq!(Amount::parse(text).map(|amount| amount.0), nanos, "{text}");
+        }
+        let wrong =
+            ["", ".", "-", "--1", "-+1", "1,5", "1.0000000001", "9000000001", "-9000000001", "\u{0663}"];
+        assert!(wrong.iter().all(|text| Amount::parse(text).is_none()));
     }
 
     proptest! {

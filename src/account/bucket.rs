@@ -41,17 +41,10 @@ impl Bucket {
     /// # Errors
     /// There is not so much; how long it takes until there is. Nothing, if there never is so much.
     pub fn take(&self, now: Nanos, amount: u64, limit: u64) -> Result<Left, Option<Duration>> {
-        if amount > limit {
-            return Err(None);
-        }
-        let cost = cost(amount, limit);
         let mut full_at = self.0.load(Ordering::Relaxed);
         loop {
-            let next = full_at.max(now).saturating_add(cost);
-            let over = next.saturating_sub(now) - MINUTE;
-            if over > 0 {
-                return Err(Some(Duration::from_nanos(over.unsigned_abs())));
-            }
+            let mut next = full_at;
+            take(&mut next, now, amount, limit)?;
             match self.0.compare_exchange_weak(full_at, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(left(next, now, limit)),
                 Err(seen) => full_at = seen,
@@ -85,13 +78,30 @@ impl Bucket {
     }
 }
 
+/// Takes `amount` of what `limit` permits per minute from a bucket that is full again at a time.
+///
+/// # Errors
+/// As of [`Bucket::take`].
+pub(super) fn take(full_at: &mut Nanos, now: Nanos, amount: u64, limit: u64) -> Result<(), Option<Duration>> {
+    if amount > limit {
+        return Err(None);
+    }
+    let next = (*full_at).max(now).saturating_add(cost(amount, limit));
+    let over = next.saturating_sub(now) - MINUTE;
+    if over > 0 {
+        return Err(Some(Duration::from_nanos(over.unsigned_abs())));
+    }
+    *full_at = next;
+    Ok(())
+}
+
 /// How long it takes to permit so much.
-fn cost(amount: u64, limit: u64) -> i64 {
+pub(super) fn cost(amount: u64, limit: u64) -> i64 {
     let nanos = (amount.min(MOST) * MINUTE.unsigned_abs()).div_ceil(limit.max(1));
     i64::try_from(nanos).unwrap_or(i64::MAX)
 }
 
-fn left(full_at: i64, now: Nanos, limit: u64) -> Left {
+pub(super) fn left(full_at: i64, now: Nanos, limit: u64) -> Left {
     let until_full = full_at.saturating_sub(now).clamp(0, i64::MAX);
     let free = (MINUTE - until_full).max(0).unsigned_abs();
     let remaining = u128::from(free) * u128::from(limit) / u128::from(MINUTE.unsigned_abs());

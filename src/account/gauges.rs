@@ -7,7 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::bucket::Nanos;
-use super::limit::{Calendar, Gauge};
+use super::calendar::Calendar;
+use super::limit::Gauge;
 
 /// Locks: requests of different keys hardly ever wait for each other, and a gauge is looked up once a reload.
 const SHARDS: usize = 64;
@@ -39,6 +40,8 @@ pub struct Gauges {
     shards: Box<[Mutex<Map<Arc<Gauge>>>]>,
     hasher: foldhash::fast::RandomState,
     spent: Mutex<Spent>,
+    /// Several gateways share what is counted here.
+    shared: bool,
 }
 
 /// What was spent before anybody counted: of the day and of the month.
@@ -54,18 +57,30 @@ impl Default for Gauges {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: foldhash::fast::RandomState::default(),
             spent: Mutex::default(),
+            shared: false,
         }
     }
 }
 
 impl Gauges {
+    /// Gauges of limits that several gateways share.
+    pub fn shared() -> Self {
+        Gauges { shared: true, ..Gauges::default() }
+    }
+
+    /// Whether several gateways share the limits.
+    pub fn are_shared(&self) -> bool {
+        self.shared
+    }
+
     /// The gauge of this name; made if there is none.
     pub fn of(&self, scope: Scope, name: &Arc<str>) -> Arc<Gauge> {
         use std::hash::BuildHasher as _;
         let key = (scope, name.clone());
         let hash = usize::try_from(self.hasher.hash_one(&key) % SHARDS as u64).unwrap_or(0);
         let Some(shard) = self.shards.get(hash) else { return Arc::default() };
-        shard.lock().entry(key).or_insert_with(|| Arc::new(Gauge::new())).clone()
+        let make = || Arc::new(if self.shared { Gauge::shared() } else { Gauge::new() });
+        shard.lock().entry(key).or_insert_with(make).clone()
     }
 
     /// How many there are.

@@ -274,6 +274,11 @@ impl Keys {
         self.by_hash.get(&KeyHash::of(text)).map(|key| &key.0)
     }
 
+    /// The key of this hash.
+    pub fn of_hash(&self, hash: KeyHash) -> Option<&Arc<Key>> {
+        self.by_hash.get(&hash).map(|key| &key.0)
+    }
+
     /// Whether any of them belongs to an account.
     pub fn any_account(&self) -> bool {
         self.iter().any(|key| key.account.is_some())

@@ -7,6 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::bucket::{Bucket, Left, Nanos};
+use super::calendar::Calendar;
+use super::share::{Lack, Share};
 
 /// What may be taken. Nothing where a limit is not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -87,59 +89,6 @@ pub struct Ask {
     pub cost: i64,
 }
 
-/// A day and its month, as numbers that grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calendar {
-    /// Days since 1970.
-    pub day: i64,
-    /// Months since the year 0.
-    pub month: i64,
-    /// Seconds until the next day.
-    pub day_ends_in: u64,
-    /// Seconds until the next month.
-    pub month_ends_in: u64,
-}
-
-impl Calendar {
-    /// The day and month of a time in Unix seconds, UTC.
-    pub fn at(unix: i64) -> Calendar {
-        let day = unix.div_euclid(86_400);
-        let (year, month) = civil(day);
-        let next_month = first_day(if month == 12 { (year + 1, 1) } else { (year, month + 1) });
-        let until = |day: i64| u64::try_from(day * 86_400 - unix).unwrap_or(0);
-        Calendar {
-            day,
-            month: year * 12 + month - 1,
-            day_ends_in: until(day + 1),
-            month_ends_in: until(next_month),
-        }
-    }
-
-    /// The first day of the month.
-    pub fn month_begins(&self) -> i64 {
-        first_day((self.month.div_euclid(12), self.month.rem_euclid(12) + 1))
-    }
-}
-
-/// Year and month of a day since 1970 (Howard Hinnant's algorithm).
-fn civil(day: i64) -> (i64, i64) {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let index = (5 * of_year + 2) / 153;
-    let month = if index < 10 { index + 3 } else { index - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month)
-}
-
-fn first_day((year, month): (i64, i64)) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5;
-    year.div_euclid(400) * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
 /// How much of the limits of one key or account is taken. Outlives a reload.
 #[derive(Debug, Default)]
 pub struct Gauge {
@@ -147,6 +96,8 @@ pub struct Gauge {
     tokens: Bucket,
     in_flight: AtomicU32,
     spend: Mutex<Spend>,
+    /// Where several gateways share the limits: then all of it is there.
+    share: Option<Box<Share>>,
 }
 
 #[derive(Debug, Default)]
@@ -180,9 +131,19 @@ impl Gauge {
         Gauge { requests: Bucket::new(), tokens: Bucket::new(), ..Gauge::default() }
     }
 
+    /// A gauge of limits that several gateways share.
+    pub fn shared() -> Gauge {
+        Gauge { share: Some(Box::default()), ..Gauge::default() }
+    }
+
+    /// What is shared, if it is.
+    pub fn share(&self) -> Option<&Share> {
+        self.share.as_deref()
+    }
+
     /// Whether it is not known yet what was spent before this process began.
     pub fn wants_spend(&self) -> bool {
-        !self.spend.lock().known
+        self.share.is_none() && !self.spend.lock().known
     }
 
     /// Tells what was spent today and this month before this process began. Only the first time counts.
@@ -198,8 +159,26 @@ impl Gauge {
     /// Lets a request in, or refuses it; then nothing is taken.
     ///
     /// # Errors
-    /// A limit is reached.
-    pub fn admit(self: &Arc<Self>, limits: &Limits, ask: &Ask) -> Result<Ticket, Exceeded> {
+    /// A limit is reached; or, where gateways share it, it must be asked elsewhere.
+    pub fn admit(self: &Arc<Self>, limits: &Limits, ask: &Ask) -> Result<Ticket, Lack> {
+        match &self.share {
+            None => self.admit_here(limits, ask).map_err(Lack::Exceeded),
+            Some(share) => share.take(limits, ask).map(|()| self.granted(limits, ask)),
+        }
+    }
+
+    /// The ticket of a request that was let in where all gateways are counted.
+    pub fn granted(self: &Arc<Self>, limits: &Limits, ask: &Ask) -> Ticket {
+        let taken = Taken {
+            place: limits.concurrent.is_some(),
+            requests: limits.requests_per_minute.is_some(),
+            tokens: limits.tokens_per_minute.is_some(),
+            cost: limits.has_spend(),
+        };
+        Ticket { gauge: self.clone(), limits: *limits, ask: *ask, taken }
+    }
+
+    fn admit_here(self: &Arc<Self>, limits: &Limits, ask: &Ask) -> Result<Ticket, Exceeded> {
         let mut ticket = Ticket { gauge: self.clone(), limits: *limits, ask: *ask, taken: Taken::default() };
         if let Some(most) = limits.concurrent {
             let more = |now: u32| (now < most).then_some(now + 1);
@@ -253,12 +232,18 @@ impl Gauge {
 
     /// What is left of the limits on requests and on tokens.
     pub fn left(&self, limits: &Limits, now: Nanos) -> (Option<Left>, Option<Left>) {
+        if let Some(share) = &self.share {
+            return share.left(limits, now);
+        }
         let left = |bucket: &Bucket, limit: Option<u64>| limit.map(|limit| bucket.left(now, limit));
         (left(&self.requests, limits.requests_per_minute), left(&self.tokens, limits.tokens_per_minute))
     }
 
     /// Whether it tells nothing that a new one would not: then it may be forgotten.
     pub fn is_idle(&self, now: Nanos, calendar: &Calendar) -> bool {
+        if let Some(share) = &self.share {
+            return share.is_idle(now);
+        }
         let spend = self.spend.lock();
         let spent = |period: &Period, number: i64| period.number >= number && period.nanos != 0;
         self.in_flight.load(Ordering::Relaxed) == 0
@@ -288,14 +273,9 @@ struct Taken {
 }
 
 impl Ticket {
-    /// Ends the request with what it used.
+    /// Ends the request with what it used. It must stand in the ledger's journal, if there is one.
     pub fn settle(mut self, now: Nanos, tokens: u64, cost: i64) {
-        if let (true, Some(limit)) = (std::mem::take(&mut self.taken.tokens), self.limits.tokens_per_minute) {
-            match tokens.checked_sub(self.ask.tokens) {
-                Some(more) => self.gauge.tokens.owe(now, more, limit),
-                None => self.gauge.tokens.give_back(self.ask.tokens - tokens, limit),
-            }
-        }
+        self.correct_tokens(now, tokens);
         self.correct_spend(cost);
     }
 
@@ -304,35 +284,62 @@ impl Ticket {
         if let (true, Some(limit)) =
             (std::mem::take(&mut self.taken.requests), self.limits.requests_per_minute)
         {
-            self.gauge.requests.give_back(1, limit);
+            match self.gauge.share() {
+                Some(share) => share.unmake(limit),
+                None => self.gauge.requests.give_back(1, limit),
+            }
+        }
+    }
+
+    fn correct_tokens(&mut self, now: Nanos, tokens: u64) {
+        let (true, Some(limit)) = (std::mem::take(&mut self.taken.tokens), self.limits.tokens_per_minute)
+        else {
+            return;
+        };
+        let less = self.ask.tokens.checked_sub(tokens);
+        match (self.gauge.share(), less) {
+            (Some(share), Some(less)) => share.correct_tokens(i64::try_from(less).unwrap_or(i64::MAX), limit),
+            (Some(share), None) => {
+                let more = i64::try_from(tokens - self.ask.tokens).unwrap_or(i64::MAX);
+                share.correct_tokens(more.saturating_neg(), limit);
+            }
+            (None, Some(less)) => self.gauge.tokens.give_back(less, limit),
+            (None, None) => self.gauge.tokens.owe(now, tokens - self.ask.tokens, limit),
         }
     }
 
     fn correct_spend(&mut self, cost: i64) {
-        if std::mem::take(&mut self.taken.cost) {
-            let correction = cost.saturating_sub(self.ask.cost);
-            let mut spend = self.gauge.spend.lock();
-            // To the day on which it was expected; a day that is over is over.
-            let calendar = &self.ask.calendar;
-            if spend.day.number == calendar.day {
-                spend.day.nanos = spend.day.nanos.saturating_add(correction);
-            }
-            if spend.month.number == calendar.month {
-                spend.month.nanos = spend.month.nanos.saturating_add(correction);
-            }
+        if !std::mem::take(&mut self.taken.cost) {
+            return;
+        }
+        if let Some(share) = self.gauge.share() {
+            share.pay(self.ask.cost, cost);
+            return;
+        }
+        let correction = cost.saturating_sub(self.ask.cost);
+        let mut spend = self.gauge.spend.lock();
+        // To the day on which it was expected; a day that is over is over.
+        let calendar = &self.ask.calendar;
+        if spend.day.number == calendar.day {
+            spend.day.nanos = spend.day.nanos.saturating_add(correction);
+        }
+        if spend.month.number == calendar.month {
+            spend.month.nanos = spend.month.nanos.saturating_add(correction);
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if std::mem::take(&mut self.taken.place) {
-            self.gauge.in_flight.fetch_sub(1, Ordering::Relaxed);
-        }
-        if let (true, Some(limit)) = (std::mem::take(&mut self.taken.tokens), self.limits.tokens_per_minute) {
-            self.gauge.tokens.give_back(self.ask.tokens, limit);
-        }
+        // Without tokens that were used, none were, and no clock is needed to give them back.
+        self.correct_tokens(0, 0);
         self.correct_spend(0);
+        if std::mem::take(&mut self.taken.place) {
+            match self.gauge.share() {
+                Some(share) => share.leave(),
+                None => drop(self.gauge.in_flight.fetch_sub(1, Ordering::Relaxed)),
+            }
+        }
     }
 }
 
@@ -358,11 +365,11 @@ mod tests {
     fn places_come_back_however_a_request_ends() {
         let gauge = Arc::new(Gauge::new());
         let only = Limits { concurrent: Some(2), ..Limits::default() };
-        let first = gauge.admit(&only, &ask(0, 0)).unwrap();
-        let second = gauge.admit(&only, &ask(0, 0)).unwrap();
-        assert_eq!(gauge.admit(&only, &ask(0, 0)).unwrap_err().which, Which::Concurrent);
+        let first = gauge.admit_here(&only, &ask(0, 0)).unwrap();
+        let second = gauge.admit_here(&only, &ask(0, 0)).unwrap();
+        assert_eq!(gauge.admit_here(&only, &ask(0, 0)).unwrap_err().which, Which::Concurrent);
         drop(first);
-        let third = gauge.admit(&only, &ask(0, 0)).unwrap();
+        let third = gauge.admit_here(&only, &ask(0, 0)).unwrap();
         second.settle(0, 0, 0);
         third.undo();
         assert!(gauge.is_idle(0, &Calendar::at(0)));
@@ -371,9 +378,9 @@ mod tests {
     #[test]
     fn a_refusal_takes_nothing() {
         let gauge = Arc::new(Gauge::new());
-        let refused = gauge.admit(&limits(), &ask(1_001, 0)).unwrap_err();
+        let refused = gauge.admit_here(&limits(), &ask(1_001, 0)).unwrap_err();
         assert_eq!((refused.which, refused.wait), (Which::Tokens, None));
-        let refused = gauge.admit(&limits(), &ask(0, 501)).unwrap_err();
+        let refused = gauge.admit_here(&limits(), &ask(0, 501)).unwrap_err();
         assert_eq!((refused.which, refused.limit), (Which::SpendPerDay, 500));
         assert!(gauge.is_idle(0, &Calendar::at(1_790_000_000)));
     }
@@ -381,24 +388,24 @@ mod tests {
     #[test]
     fn what_was_expected_is_corrected_by_what_was_used() {
         let gauge = Arc::new(Gauge::new());
-        let ticket = gauge.admit(&limits(), &ask(1_000, 400)).unwrap();
+        let ticket = gauge.admit_here(&limits(), &ask(1_000, 400)).unwrap();
         let (requests, tokens) = gauge.left(&limits(), 0);
         assert_eq!((requests.unwrap().remaining, tokens.unwrap().remaining), (9, 0));
-        assert_eq!(gauge.admit(&limits(), &ask(1, 0)).unwrap_err().which, Which::Tokens);
+        assert_eq!(gauge.admit_here(&limits(), &ask(1, 0)).unwrap_err().which, Which::Tokens);
         ticket.settle(0, 100, 50);
-        let ticket = gauge.admit(&limits(), &ask(900, 450)).unwrap();
-        assert_eq!(gauge.admit(&limits(), &ask(0, 1)).unwrap_err().which, Which::SpendPerDay);
+        let ticket = gauge.admit_here(&limits(), &ask(900, 450)).unwrap();
+        assert_eq!(gauge.admit_here(&limits(), &ask(0, 1)).unwrap_err().which, Which::SpendPerDay);
         ticket.settle(0, 1_900, 500);
         // 2,000 of 1,000 tokens are used: a minute passes until the first one is there again.
-        let refused = gauge.admit(&limits(), &ask(1, 0)).unwrap_err();
+        let refused = gauge.admit_here(&limits(), &ask(1, 0)).unwrap_err();
         assert_eq!(refused.wait, Some(Duration::from_millis(60_060)));
         // Over the day's limit, as far as a request may cost more than was expected.
         let free = Limits { tokens_per_minute: None, ..limits() };
-        assert_eq!(gauge.admit(&free, &ask(0, 0)).unwrap_err().which, Which::SpendPerDay);
+        assert_eq!(gauge.admit_here(&free, &ask(0, 0)).unwrap_err().which, Which::SpendPerDay);
         // Tomorrow only the month counts.
         let tomorrow = Ask { calendar: Calendar::at(1_790_000_000 + 86_400), ..ask(0, 251) };
-        assert_eq!(gauge.admit(&free, &tomorrow).unwrap_err().which, Which::SpendPerMonth);
-        gauge.admit(&free, &Ask { cost: 250, ..tomorrow }).unwrap();
+        assert_eq!(gauge.admit_here(&free, &tomorrow).unwrap_err().which, Which::SpendPerMonth);
+        gauge.admit_here(&free, &Ask { cost: 250, ..tomorrow }).unwrap();
     }
 
     #[test]
@@ -409,25 +416,7 @@ mod tests {
         gauge.tell_spend(&calendar, 450, 450);
         gauge.tell_spend(&calendar, 450, 450);
         assert!(!gauge.wants_spend());
-        assert!(gauge.admit(&limits(), &ask(0, 50)).is_ok());
-        assert!(gauge.admit(&limits(), &ask(0, 51)).is_err());
-    }
-
-    #[test]
-    fn days_and_months_are_those_of_the_calendar() {
-        for (unix, day, year, month, first) in [
-            (0, 0, 1970, 1, 0),
-            (951_825_600, 11_016, 2000, 2, 10_988),
-            (1_709_251_199, 19_782, 2024, 2, 19_754),
-            (1_709_251_200, 19_783, 2024, 3, 19_783),
-            (1_798_761_599, 20_818, 2026, 12, 20_788),
-        ] {
-            let calendar = Calendar::at(unix);
-            assert_eq!((calendar.day, calendar.month), (day, year * 12 + month - 1), "{unix}");
-            assert_eq!(calendar.month_begins(), first, "{unix}");
-            let next = unix + i64::try_from(calendar.month_ends_in).unwrap();
-            assert_eq!(Calendar::at(next).month, calendar.month + 1, "{unix}");
-            assert_eq!(Calendar::at(next - 1).month, calendar.month, "{unix}");
-        }
+        assert!(gauge.admit_here(&limits(), &ask(0, 50)).is_ok());
+        assert!(gauge.admit_here(&limits(), &ask(0, 51)).is_err());
     }
 }

@@ -1,13 +1,15 @@
 //! Who asks, what they may do, how much of it, and what it costs.
 //!
 //! Here live keys, as hashes only ([`Keys`]), with what they may do ([`Rules`]: models, APIs, networks, limits, losses)
-//! and the accounts that they belong to ([`Account`]); how much of a limit is taken ([`limit`], [`bucket`], [`Gauges`]);
+//! and the accounts that they belong to ([`Account`]); how much of a limit is taken ([`limit`], [`bucket`], [`Gauges`]),
+//! also where several gateways share it ([`share`]);
 //! prices and what a request costs by them ([`price`], in integers: [`amount`]); and what is expected of a request
-//! before anything is known of it ([`estimate`]). Here must not live: HTTP, where a key stands in a request, or
+//! before anything is known of it ([`estimate`]); and tokens that stand for a key ([`Tokens`]). Here must not live: HTTP, where a key stands in a request, or
 //! balances, which the store keeps.
 
 pub mod amount;
 pub mod bucket;
+mod calendar;
 pub mod estimate;
 mod gauges;
 mod key;
@@ -17,14 +19,18 @@ mod network;
 mod permission;
 pub mod price;
 mod rules;
+pub mod share;
+mod token;
 
 pub use amount::Amount;
+pub use calendar::Calendar;
 pub use estimate::{Dear, Expected};
 pub use gauges::{Gauges, Scope};
 pub use key::{Key, KeyHash, Keys, NewKey, State, is_mistyped};
-pub use limit::{Calendar, Exceeded, Gauge, Limits, Ticket};
+pub use limit::{Exceeded, Gauge, Limits, Ticket};
 pub use losses::Losses;
 pub use network::Network;
 pub use permission::{Pattern, Permission};
 pub use price::Price;
 pub use rules::{Account, Rules};
+pub use token::{Signature, TokenFault, TokenKey, TokenKeyFault, Tokens, is_token};

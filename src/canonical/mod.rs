@@ -6,7 +6,7 @@
 //! Text is carried still escaped and borrowed from the bytes that it came in.
 //!
 //! Beside it stand what is asked for in other ways than a conversation: vectors ([`embed`]), orders ([`rank`]) and
-//! images ([`image`]); and what is billed otherwise than by tokens ([`Product`]).
+//! images ([`image`]) and videos ([`video`]); and what is billed otherwise than by tokens ([`Product`]).
 //!
 //! Here must not live: the name of a format or of a vendor, or any input or output.
 
@@ -23,6 +23,7 @@ pub mod request;
 pub mod seal;
 pub mod tools;
 pub mod usage;
+pub mod video;
 
 pub use answer::Answer;
 pub use content::{Block, CacheMark, Role, Source, Turn};

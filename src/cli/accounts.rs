@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::table::{Table, align};
 use super::{Conf, fail, style};
+use crate::account::Amount;
 use crate::config::{self, Store};
 use crate::store::book::{AccountState, Desk, DeskError};
 use crate::store::office::Office;
 use crate::store::valkey::{self, Address, AddressError};
-use crate::store::{AccountId, Money, OpenError};
+use crate::store::{AccountId, OpenError};
 use crate::wire::models::rfc3339;
 
 /// Credits that `show` shows.
@@ -32,7 +33,7 @@ enum Action {
         name: String,
         /// Credit it at once.
         #[arg(long, value_name = "AMOUNT", value_parser = amount)]
-        credit: Option<Money>,
+        credit: Option<Amount>,
         #[command(flatten)]
         file: File,
     },
@@ -42,7 +43,7 @@ enum Action {
         name: String,
         /// How much, such as 25 or 12.50; less than nothing takes away.
         #[arg(allow_negative_numbers = true, value_parser = amount)]
-        amount: Money,
+        amount: Amount,
         /// What for.
         #[arg(long, default_value = "")]
         note: String,
@@ -149,8 +150,13 @@ impl File {
     }
 }
 
-fn amount(text: &str) -> Result<Money, &'static str> {
-    Money::parse(text).ok_or("write an amount such as 25 or 12.50, with at most nine digits after the point")
+/// Money as people write it.
+fn money(nanos: i64) -> String {
+    format!("{:.2}", Amount(nanos))
+}
+
+fn amount(text: &str) -> Result<Amount, &'static str> {
+    Amount::parse(text).ok_or("write an amount such as 25 or 12.50, with at most nine digits after the point")
 }
 
 pub(super) fn run(options: &Options) -> ExitCode {
@@ -172,7 +178,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn create(file: &File, name: &str, credit: Option<Money>) -> Result<(), AccountsError> {
+fn create(file: &File, name: &str, credit: Option<Amount>) -> Result<(), AccountsError> {
     let account = AccountId::new(name).ok_or(AccountsError::Name)?;
     let desk = file.open_or(true)?;
     desk.create(&account)?;
@@ -180,19 +186,19 @@ fn create(file: &File, name: &str, credit: Option<Money>) -> Result<(), Accounts
         Some(amount) => desk.credit(name, amount.0, "first credit", None)?.balance,
         None => 0,
     };
-    println!("{name} is there, with a balance of {}.", Money(balance));
+    println!("{name} is there, with a balance of {}.", money(balance));
     Ok(())
 }
 
 fn credit(
     file: &File,
     name: &str,
-    amount: Money,
+    amount: Amount,
     note: &str,
     reference: Option<&str>,
 ) -> Result<(), AccountsError> {
     let credited = file.open()?.credit(name, amount.0, note, reference)?;
-    let balance = Money(credited.balance);
+    let balance = money(credited.balance);
     if credited.repeated {
         println!("{name} has this credit already; its balance is {balance}.");
     } else {
@@ -221,9 +227,9 @@ fn value(account: &AccountState) -> Value {
         "name": account.name,
         "enabled": account.enabled,
         "created": time(account.created),
-        "balance": Money(account.balance()).to_string(),
-        "credited": Money(account.credited).to_string(),
-        "charged": Money(account.charged).to_string(),
+        "balance": money(account.balance()),
+        "credited": money(account.credited),
+        "charged": money(account.charged),
     })
 }
 
@@ -239,9 +245,7 @@ fn list(file: &File, json: bool) -> Result<(), AccountsError> {
     }
     let mut amounts: Vec<[String; 3]> = accounts
         .iter()
-        .map(|account| {
-            [account.balance(), account.credited, account.charged].map(|nano| Money(nano).to_string())
-        })
+        .map(|account| [account.balance(), account.credited, account.charged].map(money))
         .collect();
     for column in 0..3 {
         let mut column: Vec<&mut String> = amounts.iter_mut().filter_map(|row| row.get_mut(column)).collect();
@@ -265,7 +269,7 @@ fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
         let credits = credits.iter().map(|credit| {
             json!({
                 "time": time(credit.time),
-                "amount": Money(credit.amount).to_string(),
+                "amount": money(credit.amount),
                 "note": credit.note,
                 "reference": credit.reference,
             })
@@ -277,8 +281,7 @@ fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
         println!("{shown}");
         return Ok(());
     }
-    let mut amounts =
-        [account.balance(), account.credited, account.charged].map(|nano| Money(nano).to_string());
+    let mut amounts = [account.balance(), account.credited, account.charged].map(money);
     align(&mut amounts.each_mut());
     let width = amounts.iter().map(String::len).max().unwrap_or(0);
     println!("{}, {}, made {}", style::title(name), word(&account), time(account.created));
@@ -287,8 +290,7 @@ fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
     }
     if !credits.is_empty() {
         println!();
-        let mut amounts: Vec<String> =
-            credits.iter().map(|credit| Money(credit.amount).to_string()).collect();
+        let mut amounts: Vec<String> = credits.iter().map(|credit| money(credit.amount)).collect();
         align(&mut amounts.iter_mut().collect::<Vec<_>>());
         let mut table = Table::new(1, vec!["time", "credit", "reference", "note"]);
         for (credit, amount) in credits.into_iter().zip(amounts) {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::accounts::{AccountsError, File};
 use super::fail;
 use super::table::{Table, align, csv, grouped};
-use crate::store::Money;
+use crate::account::Amount;
 use crate::store::book::{By, DeskError, Filter, Line, Sums};
 use crate::store::record::{KINDS, UsageRecord};
 use crate::wire::models::rfc3339;
@@ -96,6 +96,11 @@ fn first_of(year: i64, month: i64) -> i64 {
     before(year - 1) - before(1969) + days
 }
 
+/// Money as people write it.
+fn money(nanos: i64) -> String {
+    format!("{:.2}", Amount(nanos))
+}
+
 /// A day as people write it.
 fn date(day: i64) -> String {
     rfc3339(day.saturating_mul(86_400)).get(..10).unwrap_or_default().to_owned()
@@ -112,6 +117,9 @@ pub(super) fn run(options: &Options) -> ExitCode {
             })?);
         }
         let lines = desk.usage(&filter, options.by)?;
+        if lines.iter().any(|line| line.sums.is_beyond()) {
+            eprintln!("Sums that are shown as the largest number are larger than that.");
+        }
         options.show(lines, &filter)
     });
     match shown {
@@ -165,7 +173,7 @@ impl Options {
         for (kind, sum) in KINDS.iter().zip(line.sums.usage) {
             value.insert(kind.name.to_owned(), sum.into());
         }
-        value.insert("cost".to_owned(), Money(line.sums.cost).to_string().into());
+        value.insert("cost".to_owned(), money(line.sums.cost).into());
         Value::Object(value)
     }
 
@@ -175,7 +183,7 @@ impl Options {
         lines.iter().try_for_each(|line| {
             let Sums { requests, failed, cost, usage } = line.sums;
             let usage = usage.map(|sum| sum.to_string()).join(",");
-            writeln!(out, "{},{requests},{failed},{usage},{}", csv(&line.name), Money(cost))
+            writeln!(out, "{},{requests},{failed},{usage},{}", csv(&line.name), money(cost))
         })
     }
 
@@ -201,7 +209,7 @@ impl Options {
         head.push("cost");
         let mut table = Table::new(1, head);
         let all: Vec<Line> = lines.into_iter().chain([total]).collect();
-        let mut costs: Vec<String> = all.iter().map(|line| Money(line.sums.cost).to_string()).collect();
+        let mut costs: Vec<String> = all.iter().map(|line| money(line.sums.cost)).collect();
         align(&mut costs.iter_mut().collect::<Vec<_>>());
         for (line, cost) in all.into_iter().zip(costs) {
             let name = if line.name.is_empty() { "(none)".to_owned() } else { line.name };
@@ -255,7 +263,7 @@ fn write_record(
     first: bool,
 ) -> io::Result<()> {
     let usage = KINDS.iter().map(|kind| (kind.name, (kind.get)(&record.usage)));
-    let cost = Money(record.cost).to_string();
+    let cost = money(record.cost);
     if as_json {
         let mut value = Map::new();
         value.insert("time".to_owned(), began(record).into());

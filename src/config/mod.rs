@@ -9,20 +9,24 @@
 mod fleet;
 mod keys;
 mod keys_file;
+mod models;
 mod node;
 mod prices;
 mod print;
 mod reload;
 mod report;
 mod routes;
+mod routing;
 mod secret;
 mod settings;
+mod tokens;
 mod values;
 
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use fleet::{Away, Fleet};
 pub use keys_file::{Entry, KeysFile, KeysFileError, Listed};
@@ -31,10 +35,11 @@ pub use reload::{Outcome, Reloader};
 pub use report::{Problem, Report};
 pub use secret::{Environment, Sealed, Secret, Source, Vault};
 pub use settings::{AccessLog, Kept, Ledger, Limits, Log, LogFormat, Settings, Store, TlsListener};
+pub use values::unix_seconds;
 
 use crate::account::Keys;
-use crate::route::Table;
 use crate::snapshot::Snapshot;
+use routes::Routed;
 
 /// A configuration that was read and found sound.
 #[derive(Debug)]
@@ -120,9 +125,11 @@ pub fn load_snapshot(routes: &Path, keys: &Path, vault: &dyn Vault) -> Result<Sn
     both(table, read(keys).and_then(|text| keys::read(keys, &text)))
 }
 
-fn both(routes: Result<Table, Report>, keys: Result<Keys, Report>) -> Result<Snapshot, Report> {
+fn both(routes: Result<Routed, Report>, keys: Result<Keys, Report>) -> Result<Snapshot, Report> {
     match (routes, keys) {
-        (Ok(routes), Ok(keys)) => Ok(Snapshot { generation: 0, routes, keys }),
+        (Ok(Routed { routes, tokens }), Ok(keys)) => {
+            Ok(Snapshot { generation: 0, routes, keys, tokens: tokens.map(Arc::new) })
+        }
         (routes, keys) => {
             let mut report = routes.err().unwrap_or_default();
             report.merge(keys.err().unwrap_or_default());

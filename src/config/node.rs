@@ -238,6 +238,11 @@ impl<'d> Value<'d> {
         }
     }
 
+    /// Its place, for what is found wrong only when everything has been read.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { span: self.span.clone(), key: self.place.path() }
+    }
+
     /// The elements of a list.
     pub(super) fn elements(&self, mut each: impl FnMut(&Value<'_>)) -> Option<usize> {
         let Some(list) = self.value.as_array() else {
@@ -282,6 +287,13 @@ impl<'d> Value<'d> {
     }
 }
 
+/// The place of a value, to be kept.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    span: Range<usize>,
+    key: String,
+}
+
 /// A table whose keys are asked for by name; at the end the keys that nobody asked for are reported.
 pub(super) struct Table<'d> {
     document: &'d Document<'d>,
@@ -300,6 +312,11 @@ impl<'d> Table<'d> {
     /// Reports the table itself.
     pub(super) fn wrong(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
         self.document.report(&self.span, self.place.path(), message.into(), hint.into());
+    }
+
+    /// Reports something whose place was noted.
+    pub(super) fn wrong_at(&self, mark: &Mark, message: impl Into<String>, hint: impl Into<Option<String>>) {
+        self.document.report(&mark.span, mark.key.clone(), message.into(), hint.into());
     }
 
     /// A key's value, if the key is there.

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::routing::ALSO;
 use super::{AccessLog, Away, Fleet, Loaded, LogFormat, Store};
 use crate::account::price::{Rates, TokenKind, Unit};
 use crate::account::{Amount, Keys, Price};
-use crate::route::Table;
+use crate::route::{Retry, Table, Target};
 use crate::vendor::{HttpVersion, Timeouts};
 
 /// The configuration in effect. Secrets appear as `***`, keys as their number.
@@ -63,6 +64,8 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "answer         = {}", bytes(limits.answer))?;
     writeln!(out, "frame          = {}", bytes(limits.frame))?;
     writeln!(out, "connections    = {}", limits.connections)?;
+    writeln!(out, "requests       = {}", limits.requests)?;
+    writeln!(out, "memory         = {}", bytes(limits.memory))?;
     writeln!(out, "header_timeout = {}", span(limits.header_timeout))?;
     writeln!(out, "body_timeout   = {}", span(limits.body_timeout))?;
     writeln!(out, "write_timeout  = {}", span(limits.write_timeout))?;
@@ -159,24 +162,69 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         writeln!(out, "forward_client = {}", provider.forward_client)?;
         writeln!(out, "think_tags = {}", provider.think_tags)?;
     }
+    if let Some(model) = routes.models().first() {
+        let rules = model.routing.breaker;
+        let nanos = |nanos: i64| span(Duration::from_nanos(nanos.unsigned_abs()));
+        writeln!(out, "\n[breaker]\nfailures = {}\npercent  = {}", rules.failures, rules.percent)?;
+        writeln!(out, "requests = {}\nwithin   = {}", rules.requests, nanos(rules.within))?;
+        writeln!(out, "cooldown = {}\nlongest  = {}", nanos(rules.cooldown), nanos(rules.longest))?;
+    }
+    let usual = Retry::default();
     for model in routes.models() {
         writeln!(out, "\n[[model]]\nid       = {}", text(&model.id))?;
         writeln!(out, "owned_by = {}", text(&model.owned_by))?;
         writeln!(out, "created  = {}", model.created)?;
-        let targets: Vec<String> = model
-            .targets
-            .iter()
-            .map(|target| {
-                let (provider, model) = (text(&target.provider.name), text(&target.model));
-                format!("{{ provider = {provider}, model = {model}, weight = {} }}", target.weight)
-            })
-            .collect();
+        let targets: Vec<String> = model.targets.iter().map(write_target).collect();
         writeln!(out, "targets  = [{}]", targets.join(", "))?;
+        writeln!(out, "policy   = \"{}\"", model.routing.policy.name())?;
+        if let Some(target) =
+            model.targets.first().filter(|target| target.timeouts != target.provider.timeouts)
+        {
+            let Timeouts { first_byte, idle, total, .. } = target.timeouts;
+            let (first_byte, idle, total) = (span(first_byte), span(idle), span(total));
+            writeln!(out, "timeouts = {{ first_byte = {first_byte}, idle = {idle}, total = {total} }}")?;
+        }
+        if model.targets.len() > 1 || model.routing.retry != usual {
+            writeln!(out, "retry    = {{ {} }}", retry(&model.routing.retry))?;
+        }
         if !model.price.is_empty() {
             writeln!(out, "price    = {{ {} }}", price(&model.price))?;
         }
     }
     Ok(())
+}
+
+/// A target, fallback included, with the tier in which it is.
+fn write_target(target: &Target) -> String {
+    let (provider, model, seat) = (text(&target.provider.name), text(&target.model), &target.seat);
+    let mut out = format!("{{ provider = {provider}, model = {model}, weight = {}", seat.weight);
+    let limits = &seat.limits;
+    for (key, value) in [
+        ("tier", (seat.tier > 0).then_some(u64::from(seat.tier))),
+        ("concurrent", limits.concurrent.map(u64::from)),
+        ("requests_per_minute", limits.requests_per_minute),
+        ("tokens_per_minute", limits.tokens_per_minute),
+    ] {
+        if let Some(value) = value {
+            let _ = write!(out, ", {key} = {value}");
+        }
+    }
+    out + " }"
+}
+
+fn retry(retry: &Retry) -> String {
+    let also = [(ALSO[0], retry.context_length), (ALSO[1], retry.unsupported)];
+    let also: Vec<String> =
+        also.iter().filter(|(_, on)| *on).map(|(name, _)| format!("\"{name}\"")).collect();
+    format!(
+        "attempts = {}, deadline = {}, hold = {}, percent = {}, reserve = {}, also = [{}]",
+        retry.attempts,
+        span(retry.deadline),
+        span(retry.hold),
+        retry.share.percent,
+        retry.share.reserve,
+        also.join(", ")
+    )
 }
 
 /// The members of a price.

@@ -4,22 +4,25 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::node::{Document, Table, Value};
-use super::prices::{self, PriceList};
 use super::report::{Report, closest};
 use super::secret::{Source, Vault};
-use super::{Secret, folder};
-use crate::json::EscapedString;
-use crate::route::{Model, Table as Routes, Target};
+use super::{Secret, folder, tokens};
+use super::{models, prices, routing};
+use crate::account::Tokens;
+use crate::route::{Policy, Retry, Routing, Table as Routes};
 use crate::vendor::{BaseUrl, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
 use crate::wire::Api;
-
-/// Largest weight: the sum of a thousand targets stays far below 2^64.
-const MAX_WEIGHT: i64 = 1_000_000;
 
 /// Reads a file beside this one.
 pub(super) type Beside<'b> = &'b dyn Fn(&Path) -> std::io::Result<String>;
 
-pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault, beside: Beside<'_>) -> Result<Routes, Report> {
+/// What routes.toml says.
+pub(super) struct Routed {
+    pub(super) routes: Routes,
+    pub(super) tokens: Option<Tokens>,
+}
+
+pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault, beside: Beside<'_>) -> Result<Routed, Report> {
     let document = Document::new(file, text);
     let folder = folder(file);
     let mut price_faults = None;
@@ -54,13 +57,14 @@ pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault, beside: Beside<'_
                 providers.extend(provider.map(Arc::new));
             }
         });
-        let mut models: Vec<Model> = Vec::new();
-        root.tables("model", |table| {
-            if let Some(model) = read_model(table, &providers, &names, &models, &prices) {
-                models.push(model);
-            }
-        });
-        Routes::new(models, providers)
+        let breaker = routing::read_breaker(root);
+        let retry = root.table("retry", |table| routing::read_retry(table, Retry::default()));
+        let usual = Routing { policy: Policy::default(), retry: retry.unwrap_or_default(), breaker };
+        let known = models::Known { providers: &providers, names: &names, prices: &prices, usual };
+        let mut drafts = Vec::new();
+        root.tables("model", |table| drafts.extend(models::read(table, &known, &drafts)));
+        let tokens = root.table("tokens", |table| tokens::read(table, &folder, vault)).flatten();
+        Routed { routes: Routes::new(models::join(root, drafts), providers), tokens }
     });
     let mut report = document.into_report();
     report.merge(price_faults.unwrap_or_default());
@@ -140,7 +144,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     Some(provider)
 }
 
-fn one_of(text: &str, known: &[&str]) -> String {
+pub(super) fn one_of(text: &str, known: &[&str]) -> String {
     match closest(text, known.iter().copied()) {
         Some(meant) => format!("did you mean \"{meant}\"?"),
         None => format!("write one of {}", known.join(", ")),
@@ -261,82 +265,4 @@ fn read_headers(table: &Table<'_>) -> Vec<(http::HeaderName, http::HeaderValue)>
         headers.extend(header.zip(text));
     });
     headers
-}
-
-fn read_model(
-    table: &Table<'_>,
-    providers: &[Arc<Provider>],
-    names: &[String],
-    earlier: &[Model],
-    prices: &PriceList,
-) -> Option<Model> {
-    let id = table.require("id", "id = \"gpt-4o\"").and_then(|value| {
-        let id = value.as_str()?.to_owned();
-        if id.is_empty() || id.len() > 256 {
-            value.wrong("an id has 1 to 256 bytes", None);
-        } else if earlier.iter().any(|model| *model.id == *id) {
-            value.wrong(format!("the model \"{id}\" is given twice"), None);
-        }
-        Some(id)
-    });
-    let owned_by = table.string("owned_by");
-    let created = table.integer("created", &(0..=253_402_300_799));
-    let price = table.table("price", prices::read_price);
-    let mut targets = Vec::new();
-    if let Some(list) = table.require("targets", "targets = [{ provider = \"openai\", model = \"gpt-4o\" }]")
-    {
-        let mut complete = true;
-        let count = list.elements(|element| {
-            match element.as_table(|table| read_target(table, providers, names)).flatten() {
-                Some(target) => targets.push(target),
-                None => complete = false,
-            }
-        });
-        if count == Some(0) {
-            list.wrong("a model without a target cannot be served", None);
-        } else if complete && targets.iter().all(|target: &Target| target.weight == 0) {
-            list.wrong("every target has the weight 0", "give one of them a weight of 1 or more".to_owned());
-        }
-    }
-    let id = id?;
-    // The model's own price; else the list's for the name that clients use; else for a name that a vendor uses.
-    let names = std::iter::once(id.as_str()).chain(targets.iter().map(|target: &Target| &*target.model));
-    let price = price.or_else(|| prices.find(names)).unwrap_or_default();
-    Some(Model {
-        index: 0,
-        escaped_id: EscapedString::from(id.as_str()),
-        id: id.into_boxed_str(),
-        owned_by: owned_by.unwrap_or_else(|| "unknown".to_owned()).into_boxed_str(),
-        created: created.unwrap_or(0),
-        targets,
-        price,
-    })
-}
-
-fn read_target(table: &Table<'_>, providers: &[Arc<Provider>], names: &[String]) -> Option<Target> {
-    let provider = table.require("provider", "provider = \"openai\"").and_then(|value| {
-        let name = value.as_str()?;
-        if !names.iter().any(|known| known == name) {
-            let hint = match closest(name, names.iter().map(String::as_str)) {
-                Some(meant) => format!("did you mean \"{meant}\"?"),
-                None if names.is_empty() => "no [[provider]] is given".to_owned(),
-                None => format!("known: {}", names.join(", ")),
-            };
-            value.wrong(format!("no provider is named \"{name}\""), hint);
-        }
-        providers.iter().find(|provider| *provider.name == *name).cloned()
-    });
-    let model = table.require("model", "model = \"gpt-4o-2024-11-20\"").and_then(|value| {
-        let model = value.as_str()?.to_owned();
-        if model.is_empty() || model.len() > 256 {
-            value.wrong("a model's name has 1 to 256 bytes", None);
-        }
-        Some(model)
-    });
-    let weight = table.integer("weight", &(0..=MAX_WEIGHT)).unwrap_or(1);
-    Some(Target {
-        provider: provider?,
-        model: model?.into_boxed_str(),
-        weight: u32::try_from(weight).unwrap_or(1),
-    })
 }

@@ -66,6 +66,10 @@ pub struct Limits {
     pub frame: usize,
     /// Connections from clients at a time.
     pub connections: usize,
+    /// Requests under way at a time.
+    pub requests: usize,
+    /// What large request bodies take together at most, bytes.
+    pub memory: usize,
     /// From the first byte of a request to the end of its head.
     pub header_timeout: Duration,
     /// Between two pieces of a request body, and of a TLS handshake.
@@ -96,6 +100,10 @@ impl Default for Limits {
             answer: 256 << 20,
             frame: 64 << 20,
             connections: 16_384,
+            // As many as connections: HTTP/2 carries more, but a process that has so many under way is late with all.
+            requests: 16_384,
+            // 64 of the largest bodies.
+            memory: 4 << 30,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             keepalive: Duration::from_secs(75),
@@ -314,6 +322,8 @@ fn read_limits(table: &Table<'_>) -> Limits {
         answer: table.size("answer").unwrap_or(default.answer),
         frame: table.size("frame").unwrap_or(default.frame),
         connections: count("connections", 1..=10_000_000, default.connections),
+        requests: count("requests", 1..=10_000_000, default.requests),
+        memory: table.size("memory").unwrap_or(default.memory),
         header_timeout: table.duration("header_timeout").unwrap_or(default.header_timeout),
         body_timeout: table.duration("body_timeout").unwrap_or(default.body_timeout),
         keepalive: table.duration("keepalive").unwrap_or(default.keepalive),
@@ -325,6 +335,9 @@ fn read_limits(table: &Table<'_>) -> Limits {
         fetch: table.size("fetch").unwrap_or(default.fetch),
         fetch_timeout: table.duration("fetch_timeout").unwrap_or(default.fetch_timeout),
     };
+    if limits.memory < limits.body {
+        table.wrong("memory is smaller than body", "the largest body must fit".to_owned());
+    }
     if limits.body == 0 {
         table.wrong("a body limit of 0 refuses every request", "for example: body = \"64MiB\"".to_owned());
     }

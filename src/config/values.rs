@@ -49,7 +49,7 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Unix seconds of an RFC 3339 time with an offset.
-pub(super) fn unix_seconds(text: &str) -> Option<i64> {
+pub fn unix_seconds(text: &str) -> Option<i64> {
     let (date, rest) = text.split_once(['T', ' ', 't'])?;
     let mut parts = date.splitn(3, '-').map(str::parse::<i64>);
     let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);

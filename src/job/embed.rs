@@ -164,6 +164,10 @@ impl Embedding {
 }
 
 impl Job for Embedding {
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+
     fn next(&mut self) -> Vec<Call> {
         self.round.take()
     }

@@ -63,6 +63,11 @@ pub trait Job: Send + Sync {
     /// The answer to a call of the last round, by its place in it: the body, under a status of success.
     fn heard(&mut self, call: usize, body: Bytes);
 
+    /// Whether it may be done again when it is not known what became of its calls: nothing is made that stays.
+    fn is_repeatable(&self) -> bool {
+        false
+    }
+
     /// The client's answer.
     ///
     /// # Errors

@@ -68,6 +68,10 @@ impl Ranking {
 }
 
 impl Job for Ranking {
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+
     fn next(&mut self) -> Vec<Call> {
         self.round.take()
     }

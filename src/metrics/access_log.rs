@@ -88,6 +88,8 @@ pub struct Line<'a> {
     pub frames: u64,
     /// Tries.
     pub attempts: u32,
+    /// Targets that failed without the client hearing of it, and how.
+    pub tried: Option<&'a str>,
     /// Whole time, in microseconds.
     pub micros: u64,
     /// To the first content of the answer, in microseconds.
@@ -137,6 +139,7 @@ impl Line<'_> {
         json.key("response_bytes").number(self.response_bytes);
         number(&mut json, "frames", Some(self.frames).filter(|frames| *frames > 0));
         number(&mut json, "attempts", Some(u64::from(self.attempts)).filter(|attempts| *attempts > 0));
+        text(&mut json, "tried", self.tried);
         millis(&mut json, "duration_ms", Some(self.micros));
         millis(&mut json, "first_token_ms", self.first_token_micros);
         millis(&mut json, "upstream_ms", self.upstream_micros);

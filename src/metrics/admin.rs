@@ -26,8 +26,10 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 pub trait Status: Send + Sync + 'static {
     /// Whether new requests are welcome.
     fn ready(&self) -> Result<(), &'static str>;
-    /// What is loaded and how the last reload went, as JSON.
+    /// What is loaded, how the last reload went, and how the targets are, as JSON.
     fn json(&self) -> String;
+    /// Brings the series up to date that are not counted as things happen.
+    fn refresh(&self) {}
 }
 
 /// Binds the admin port. A new process may bind it while the old one still has it, so that an upgrade hands it over
@@ -75,7 +77,10 @@ fn answer(request: &Request<Incoming>, metrics: &Metrics, status: &dyn Status) -
             Ok(()) => text(StatusCode::OK, "text/plain", "ready\n".to_owned()),
             Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{reason}\n")),
         },
-        "/metrics" => text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics.render()),
+        "/metrics" => {
+            status.refresh();
+            text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics.render())
+        }
         "/status" => text(StatusCode::OK, "application/json", status.json()),
         _ => text(StatusCode::NOT_FOUND, "text/plain", "/healthz /readyz /metrics /status\n".to_owned()),
     }

@@ -58,6 +58,16 @@ pub struct Metrics {
     pub upstream_connections: IntCounterVec,
     /// Exchanges that were tried again.
     pub upstream_retries: IntCounterVec,
+    /// Failures after which no other target was asked.
+    pub retries_refused: IntCounterVec,
+    /// Targets that began to be left alone.
+    pub targets_opened: IntCounterVec,
+    /// Whether a target may be asked.
+    pub target_available: IntGaugeVec,
+    /// Requests at a target.
+    pub target_in_flight: IntGaugeVec,
+    /// See [`table::LINKS`].
+    pub links: IntCounterVec,
     /// Elements that were lost in translation.
     pub losses: IntCounterVec,
     /// Failed exchanges.
@@ -115,6 +125,11 @@ impl Metrics {
             connections_refused: make.counter(&table::CONNECTIONS_REFUSED)?,
             upstream_connections: make.counters(&table::UPSTREAM_CONNECTIONS)?,
             upstream_retries: make.counters(&table::UPSTREAM_RETRIES)?,
+            retries_refused: make.counters(&table::RETRIES_REFUSED)?,
+            targets_opened: make.counters(&table::TARGETS_OPENED)?,
+            target_available: make.gauges(&table::TARGET_AVAILABLE)?,
+            target_in_flight: make.gauges(&table::TARGET_IN_FLIGHT)?,
+            links: make.counters(&table::LINKS)?,
             losses: make.counters(&table::LOSSES)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,
             reloads: make.counters(&table::RELOADS)?,

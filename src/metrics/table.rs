@@ -113,6 +113,21 @@ table! {
     /// Retries.
     UPSTREAM_RETRIES = "gateway_upstream_retries_total" Shape::Counter, &["provider", "reason"],
         "Exchanges that were tried again before a byte had gone to the client.";
+    /// Retries that were not made.
+    RETRIES_REFUSED = "gateway_retries_refused_total" Shape::Counter, &["model", "reason"],
+        "Failures that were shown to the client although another target might have done better, by reason (targets, attempts, deadline, budget).";
+    /// Targets that are left alone.
+    TARGETS_OPENED = "gateway_targets_opened_total" Shape::Counter, &["provider", "target", "reason"],
+        "How often a target began to be left alone because of failures, by whose they are (target, vendor, credential).";
+    /// Availability of targets.
+    TARGET_AVAILABLE = "gateway_target_available" Shape::Gauge, &["provider", "target"],
+        "1 for a target that may be asked, 0 for one that is left alone.";
+    /// Requests at targets.
+    TARGET_IN_FLIGHT = "gateway_target_requests_in_flight" Shape::Gauge, &["provider", "target"],
+        "Requests under way at a target.";
+    /// Links.
+    LINKS = "gateway_links_total" Shape::Counter, &["from", "result"],
+        "Links that were followed, by whose they are (client, provider) and how it went.";
     /// Losses in translation.
     LOSSES = "gateway_translation_losses_total" Shape::Counter, &["from", "to", "element", "policy"],
         "Elements of requests that their target's format could not carry, by what was done (silent, warn, refuse).";

@@ -11,9 +11,10 @@ use super::context::Context;
 use super::{Gateway, names};
 use crate::account::bucket::Left;
 use crate::account::limit::{Ask, Which};
+use crate::account::share::Lack;
 use crate::account::{Amount, Calendar, Exceeded, Expected, Gauge, Key, Limits, Price, Scope, estimate};
 use crate::error::{ApiError, Kind, RetryAfter};
-use crate::store::{AccountId, Held, Refused};
+use crate::store::{AccountId, Held, Refused, Whose};
 use crate::wire::request::Body;
 use crate::wire::{Format, models};
 
@@ -89,7 +90,10 @@ impl Gateway {
             if limited.iter().any(|(_, _, limits, gauge)| limits.has_spend() && gauge.wants_spend()) {
                 Box::pin(self.know_spent(ctx, &limited, &ask.calendar)).await?;
             }
-            self.take(ctx, &limited, &ask)?;
+            match self.take(ctx, &limited, &ask) {
+                Some((_, Lack::Visit)) => Box::pin(self.take_shared(ctx, &limited, &ask)).await?,
+                refused => self.place_taken(ctx, &limited, &ask, refused)?,
+            }
         }
         let Some(account) = account else { return Ok(()) };
         let held = match (&self.till.ledger, AccountId::shared(&account.name)) {
@@ -111,21 +115,59 @@ impl Gateway {
         Ok(())
     }
 
-    /// Takes the request's place in all limits, or in none.
-    fn take(&self, ctx: &mut Context, limited: &[Limited<'_>], ask: &Ask) -> Result<(), ApiError> {
-        let mut refused = None;
+    /// Takes the request's place in all limits, or in none: says whose limit lacks what.
+    fn take(&self, ctx: &mut Context, limited: &[Limited<'_>], ask: &Ask) -> Option<(Scope, Lack)> {
         for (scope, _, limits, gauge) in limited {
             match gauge.admit(limits, ask) {
                 Ok(ticket) => ctx.tab.tickets.push(ticket),
-                Err(exceeded) => {
-                    refused = Some((*scope, exceeded));
-                    break;
+                Err(lack) => {
+                    ctx.tab.tickets.drain(..).for_each(crate::account::Ticket::undo);
+                    return Some((*scope, lack));
                 }
             }
         }
-        if refused.is_some() {
-            ctx.tab.tickets.drain(..).for_each(crate::account::Ticket::undo);
+        None
+    }
+
+    /// The same, where gateways share the limits and this one has not enough of them in hand.
+    async fn take_shared(
+        &self,
+        ctx: &mut Context,
+        limited: &[Limited<'_>],
+        ask: &Ask,
+    ) -> Result<(), ApiError> {
+        let limiter = self.till.ledger.as_ref().and_then(|ledger| ledger.limiter());
+        let payer = ctx.key.as_ref().and_then(|key| key.account.as_ref()).map(|account| account.name.clone());
+        for (scope, name, limits, gauge) in limited {
+            let mut taken = gauge.admit(limits, ask);
+            if let (Err(Lack::Visit), Some(limiter)) = (&taken, limiter) {
+                let account = payer.clone().unwrap_or_default();
+                let whose = Whose { account, key: (*scope == Scope::Key).then(|| (*name).clone()) };
+                let asked = limiter.take(whose, gauge, limits, ask);
+                taken = match tokio::time::timeout(RESERVING, asked).await {
+                    Ok(Ok(taken)) => taken,
+                    Ok(Err(_)) | Err(_) => Err(Lack::Unavailable),
+                };
+            }
+            match taken {
+                Ok(ticket) => ctx.tab.tickets.push(ticket),
+                Err(lack) => {
+                    ctx.tab.tickets.drain(..).for_each(crate::account::Ticket::undo);
+                    return self.place_taken(ctx, limited, ask, Some((*scope, lack)));
+                }
+            }
         }
+        self.place_taken(ctx, limited, ask, None)
+    }
+
+    /// Notes what is left of the limits, and says why the request is refused, if it is.
+    fn place_taken(
+        &self,
+        ctx: &mut Context,
+        limited: &[Limited<'_>],
+        ask: &Ask,
+        refused: Option<(Scope, Lack)>,
+    ) -> Result<(), ApiError> {
         let mut lefts = Lefts::default();
         for (_, _, limits, gauge) in limited {
             let (requests, tokens) = gauge.left(limits, ask.now);
@@ -137,10 +179,14 @@ impl Gateway {
         }
         match refused {
             None => Ok(()),
-            Some((scope, exceeded)) => {
+            Some((scope, Lack::Exceeded(exceeded))) => {
                 let labels = [scope.name(), exceeded.which.name()];
                 self.metrics.limit_refusals.with_label_values(&labels).inc();
                 Err(refusal(scope, &exceeded, ask.cost, ctx.format))
+            }
+            Some((_, Lack::Visit | Lack::Unavailable)) => {
+                self.metrics.ledger_failures.with_label_values(&["limit", "unavailable"]).inc();
+                Err(unavailable())
             }
         }
     }

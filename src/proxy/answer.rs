@@ -6,6 +6,7 @@ use bytes::Bytes;
 use pingora::Error;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::client::HttpSession;
+use tokio::time::Instant;
 
 use super::context::{Answer, Context};
 use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent};
@@ -18,6 +19,8 @@ use super::silence::{Due, Silence};
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::store::Settled;
+use crate::wire::watch::End as Ending;
+use crate::wire::{Format, chat};
 
 /// How long the head of a stream waits for the first frame, which may be an error. After that the client gets the
 /// head, and an error becomes part of the stream.
@@ -41,14 +44,19 @@ impl Gateway {
         if let Err(error) = end {
             return failed(ctx, &error);
         }
-        // The request is not sent again once the provider has answered: its body may go.
+        // What was sent is not sent again once the provider has answered; another target gets its own.
         ctx.drop_body();
         let streaming = matches!(ctx.answer, Answer::Stream(_));
         // The client's head is made from the provider's when the first frame leaves.
         let mut head = if streaming { self.stream_head(client, &upstream, ctx) } else { None };
         let heartbeat = if streaming { self.limits.heartbeat } else { Duration::ZERO };
         let mut silence = Silence::new(clock.timeouts.idle, heartbeat);
-        clock.allow(if streaming { HOLD.min(clock.timeouts.idle) } else { silence.interval() });
+        let mut held = ctx
+            .hold()
+            .filter(|_| streaming)
+            .map(|span| Held { until: Instant::now() + span, frames: Vec::new() });
+        let hold = if held.is_some() { silence.interval() } else { HOLD };
+        clock.allow(if streaming { hold.min(clock.timeouts.idle) } else { silence.interval() });
         let mut reader = Reader::new(streaming);
         let mut pace = Pace::default();
         loop {
@@ -66,7 +74,22 @@ impl Gateway {
                         if clock.is_over() || due == Due::GivingUp {
                             return End::Failed(silent());
                         }
-                        if let Err(error) = keep(client, ctx, &mut head, due, &mut silence).await {
+                        let held_on = held.as_ref().is_some_and(|held| Instant::now() < held.until);
+                        let kept = match held.take_if(|_| !held_on) {
+                            _ if held_on => Ok(()),
+                            Some(Held { frames, .. }) if !frames.is_empty() => {
+                                ctx.settle_on_target();
+                                silence.said();
+                                send(client, ctx, &mut head, frames.concat().into(), false).await
+                            }
+                            _ => {
+                                if streaming {
+                                    ctx.settle_on_target();
+                                }
+                                keep(client, ctx, &mut head, due, &mut silence).await
+                            }
+                        };
+                        if let Err(error) = kept {
                             return failed(ctx, &error);
                         }
                         clock.allow(silence.interval());
@@ -81,7 +104,29 @@ impl Gateway {
             };
             let body = match self.pass(piece, end, ctx) {
                 Ok(body) => body,
+                // Nobody has seen anything of it.
+                Err(error) if held.is_some() => return failed(ctx, &error),
                 Err(error) => return give_up(client, ctx, &mut head, &error).await,
+            };
+            if let Some(error) = fault.as_ref().filter(|_| held.is_some()) {
+                return failed(ctx, error);
+            }
+            if held.is_some() && has_failed(ctx) && (!has_content(ctx) || is_opening(ctx, &body)) {
+                return End::Failed(self.first_frame(ctx, last_data(&body)));
+            }
+            if let Some(held) = &mut held
+                && !end
+                && (!has_content(ctx) || is_opening(ctx, &body))
+                && held.keep(&body)
+            {
+                continue;
+            }
+            let body = match held.take() {
+                None => body,
+                Some(held) => {
+                    ctx.settle_on_target();
+                    held.with(body)
+                }
             };
             // Whoever has the end of an answer may go on from it at once.
             if let Some(pending) = self.keep(ctx) {
@@ -96,6 +141,15 @@ impl Gateway {
                     Settled::Known(outcome) => self.settled(ctx, outcome),
                     pending => Box::pin(self.settling(ctx, pending)).await,
                 }
+            }
+            if end
+                && !streaming
+                && let Some(failure) = ctx.failure.take()
+            {
+                if let Some(peer) = peer {
+                    self.connections.release(upstream, peer).await;
+                }
+                return End::Refused(*failure, body);
             }
             let sent = if end && !streaming {
                 self.send_whole(client, ctx, &upstream, body).await
@@ -115,6 +169,11 @@ impl Gateway {
                 pace.passed(reader.has_waited());
             }
             if end {
+                // An answer without content is one nevertheless.
+                if ctx.record.first_content.is_none() {
+                    ctx.answered_well(std::time::Instant::now());
+                    ctx.record.first_content = None;
+                }
                 if let Some(peer) = peer {
                     self.connections.release(upstream, peer).await;
                 }
@@ -133,7 +192,7 @@ impl Gateway {
         Some(Box::new(self.client_head(client.req_header(), head, ctx, None)))
     }
 
-    /// Sends a document, or a refusal, with its length.
+    /// Sends a document with its length.
     async fn send_whole(
         &self,
         client: &mut Client,
@@ -141,11 +200,8 @@ impl Gateway {
         upstream: &HttpSession,
         body: Bytes,
     ) -> pingora::Result<()> {
-        if let Some(failure) = ctx.failure.take() {
-            self.note(ctx, &failure);
-            return self.reply_refusal(client, ctx, &failure, body).await;
-        }
-        ctx.record.first_content = Some(std::time::Instant::now());
+        ctx.answered_well(std::time::Instant::now());
+        ctx.settle_on_target();
         let mut head = upstream
             .response_header()
             .map(|head| Box::new(self.client_head(client.req_header(), head, ctx, Some(body.len()))));
@@ -153,6 +209,67 @@ impl Gateway {
         ctx.record.response_bytes += body.len() as u64;
         client.write_response_body(body, true).await.map_err(|error| error.into_down())
     }
+}
+
+/// The beginning of a stream, which nobody has seen.
+struct Held {
+    until: Instant,
+    frames: Vec<Bytes>,
+}
+
+/// What is held back of a stream at most: what comes before the first content is a few lines.
+const MOST_HELD: usize = 64 * 1024;
+
+impl Held {
+    /// All of it, with what came last.
+    fn with(self, last: Bytes) -> Bytes {
+        if self.frames.is_empty() {
+            return last;
+        }
+        let mut frames = self.frames;
+        frames.push(last);
+        frames.concat().into()
+    }
+
+    /// Keeps frames, if there is room.
+    fn keep(&mut self, frames: &Bytes) -> bool {
+        let held: usize = self.frames.iter().map(Bytes::len).sum();
+        let room = held + frames.len() <= MOST_HELD;
+        if room && !frames.is_empty() {
+            self.frames.push(frames.clone());
+        }
+        room
+    }
+}
+
+/// Whether anything of what was asked for has come.
+fn has_content(ctx: &Context) -> bool {
+    ctx.passing().is_some_and(|passing| passing.exchange.meter().content_frames() > 0)
+}
+
+/// Whether these frames say no more than whose turn it is. Only the chat format counts that as content.
+fn is_opening(ctx: &Context, frames: &[u8]) -> bool {
+    let text = std::str::from_utf8(frames).unwrap_or_default();
+    let mut data = text.lines().filter_map(|line| line.strip_prefix("data:"));
+    if has_failed(ctx) {
+        // The last one is the error.
+        data.next_back();
+    }
+    ctx.format == Format::Chat && data.all(|data| chat::watch::is_opening(data.trim()))
+}
+
+/// Whether the stream has turned into its vendor's error.
+fn has_failed(ctx: &Context) -> bool {
+    ctx.passing().is_some_and(|passing| passing.exchange.meter().end() == Ending::Failed)
+}
+
+/// What stands in the last frame of some.
+fn last_data(frames: &[u8]) -> &[u8] {
+    const DATA: &[u8] = b"data:";
+    let at = memchr::memmem::rfind(frames, DATA).map_or(0, |at| at + DATA.len());
+    let data = frames.get(at..).unwrap_or_default();
+    let from = data.iter().position(|byte| *byte == b'{').unwrap_or(0);
+    data.get(from..).unwrap_or_default()
 }
 
 const BROKEN: &str = "The upstream provider's answer broke off.";
@@ -189,10 +306,8 @@ async fn send(
         guarded.cork();
     }
     send_head(client, ctx, head).await?;
-    if ctx.record.first_content.is_none()
-        && ctx.passing().is_some_and(|passing| passing.exchange.meter().content_frames() > 0)
-    {
-        ctx.record.first_content = Some(std::time::Instant::now());
+    if ctx.record.first_content.is_none() && has_content(ctx) {
+        ctx.answered_well(std::time::Instant::now());
     }
     ctx.record.response_bytes += body.len() as u64;
     if end && !body.is_empty() {

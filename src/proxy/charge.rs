@@ -10,6 +10,7 @@ use crate::account::{Calendar, Gauges, Ticket};
 use crate::canonical::{Product, Usage};
 use crate::error::Kind;
 use crate::store::{Ledger, Reservation, Settled, StoreError, UsageRecord};
+use crate::translate::Asked;
 use crate::wire::watch::End;
 
 /// How long the end of an answer waits for its charge to be confirmed. Longer, and a client waits for bookkeeping.
@@ -26,12 +27,9 @@ pub(super) struct Till {
 
 impl Till {
     pub(super) fn new(ledger: Option<Arc<dyn Ledger>>) -> Self {
-        Till {
-            ledger,
-            gauges: Gauges::default(),
-            spent_known: tokio::sync::Mutex::default(),
-            epoch: Instant::now(),
-        }
+        let shared = ledger.as_ref().is_some_and(|ledger| ledger.limiter().is_some());
+        let gauges = if shared { Gauges::shared() } else { Gauges::default() };
+        Till { ledger, gauges, spent_known: tokio::sync::Mutex::default(), epoch: Instant::now() }
     }
 
     /// A point in time as limits count it.
@@ -66,6 +64,8 @@ pub(super) struct Tab {
     pub(super) left: Option<Box<Lefts>>,
     /// Input tokens that are expected.
     pub(super) input: u64,
+    /// What was asked, where nothing was answered.
+    pub(super) asked: Asked,
     charged: Option<Box<Charged>>,
 }
 
@@ -117,8 +117,10 @@ impl Context {
         }
         let charged = self.charge(complete);
         let now = Instant::now();
-        let Charged { usage, cost, counted } = charged;
+        let settled = self.enter(&charged, complete, now);
+        // Only what stands in the ledger is taken off what is held back of limits.
         if !self.tab.tickets.is_empty() {
+            let Charged { usage, cost, .. } = charged;
             let tokens = usage.input.unwrap_or(0).saturating_add(usage.output.unwrap_or(0));
             let nanos = self.live.till.nanos(now);
             for ticket in std::mem::take(&mut self.tab.tickets) {
@@ -126,6 +128,12 @@ impl Context {
             }
         }
         self.tab.charged = Some(Box::new(charged));
+        settled
+    }
+
+    /// Hands the ledger the request's record.
+    fn enter(&mut self, charged: &Charged, complete: bool, now: Instant) -> Option<Settled> {
+        let Charged { usage, cost, counted } = *charged;
         let reservation = self.tab.reservation.take();
         let ledger = self.live.till.ledger.as_deref()?;
         let record = &self.record;
@@ -161,6 +169,16 @@ impl Context {
         ))
     }
 
+    /// Ends the request while what it began goes on: its limits count what it may cost. Its record is made when the rest
+    /// has ended.
+    pub(super) fn hand_over(&mut self, cost: i64) {
+        self.tab.open = false;
+        let nanos = self.live.till.nanos(Instant::now());
+        for ticket in std::mem::take(&mut self.tab.tickets) {
+            ticket.settle(nanos, 0, cost);
+        }
+    }
+
     /// What the request used and costs. Nothing, if it failed: unless something was delivered, or it is the client who
     /// left while its provider was at work.
     fn charge(&mut self, complete: bool) -> Charged {
@@ -181,7 +199,8 @@ impl Context {
             }
             Answer::Made(made) => (made.usage, &made.products, made.counted),
             Answer::Awaited if gone && self.record.said => {
-                (Usage { input: Some(self.tab.input), output: Some(0), ..Usage::default() }, &[], true)
+                let input = self.tab.asked.tokens(plan.lane.family, plan.api.format(), self.tab.input);
+                (Usage { input: Some(input), output: Some(0), ..Usage::default() }, &[], true)
             }
             Answer::Awaited | Answer::Refused { .. } | Answer::Done => return Charged::default(),
         };

@@ -10,16 +10,19 @@ use smallvec::SmallVec;
 
 use super::charge::Tab;
 use super::encoding::Decoder;
+use super::fallback::Origin;
 use super::lane::Lane;
 use super::live::Live;
 use super::shutdown::InFlight;
 use super::stored::Keep;
+use super::weight::Weight;
 use crate::account::Key;
 use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::Job;
+use crate::route::seat::Permit;
 use crate::route::{Model, Target};
-use crate::translate::{Exchange, Restore, verbatim::Changes};
+use crate::translate::{Asked, Exchange, Restore, verbatim::Changes};
 use crate::wire::codec::Reply;
 use crate::wire::images::reply::Shape;
 use crate::wire::path::{Action, Endpoint};
@@ -36,6 +39,10 @@ pub struct Context {
     pub(super) endpoint: Option<Endpoint>,
     pub(super) key: Option<Arc<Key>>,
     pub(super) plan: Option<Box<Plan>>,
+    /// What the request's body takes.
+    pub(super) weight: Option<Weight>,
+    /// What is needed to ask another target, as long as one could be.
+    pub(super) origin: Option<Box<Origin>>,
     pub(super) answer: Answer,
     /// The shape that the client wants images in.
     pub(super) images: Option<Shape>,
@@ -66,6 +73,8 @@ pub(super) struct Plan {
     /// What was lost on the way, in the words of the `x-gateway-warning` header.
     pub(super) warning: Option<HeaderValue>,
     pub(super) lane: Arc<Lane>,
+    /// The request's place at the target, until it is known how it went.
+    pub(super) permit: Option<Permit>,
     /// The answer is made here, out of what the provider is asked.
     pub(super) job: Option<Box<dyn Job>>,
 }
@@ -139,8 +148,14 @@ pub(super) struct Record {
     pub(super) complete: Option<Instant>,
     /// All of the request has gone to the provider.
     pub(super) said: bool,
-    /// When the provider was turned to.
+    /// Targets that were asked; 0 where there is only one that could be.
+    pub(super) targets: u8,
+    /// Targets that failed without the client hearing of it.
+    pub(super) tried: Option<Box<str>>,
+    /// When the first provider was turned to.
     pub(super) asked: Option<Instant>,
+    /// When the last one was.
+    pub(super) turned: Option<Instant>,
     /// When its head came.
     pub(super) answered: Option<Instant>,
     /// When the first content left for the client.
@@ -158,6 +173,8 @@ impl Context {
             endpoint: None,
             key: None,
             plan: None,
+            weight: None,
+            origin: None,
             answer: Answer::Awaited,
             images: None,
             failure: None,
@@ -175,7 +192,10 @@ impl Context {
                 upstream_id: None,
                 complete: None,
                 said: false,
+                targets: 0,
+                tried: None,
                 asked: None,
+                turned: None,
                 answered: None,
                 first_content: None,
                 stream: false,
@@ -190,10 +210,43 @@ impl Context {
         i64::try_from(self.record.unix_millis / 1000).unwrap_or(i64::MAX)
     }
 
+    /// A provider is turned to.
+    pub(super) fn turn(&mut self) {
+        let now = Instant::now();
+        self.record.asked.get_or_insert(now);
+        self.record.turned = Some(now);
+    }
+
+    /// The target has begun to answer, and the answer is one.
+    pub(super) fn answered_well(&mut self, at: Instant) {
+        self.record.first_content = Some(at);
+        let now = self.live.till.nanos(at);
+        if let Some(permit) = self.plan.as_mut().and_then(|plan| plan.permit.as_mut()) {
+            permit.answered(now);
+        }
+    }
+
     /// Lets go of what goes upstream: it is not sent again.
     pub(super) fn drop_body(&mut self) {
-        if let Some(plan) = &mut self.plan {
-            plan.body = SmallVec::new();
+        let Some(plan) = &mut self.plan else { return };
+        if plan.body.is_empty() {
+            return;
+        }
+        let asked = Asked::of(std::mem::take(&mut plan.body));
+        match &mut self.answer {
+            Answer::Stream(passing) | Answer::Whole(passing, _) => passing.exchange.asked(asked),
+            _ => self.tab.asked = asked,
+        }
+        if self.origin.is_none() {
+            self.weight = None;
+        }
+    }
+
+    /// Lets go of what another target would be asked with: none will be.
+    pub(super) fn settle_on_target(&mut self) {
+        self.origin = None;
+        if self.plan.as_ref().is_none_or(|plan| plan.body.is_empty()) {
+            self.weight = None;
         }
     }
 

@@ -21,6 +21,7 @@ use super::peer::Upstream;
 use super::reply::{from_pingora, has_begun};
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
+use crate::route::blame::verdict;
 use crate::vendor::Timeouts;
 
 /// How much of a body is given to the connection at a time: the time-out of a write is for one piece.
@@ -42,6 +43,8 @@ pub(super) enum End {
     Complete,
     /// It failed; what the client is to be told.
     Failed(ApiError),
+    /// The provider refused it; what the client is to be told, and in which words.
+    Refused(ApiError, Bytes),
 }
 
 /// The one timer of an exchange. Moving the time at which it runs out costs nothing: the timer itself is only touched
@@ -49,6 +52,7 @@ pub(super) enum End {
 pub(super) struct Clock<'c> {
     sleep: Pin<&'c mut Sleep>,
     until: Instant,
+    begun: Instant,
     total: Instant,
     pub(super) timeouts: Timeouts,
 }
@@ -57,6 +61,13 @@ impl Clock<'_> {
     /// Runs out after `span` from now on.
     pub(super) fn allow(&mut self, span: Duration) {
         self.until = (Instant::now() + span).min(self.total);
+    }
+
+    /// Goes on with the times of another target.
+    fn renew(&mut self, timeouts: Timeouts) {
+        self.timeouts = timeouts;
+        self.total = self.begun + timeouts.total;
+        self.allow(timeouts.first_byte.min(timeouts.idle));
     }
 
     /// Whether there is no time left at all.
@@ -96,25 +107,45 @@ impl Gateway {
         ctx: &mut Context,
         mut ended: Ended<'_>,
     ) -> pingora::Result<()> {
-        if let Some(job) = ctx.plan.as_mut().and_then(|plan| plan.job.take()) {
-            // Boxed: the state of a job is none of an exchange's.
-            return Box::pin(self.run_job(client, ctx, job, ended)).await;
-        }
-        let timeouts =
-            ctx.plan.as_ref().and_then(|plan| plan.target()).map(|target| target.provider.timeouts);
-        let timeouts = timeouts.unwrap_or_default();
+        let timeouts = timeouts_of(ctx);
         let now = Instant::now();
         let total = now + timeouts.total;
         let until = (now + timeouts.first_byte.min(timeouts.idle)).min(total);
         let sleep = pin!(tokio::time::sleep_until(until));
-        let mut clock = Clock { sleep, until, total, timeouts };
-        let end = self.attempt(client, ctx, &mut clock, &mut ended).await;
+        let mut clock = Clock { sleep, until, begun: now, total, timeouts };
+        let end = loop {
+            let job = ctx.plan.as_mut().and_then(|plan| plan.job.take());
+            let end = match job {
+                None => self.attempt(client, ctx, &mut clock, &mut ended).await,
+                // Boxed: the state of a job is none of an exchange's.
+                Some(job) => Box::pin(self.run_job(client, ctx, job, &mut ended)).await,
+            };
+            let (error, body) = match end {
+                End::Complete => break End::Complete,
+                End::Failed(error) => (error, None),
+                End::Refused(error, body) => (error, Some(body)),
+            };
+            if has_begun(client) {
+                let blame = verdict(&error, ctx.record.upstream_status).blame;
+                self.blame(ctx, blame, &error);
+                break End::Failed(error);
+            }
+            // Boxed: most requests never fail.
+            match Box::pin(self.fall_back(ctx, error, body)).await {
+                Ok(()) => clock.renew(timeouts_of(ctx)),
+                Err(end) => break end,
+            }
+        };
         // The body was kept for another try; nobody needs it any more.
         ctx.drop_body();
         match end {
             End::Complete => Ok(()),
             End::Failed(error) if has_begun(client) => self.break_off(client, ctx, &error).await,
             End::Failed(error) => self.reply_error(client, ctx, &error).await,
+            End::Refused(error, body) => {
+                self.note(ctx, &error);
+                self.reply_refusal(client, ctx, &error, body).await
+            }
         }
     }
 
@@ -127,7 +158,7 @@ impl Gateway {
     ) -> End {
         loop {
             ctx.record.attempts += 1;
-            ctx.record.asked = Some(std::time::Instant::now());
+            ctx.turn();
             let peer = match self.peer(ctx).await {
                 Ok(peer) => peer,
                 Err(error) => return failed(ctx, &error),
@@ -199,7 +230,7 @@ impl Gateway {
         })
     }
 
-    fn count_retry(&self, ctx: &mut Context, reason: &'static str) {
+    pub(super) fn count_retry(&self, ctx: &mut Context, reason: &'static str) {
         if let Some(plan) = &mut ctx.plan {
             plan.sent = 0;
             let provider = plan.model.targets.get(plan.target).map_or("", |target| &target.provider.name);
@@ -238,6 +269,11 @@ impl Gateway {
             () = clock.out() => Err(Asked::Told(silent())),
         }
     }
+}
+
+/// How long is waited for the target.
+fn timeouts_of(ctx: &Context) -> Timeouts {
+    ctx.plan.as_ref().and_then(|plan| plan.target()).map(|target| target.timeouts).unwrap_or_default()
 }
 
 /// How much of the request a provider has heard when it answers.

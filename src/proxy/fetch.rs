@@ -54,6 +54,21 @@ pub(super) enum FetchFault {
 }
 
 impl FetchFault {
+    /// The name in metrics.
+    pub(super) fn label(&self) -> &'static str {
+        match self {
+            FetchFault::NoAddress => "no_address",
+            FetchFault::Forbidden => "forbidden",
+            FetchFault::Downgrade => "downgrade",
+            FetchFault::Redirects => "redirects",
+            FetchFault::Unreachable(_) => "unreachable",
+            FetchFault::Status(_) => "status",
+            FetchFault::Slow => "slow",
+            FetchFault::TooLarge(_) => "too_large",
+            FetchFault::Broken(_) => "broken",
+        }
+    }
+
     /// What the log is told beyond what the client is.
     pub(super) fn detail(&self) -> Option<&str> {
         match self {

@@ -133,9 +133,10 @@ impl Gateway {
             response_bytes: record.response_bytes,
             frames: meter.map_or(0, |meter| if record.stream { meter.frames() } else { 0 }),
             attempts: record.attempts,
+            tried: record.tried.as_deref(),
             micros: micros(record.started, now),
             first_token_micros: record.first_content.map(|at| micros(record.started, at)),
-            upstream_micros: record.asked.zip(record.answered).map(|(from, to)| micros(from, to)),
+            upstream_micros: record.turned.zip(record.answered).map(|(from, to)| micros(from, to)),
         });
     }
 }

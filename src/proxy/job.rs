@@ -19,7 +19,7 @@ use tokio::time::timeout_at;
 use super::context::{Answer, Context, Made};
 use super::cork::Corked;
 use super::encoding::Decoder;
-use super::exchange::{Ended, WRITE, client_gone, is_downgrade, listen, restarting, send_piece, silent};
+use super::exchange::{End, Ended, WRITE, client_gone, is_downgrade, listen, restarting, send_piece, silent};
 use super::fetch::FetchFault;
 use super::lane::{Lane, address_of};
 use super::live::Live;
@@ -62,10 +62,16 @@ struct Notes {
     attempts: u32,
     /// A whole request has gone out.
     said: bool,
+    /// One has, and it is not known what became of it.
+    unanswered: bool,
+    /// A call went well.
+    created: bool,
     answered: Option<Instant>,
     status: Option<u16>,
     id: Option<Box<str>>,
     detail: Option<Box<str>>,
+    /// Bytes of answers so far.
+    taken: usize,
 }
 
 /// An answer of a provider.
@@ -76,19 +82,17 @@ struct Heard {
 }
 
 impl Gateway {
-    /// Does a job and brings the client its answer, or an error.
+    /// Does a job and brings the client its answer.
     pub(super) async fn run_job(
         &self,
         client: &mut Client,
         ctx: &mut Context,
         mut job: Box<dyn Job>,
-        ended: Ended<'_>,
-    ) -> pingora::Result<()> {
-        let Some(way) = self.way(client, ctx) else {
-            return self.reply_error(client, ctx, &broken()).await;
-        };
+        ended: &mut Ended<'_>,
+    ) -> End {
+        let Some(way) = self.way(client, ctx) else { return End::Failed(broken()) };
         let way = Arc::new(way);
-        ctx.record.asked = Some(Instant::now());
+        ctx.turn();
         let mut notes = Notes::default();
         let end = {
             let work = pin!(self.work(&mut *job, &way, &mut notes));
@@ -96,7 +100,7 @@ impl Gateway {
                 biased;
                 end = work => end,
                 gone = client_gone(client) => Err(gone),
-                () = ended => Err(restarting()),
+                () = ended.as_mut() => Err(restarting()),
             }
         };
         let record = &mut ctx.record;
@@ -104,12 +108,12 @@ impl Gateway {
         record.said = notes.said;
         record.answered = notes.answered;
         record.upstream_status = notes.status;
-        record.upstream_id = notes.id;
-        record.detail = notes.detail;
+        record.upstream_id = notes.id.take();
+        record.detail = notes.detail.take();
         match end {
             Ok(Reply { body, usage, made: products, counted }) => {
                 ctx.answer = Answer::Made(Made { usage, products, counted });
-                ctx.record.first_content = Some(Instant::now());
+                ctx.answered_well(Instant::now());
                 // Nobody has an answer that is not charged.
                 match ctx.settle(true) {
                     None => {}
@@ -117,18 +121,25 @@ impl Gateway {
                     Some(pending) => Box::pin(self.settling(ctx, pending)).await,
                 }
                 match self.reply_made(client, ctx, body).await {
-                    Ok(()) => Ok(()),
-                    Err(error) => self.reply_error(client, ctx, &error).await,
+                    Ok(()) => End::Complete,
+                    Err(error) => End::Failed(error),
                 }
             }
-            Err(error) => self.reply_error(client, ctx, &error).await,
+            Err(error) => {
+                // What may have been made must not be made again.
+                let unknown = notes.unanswered || notes.created;
+                if unknown && !job.is_repeatable() {
+                    ctx.origin = None;
+                }
+                End::Failed(error)
+            }
         }
     }
 
     fn way(&self, client: &Client, ctx: &Context) -> Option<Way> {
         let head = self.upstream_head(client, ctx).ok()?;
         let plan = ctx.plan.as_ref()?;
-        let total = plan.target()?.provider.timeouts.total;
+        let total = plan.target()?.timeouts.total;
         Some(Way {
             live: ctx.live.clone(),
             lane: plan.lane.clone(),
@@ -174,6 +185,7 @@ impl Gateway {
         if waiting.len() == 1 {
             if let Some((number, call)) = waiting.pop_front() {
                 let body = self.bring(way, &call, notes).await?;
+                self.weigh(notes, body.len())?;
                 job.heard(number, body);
             }
             return Ok(());
@@ -194,12 +206,27 @@ impl Gateway {
             let (number, brought, noted) = done.map_err(|_| broken())?;
             notes.attempts += noted.attempts;
             notes.said |= noted.said;
+            notes.unanswered |= noted.unanswered;
+            notes.created |= noted.created;
             notes.answered = notes.answered.or(noted.answered);
             notes.status = noted.status.or(notes.status);
             notes.id = notes.id.take().or(noted.id);
             notes.detail = noted.detail.or(notes.detail.take());
-            job.heard(number, brought?);
+            let body = brought?;
+            self.weigh(notes, body.len())?;
+            job.heard(number, body);
         }
+    }
+
+    /// All answers together, and what lies behind links, are no more than one answer may be: a job holds them all.
+    fn weigh(&self, notes: &mut Notes, length: usize) -> Result<(), ApiError> {
+        notes.taken = notes.taken.saturating_add(length);
+        if notes.taken <= self.limits.answer {
+            return Ok(());
+        }
+        let message =
+            format!("The upstream provider's answers are larger than {} bytes together.", self.limits.answer);
+        Err(ApiError::new(Kind::UpstreamBroken, message))
     }
 
     /// What a call brings: an answer that is none of an error, or what lies behind a link.
@@ -215,7 +242,11 @@ impl Gateway {
             To::Link(link) => {
                 let most = link.most.unwrap_or(usize::MAX).min(self.limits.fetch);
                 let fetched = timeout_at(way.deadline, Box::pin(self.fetch(&link.url, most))).await;
-                fetched.unwrap_or(Err(FetchFault::Slow)).map_err(|fault| unfetched(link, &fault, notes))
+                let fetched = fetched.unwrap_or(Err(FetchFault::Slow));
+                let from = if link.field.is_some() { "client" } else { "provider" };
+                let result = fetched.as_ref().map_or_else(FetchFault::label, |_| "ok");
+                self.metrics.links.with_label_values(&[from, result]).inc();
+                fetched.map_err(|fault| unfetched(link, &fault, notes))
             }
             _ => {
                 let heard = self.call(way, call, notes).await?;
@@ -258,12 +289,13 @@ impl Gateway {
             way.lane.series.exchange(reused);
             upstream.set_read_timeout(None);
             upstream.set_write_timeout(Some(WRITE));
-            let timeouts = target.provider.timeouts;
+            let timeouts = target.timeouts;
             let head = head(way, target, call, &upstream).ok_or_else(broken)?;
             let body = (!matches!(call.to, To::Look(_))).then(|| call.body.clone());
             let talk = async {
                 say(&mut upstream, head, body).await?;
                 notes.said = true;
+                notes.unanswered = true;
                 listen(&mut upstream).await
             };
             let until = (tokio::time::Instant::now() + timeouts.first_byte).min(way.deadline);
@@ -289,6 +321,8 @@ impl Gateway {
             }
             notes.answered = Some(Instant::now());
             let heard = self.hear(way, &mut upstream, timeouts.idle, notes).await?;
+            notes.unanswered = false;
+            notes.created |= (200..300).contains(&heard.status);
             self.connections.release(upstream, &peer).await;
             return Ok(heard);
         }

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, Uri, header};
 use super::names;
 use crate::metrics::{Metrics, Series};
 use crate::route::{Model, Target};
+use crate::tokens::Family;
 use crate::vendor::{ANTHROPIC_VERSION, HttpVersion, Scheme};
 use crate::wire::path::Action;
 use crate::wire::{Api, Format};
@@ -21,6 +22,10 @@ pub(super) struct Lane {
     pub(super) link: usize,
     /// Handles of the series.
     pub(super) series: Series,
+    /// The family of the model that is asked.
+    pub(super) family: Family,
+    /// How clients are told of the target.
+    pub(super) name: Option<HeaderValue>,
     head: HeaderMap,
     uri: Option<Uri>,
 }
@@ -39,7 +44,10 @@ impl Lane {
         // An action stands in the path; it is a part of the request.
         let fixed = !target.provider.path_needs_action(api);
         let uri = if fixed { address(target, api, None) } else { None };
-        Lane { api, link, series, head: template(target, api), uri }
+        let known = [&*target.model, &*model.id].map(Family::of);
+        let family = known.into_iter().find(|family| *family != Family::Other).unwrap_or(Family::Other);
+        let name = HeaderValue::try_from(format!("{}/{}", provider.name, target.model)).ok();
+        Lane { api, link, series, family, name, head: template(target, api), uri }
     }
 
     /// Where the request goes: a path, and over HTTP/2 scheme and authority before it.

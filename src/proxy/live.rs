@@ -12,8 +12,18 @@ use crate::snapshot::Snapshot;
 use crate::wire::Api;
 
 /// Endpoints that have series of their own, by label.
-const ENDPOINTS: [&str; 8] =
-    ["chat", "messages", "responses", "generate", "embeddings", "embed_content", "rerank", "images"];
+const ENDPOINTS: [&str; 10] = [
+    "chat",
+    "messages",
+    "responses",
+    "generate",
+    "embeddings",
+    "embed_content",
+    "rerank",
+    "images",
+    "videos",
+    "tasks",
+];
 
 /// A snapshot in use.
 #[derive(Debug)]

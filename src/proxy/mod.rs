@@ -1,8 +1,8 @@
 //! The gateway on Pingora: the only folder that names its types.
 //!
-//! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `request` reads and decides,
+//! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `identify` finds whose it is, `request` reads and decides,
 //! `admit` lets in what limits and balance permit, `upstream` addresses the provider, `response` passes or translates
-//! the answer, `stored` keeps it where no provider does, `charge` settles what it cost, `finish` counts and logs. The
+//! the answer, `stored` keeps it where no provider does, `task` looks after what takes minutes, `charge` settles what it cost, `finish` counts and logs. The
 //! exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms in Pingora's
 //! order (docs/decisions/002). Before it stand `front` (connections and their limits) and `http1` (one connection's
 //! requests), behind it `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and
@@ -21,11 +21,14 @@ mod count;
 mod dns;
 mod encoding;
 mod exchange;
+mod fallback;
 mod fetch;
 mod finish;
 mod front;
 mod guarded;
+mod health;
 mod http1;
+mod identify;
 mod images;
 mod job;
 mod lane;
@@ -47,8 +50,10 @@ mod shutdown;
 mod signals;
 mod silence;
 mod stored;
+mod task;
 mod upstream;
 mod vault;
+mod weight;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +77,7 @@ use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::snapshot::Snapshot;
-use crate::store::{Ledger, Store};
+use crate::store::{Ledger, Store, Tasks};
 use charge::Till;
 use connection::Connections;
 use dns::Resolver;
@@ -93,6 +98,8 @@ pub struct Inner {
     shutdown: Arc<Shutdown>,
     store: Option<Arc<dyn Store>>,
     till: Arc<Till>,
+    tasks: task::Desk,
+    memory: weight::Memory,
 }
 
 /// What a gateway is made of.
@@ -109,6 +116,8 @@ pub struct Parts {
     pub shutdown: Arc<Shutdown>,
     /// Where responses are kept; nothing if they are not.
     pub store: Option<Arc<dyn Store>>,
+    /// Where tasks are kept.
+    pub tasks: Arc<dyn Tasks>,
     /// Where balances and usage are kept; nothing if they are not.
     pub ledger: Option<Arc<dyn Ledger>>,
     /// A file of root certificates, where the system has none.
@@ -144,7 +153,9 @@ impl Gateway {
             access_log: parts.access_log,
             shutdown: parts.shutdown,
             store: parts.store,
+            tasks: task::Desk::new(parts.tasks),
             till,
+            memory: weight::Memory::default(),
         })))
     }
 
@@ -156,6 +167,8 @@ impl Gateway {
     /// Puts new routes and keys in place; returns the old ones, which requests under way may still hold.
     pub fn install(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
         self.till.sweep();
+        let mut snapshot = snapshot;
+        snapshot.routes.inherit(&self.live.load().snapshot.routes);
         let live = Live::new(snapshot, self.till.clone(), &self.metrics, &self.limits);
         self.live.swap(Arc::new(live))
     }

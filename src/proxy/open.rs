@@ -1,12 +1,15 @@
 //! What outlives a request, opened where the settings say that it is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config::{self, Settings, Store as StoreIn};
+use crate::store::board::Board;
 use crate::store::book::{self, Book};
+use crate::store::journal::SEGMENT;
 use crate::store::sqlite::Sqlite;
 use crate::store::valkey::{self, Address, AddressError, Fleet, Valkey};
-use crate::store::{Ledger, Limits, OpenError, Store};
+use crate::store::{Ledger, Limits, OpenError, Store, Tasks};
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -51,19 +54,38 @@ pub(super) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, Store
     }))
 }
 
+/// The place where tasks are kept.
+pub(super) fn tasks(settings: &Settings) -> Result<Arc<dyn Tasks>, StoreFault> {
+    Ok(match &settings.store {
+        StoreIn::Sqlite(path) => Arc::new(Board::open(path).map_err(StoreFault::File)?),
+        StoreIn::Valkey(fleet) => {
+            // Nothing but tasks is kept there.
+            let limits = Limits {
+                lifetime: Duration::ZERO,
+                response: 0,
+                total: u64::MAX,
+                seal_lifetime: Duration::ZERO,
+                seal_total: u64::MAX,
+            };
+            Arc::new(Valkey::open(address(fleet)?, limits).map_err(StoreFault::Thread)?)
+        }
+    })
+}
+
 /// The place where balances and usage are kept.
 pub(super) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Ledger>>, StoreFault> {
     let (flush, records) = (settings.ledger.flush, settings.ledger.records);
     Ok(Some(match &settings.store {
-        StoreIn::Sqlite(path) => {
-            Arc::new(Book::open(path, book::Terms { flush, records }).map_err(StoreFault::File)?)
-        }
+        StoreIn::Sqlite(path) => Arc::new(
+            Book::open(path, book::Terms { flush, records, segment: SEGMENT }).map_err(StoreFault::File)?,
+        ),
         StoreIn::Valkey(fleet) => {
             let away = match fleet.away {
                 config::Away::Refuse => valkey::Away::Refuse,
                 config::Away::Allow(allowance) => valkey::Away::Allow(allowance),
             };
-            let terms = valkey::Terms { flush, records, away, journal: fleet.journal.clone() };
+            let terms =
+                valkey::Terms { flush, records, away, journal: fleet.journal.clone(), segment: SEGMENT };
             Arc::new(Fleet::open(address(fleet)?, terms).map_err(StoreFault::Journal)?)
         }
     }))

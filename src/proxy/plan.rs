@@ -15,6 +15,7 @@ use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::job::{embed, rank};
 use crate::json::Rope;
+use crate::route::seat::Permit;
 use crate::route::{Model, Target};
 use crate::translate::verbatim::Changes;
 use crate::translate::{Ask, Outgoing, Recalled, Stored, outgoing_stored};
@@ -33,6 +34,8 @@ const WARNING_NAME: usize = 64;
 pub(super) struct Chosen {
     pub(super) model: Arc<Model>,
     pub(super) index: usize,
+    /// Its place there; nothing for what is asked of a vendor in any case.
+    pub(super) permit: Option<Permit>,
     pub(super) lane: Arc<Lane>,
     /// The API that the client speaks.
     pub(super) api: Api,
@@ -119,6 +122,7 @@ impl Chosen {
             changes: Changes::default(),
             translation: None,
             warning: None,
+            permit: self.permit,
             job: None,
         }
     }

@@ -14,7 +14,7 @@ use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::Body;
 use crate::wire::images::{self, reply::Shape};
 use crate::wire::path::Endpoint;
-use crate::wire::{Format, count_tokens, error as wire_error};
+use crate::wire::{Format, count_tokens, error as wire_error, tasks};
 
 /// How long the rest of a body that nobody wants is read, so that the client sees the answer and not a reset.
 const LINGER: Duration = Duration::from_millis(500);
@@ -62,13 +62,15 @@ impl Gateway {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
         let id = ctx.id.as_str();
-        let counts = ctx.endpoint == Some(Endpoint::CountTokens);
-        let body = counts.then(|| count_tokens::error(error, id)).flatten();
-        let mut body = body.unwrap_or_else(|| wire_error::body(ctx.format, error, id));
-        if ctx.images == Some(Shape::Envelope) {
-            body = images::reply::error(error, &body);
-        }
-        let body = body.freeze();
+        let body = match &ctx.endpoint {
+            Some(Endpoint::Group(_)) => Some(tasks::answer::error(error.status, &error.message)),
+            Some(Endpoint::CountTokens) => count_tokens::error(error, id).map(bytes::BytesMut::freeze),
+            _ if ctx.images == Some(Shape::Envelope) => {
+                Some(images::reply::error(error, &wire_error::body(ctx.format, error, id)).freeze())
+            }
+            _ => None,
+        };
+        let body = body.unwrap_or_else(|| wire_error::body(ctx.format, error, id).freeze());
         self.reply_refusal(client, ctx, error, body).await
     }
 
@@ -251,7 +253,7 @@ pub(super) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context) {
         }
         let _ = head.insert_header(names::X_REQUEST_ID, id);
     }
-    for (name, value) in ctx.tab.shown(ctx.format, ctx.now()) {
+    for (name, value) in ctx.tab.shown(ctx.format, ctx.now()).into_iter().chain(ctx.way()) {
         let _ = head.insert_header(name, value);
     }
 }

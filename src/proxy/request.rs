@@ -1,39 +1,34 @@
 //! The request: whose it is, what it asks for, and who will answer it.
 
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::HeaderName;
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
 use super::context::{Context, RequestId};
+use super::fallback::{Wanted, not_offered};
 use super::guarded::Guarded;
-use super::plan::Chosen;
+use super::identify::{authenticate, permit};
+use super::reply::has_begun;
 use super::{Client, Gateway};
 use super::{images, names};
-use crate::account::{Permission, State, is_mistyped};
-use crate::canonical::Thinking;
-use crate::error::{ApiError, Kind};
-use crate::route::{Model, Named, Table, Target, select};
-use crate::translate::Stored;
+use crate::account::Permission;
+use crate::error::{ApiError, Kind, RetryAfter};
+use crate::route::pick::mask;
+use crate::route::{Model, Named, Table, Target, upstream_api};
 use crate::wire::images::form;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
+use crate::wire::tasks::Place;
 use crate::wire::{Api, Format};
-
-/// Headers that a key may stand in, in the order in which they are looked at (specification, section 5; Anthropic's
-/// SDK prefers `x-api-key` when both are there).
-const KEY_HEADERS: [HeaderName; 4] =
-    [names::X_API_KEY, names::X_GOOG_API_KEY, names::X_VENDOR_API_KEY, names::API_KEY];
 
 /// Bytes a second below which a body is cut off, once it has taken longer than two of its time-outs.
 const MIN_BODY_RATE: u64 = 8 * 1024;
 
 /// The label of endpoints that only count tokens, which cost nothing (specification, 4.3).
-const COUNTING: &str = "count_tokens";
+pub(super) const COUNTING: &str = "count_tokens";
 
 /// Most entries of a page of the model listing (Anthropic and Gemini: 1000).
 const MAX_PAGE: usize = 1000;
@@ -62,6 +57,8 @@ impl Gateway {
         match self.decide_or_fail(client, ctx).await {
             Ok(true) => Ok(true),
             Ok(false) => Ok(false),
+            // Part of an answer has left; there is no room for another one.
+            Err(error) if has_begun(client) => self.break_off(client, ctx, &error).await.map(|()| true),
             Err(error) => {
                 self.reply_error(client, ctx, &error).await?;
                 Ok(true)
@@ -89,8 +86,13 @@ impl Gateway {
             );
             return Err(ApiError::new(Kind::WrongMethod, message));
         }
-        if endpoint == Endpoint::Root {
-            return self.reply_root(client, ctx).await;
+        match &endpoint {
+            Endpoint::Root => return self.reply_root(client, ctx).await,
+            Endpoint::Group(Place::Token) => return Box::pin(self.reply_token(client, ctx)).await,
+            _ => {}
+        }
+        if self.shutdown.in_flight() > self.limits.requests {
+            return Err(overloaded());
         }
         authenticate(head, ctx)?;
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
@@ -99,6 +101,9 @@ impl Gateway {
         match &endpoint {
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => {
                 return Box::pin(self.reply_stored(client, ctx, &endpoint)).await;
+            }
+            Endpoint::Video(_) | Endpoint::Group(_) => {
+                return Box::pin(self.reply_task(client, ctx, &endpoint)).await;
             }
             Endpoint::Models | Endpoint::Model { .. } => {
                 let body = list_models(&endpoint, hints.shape(), query, ctx)?;
@@ -120,7 +125,7 @@ impl Gateway {
             let text = body.text.into_contiguous();
             return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
         }
-        self.plan(ctx, api, &endpoint, body).await?;
+        self.plan(ctx, client.req_header(), api, &endpoint, body).await?;
         Ok(false)
     }
 
@@ -133,7 +138,23 @@ impl Gateway {
         endpoint: &Endpoint,
         form: Option<String>,
     ) -> Result<Body, ApiError> {
-        let limit = self.limits.body;
+        let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed | Action::Predict, .. });
+        let mut reader = match form {
+            Some(boundary) => BodyReader::form(api, boundary),
+            None => BodyReader::new(api, batch),
+        };
+        self.read_pieces(client, ctx, self.limits.body, |piece| reader.push(piece)).await?;
+        reader.finish()
+    }
+
+    /// Reads the whole body, no more than `limit` bytes of it, and shows each piece.
+    pub(super) async fn read_pieces(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        limit: usize,
+        mut take: impl FnMut(Bytes) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
         let head = client.req_header();
         let announced = head.headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         if announced.and_then(|length| length.trim().parse::<u64>().ok()).is_some_and(|n| n > limit as u64) {
@@ -149,22 +170,22 @@ impl Gateway {
             // Pingora takes whatever is written before the end of the body for a refusal of the rest.
             client.set_keepalive(keep);
         }
-        let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed | Action::Predict, .. });
-        let mut reader = match form {
-            Some(boundary) => BodyReader::form(api, boundary),
-            None => BodyReader::new(api, batch),
-        };
+        let mut length = 0;
         let begun = Instant::now();
         let read = loop {
             match read_piece(client, self.limits.body_timeout).await {
                 Ok(None) => break Ok(()),
-                Ok(Some(piece)) if reader.len() + piece.len() > limit => break Err(too_large(limit)),
+                Ok(Some(piece)) if length + piece.len() > limit => break Err(too_large(limit)),
                 Ok(Some(piece)) => {
-                    if let Err(error) = reader.push(piece) {
+                    length += piece.len();
+                    if let Err(error) = take(piece) {
                         break Err(error);
                     }
+                    if !self.memory.grow(&mut ctx.weight, length, self.limits.memory) {
+                        break Err(overloaded());
+                    }
                     // Each piece has a time of its own; together they must not be slower than a bad mobile network.
-                    let earned = Duration::from_secs(reader.len() as u64 / MIN_BODY_RATE);
+                    let earned = Duration::from_secs(length as u64 / MIN_BODY_RATE);
                     if begun.elapsed() > self.limits.body_timeout * 2 + earned {
                         break Err(slow_body());
                     }
@@ -176,15 +197,15 @@ impl Gateway {
                 }
             }
         };
-        ctx.record.request_bytes = reader.len() as u64;
-        read?;
-        reader.finish()
+        ctx.record.request_bytes = length as u64;
+        read
     }
 
     /// Finds the model and a target, and prepares what goes there.
     async fn plan(
         &self,
         ctx: &mut Context,
+        head: &RequestHeader,
         api: Api,
         endpoint: &Endpoint,
         mut body: Body,
@@ -193,39 +214,19 @@ impl Gateway {
         let name = endpoint.model().or(body_model.as_deref()).unwrap_or_default();
         let live = ctx.live.clone();
         let named = named(&live.snapshot.routes, ctx, name)?;
-        let model = named.model;
-        let action = endpoint.action();
+        let (model, thinking) = (named.model, named.thinking);
         self.admit(ctx, &model.price, &mut body).await?;
-        let point = rand::Rng::next_u64(&mut rand::rng());
         let fits = |target: &Target| {
             named.provider.is_none_or(|name| *name == *target.provider.name)
-                && select::upstream_api(target, api).is_some()
+                && upstream_api(target, api).is_some()
         };
-        let target = select::by_weight(model, point, fits).ok_or_else(|| not_offered(&model.id, api))?;
-        let upstream = select::upstream_api(target, api).unwrap_or(api);
-        let index = model.targets.iter().position(|candidate| std::ptr::eq(candidate, target)).unwrap_or(0);
-        let lane = live.lane(&self.metrics, endpoint.label(), model, index, upstream);
-        let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
-        let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
-        let chosen = Chosen { model: model.clone(), index, lane, api, upstream, action, stream };
-        ctx.record.stream = stream;
-        let thinking = named.thinking;
-        let plan = if matches!(api, Api::Embeddings | Api::EmbedContent) {
-            chosen.embed(name, action, body)?
-        } else if api == Api::Rerank {
-            chosen.rank(body)?
-        } else if let Some(request) = body.image {
-            chosen.draw(ctx, *request)?
-        } else if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
-            chosen.pass_on(name, body)?
-        } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
-            // Boxed: hardly any request has to wait for the store.
-            Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await?
-        } else {
-            self.translate(ctx, chosen, thinking, &body.text.into_contiguous(), Stored::default())?
-        };
-        ctx.plan = Some(Box::new(plan));
-        Ok(())
+        let fitting = mask(&**model, |index| model.targets.get(index).is_some_and(fits));
+        if fitting == 0 {
+            return Err(not_offered(&model.id, api));
+        }
+        let wanted =
+            Wanted { model, name, thinking, api, action: endpoint.action(), label: endpoint.label() };
+        self.choose(ctx, head, wanted, fitting, body).await
     }
 }
 
@@ -251,68 +252,9 @@ fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
     }
 }
 
-/// Finds the key and whether it may be used.
-fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {
-    let in_header = KEY_HEADERS.iter().find_map(|name| head.headers.get(name)).map(|value| value.as_bytes());
-    let bearer = || {
-        let value = head.headers.get(http::header::AUTHORIZATION)?.as_bytes();
-        let (scheme, token) = value.split_at_checked(7)?;
-        scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
-    };
-    let in_query = || path::query_value(head.uri.query(), "key");
-    let from_head = in_header.or_else(bearer).and_then(|key| std::str::from_utf8(key).ok());
-    let text = match from_head {
-        Some(key) => Some(key.into()),
-        None => in_query(),
-    };
-    let Some(text) = text.filter(|text| !text.is_empty()) else {
-        return Err(ApiError::new(
-            Kind::MissingKey,
-            "You didn't provide an API key. Send it as `Authorization: Bearer <API_KEY>`.",
-        ));
-    };
-    let live = ctx.live.clone();
-    let Some(key) = live.snapshot.keys.find(&text) else {
-        let message = if is_mistyped(&text) {
-            "Incorrect API key provided: it is incomplete or mistyped (its checksum does not match)."
-        } else {
-            "Incorrect API key provided."
-        };
-        return Err(ApiError::new(Kind::InvalidKey, message));
-    };
-    ctx.key = Some(key.clone());
-    match key.state(ctx.now()) {
-        State::Usable => Ok(()),
-        State::Disabled => Err(ApiError::new(Kind::DisabledKey, "This API key is disabled.")),
-        State::Expired => Err(ApiError::new(Kind::ExpiredKey, "This API key has expired.")),
-    }
-}
-
-/// Whether the key may be used from here, and for this.
-fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result<(), ApiError> {
-    let Some(key) = &ctx.key else { return Ok(()) };
-    if !key.rules.permits_address(address) {
-        let message = "This API key may not be used from this network.";
-        return Err(ApiError::new(Kind::NetworkNotPermitted, message));
-    }
-    let api = match endpoint {
-        Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => Some(Api::Responses),
-        _ if endpoint.label() == COUNTING => Some(Api::CountTokens),
-        endpoint => endpoint.api(),
-    };
-    match api {
-        Some(api) if !key.rules.endpoints.permits(api.name()) => {
-            let message = format!("This API key may not use the {api} API.");
-            Err(ApiError::new(Kind::EndpointNotPermitted, message))
-        }
-        // The list shows no more than the key may use.
-        _ => Ok(()),
-    }
-}
-
-/// Bodies are JSON as it is; a compressed body would be read as nonsense. One endpoint takes forms too, of which this
+/// Bodies are JSON as it is; a compressed body would be read as nonsense. Some endpoints take forms too, of which this
 /// is the boundary.
-fn check_media(head: &RequestHeader, endpoint: &Endpoint) -> Result<Option<String>, ApiError> {
+pub(super) fn check_media(head: &RequestHeader, endpoint: &Endpoint) -> Result<Option<String>, ApiError> {
     let header = |name| head.headers.get(name).map(|value: &http::HeaderValue| value.as_bytes());
     let encoding = header(http::header::CONTENT_ENCODING).unwrap_or(b"identity");
     if !encoding.eq_ignore_ascii_case(b"identity") {
@@ -322,7 +264,7 @@ fn check_media(head: &RequestHeader, endpoint: &Endpoint) -> Result<Option<Strin
         ));
     }
     let kind = header(http::header::CONTENT_TYPE).unwrap_or_default();
-    if *endpoint == Endpoint::ImageEdits
+    if endpoint.takes_forms()
         && let Some(boundary) = std::str::from_utf8(kind).ok().and_then(form::boundary)
     {
         return Ok(Some(boundary));
@@ -445,13 +387,14 @@ fn unknown_model(name: &str) -> ApiError {
     ApiError::new(Kind::UnknownModel, message).param("model")
 }
 
-fn not_offered(model: &str, api: Api) -> ApiError {
-    let message = format!("The model `{model}` is not available through the {api} API.");
-    ApiError::new(Kind::Unsupported, message).param("model")
-}
-
 fn too_large(limit: usize) -> ApiError {
     ApiError::new(Kind::BodyTooLarge, format!("The request body is larger than {limit} bytes."))
+}
+
+/// The gateway has as much to do as it may take on.
+fn overloaded() -> ApiError {
+    let message = "The gateway has too much to do at the moment; please try again.";
+    ApiError::new(Kind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }
 
 fn slow_body() -> ApiError {

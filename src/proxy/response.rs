@@ -38,6 +38,9 @@ impl Gateway {
         ctx.record.upstream_status = Some(status);
         let text = |name: &HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
         ctx.record.upstream_id = text(&names::X_REQUEST_ID).or_else(|| text(&names::REQUEST_ID)).map(note_id);
+        if ctx.record.targets > 0 {
+            ctx.learn(&head.headers);
+        }
         let encoding = text(&header::CONTENT_ENCODING).unwrap_or_default();
         let decoder = match Decoder::new(encoding) {
             Ok(decoder) => decoder,
@@ -47,7 +50,7 @@ impl Gateway {
         if head.status.is_success() {
             let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
             let (mut exchange, stream) = self.exchange_of(plan, arrival);
-            exchange.expect_input(ctx.tab.expected_input());
+            exchange.expect(plan.lane.family, ctx.tab.expected_input());
             ctx.record.stream = stream;
             let passing = Box::new(Passing { exchange, decoder });
             ctx.answer =
@@ -123,6 +126,9 @@ impl Gateway {
         }
         if let Some(warning) = ctx.plan.as_ref().and_then(|plan| plan.warning.as_ref()) {
             ours.insert(names::X_GATEWAY_WARNING, warning.clone());
+        }
+        for (name, value) in ctx.way() {
+            ours.insert(name, value);
         }
         if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
             if ctx.format == Format::Messages {
@@ -252,7 +258,7 @@ impl Gateway {
     }
 
     /// An error inside a 200: the error, with the status that it would have had.
-    fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
+    pub(super) fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
         let vendor = VendorError::decode(frame);
         let status = status_of(&vendor);
         let mut error = wire_error::from_vendor(status, vendor, None);

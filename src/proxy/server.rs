@@ -13,10 +13,12 @@ use pingora::protocols::l4::stream::L4BufferSettings;
 use pingora::proxy::http_proxy;
 use pingora::server::configuration::{Opt, ServerConf};
 use pingora::server::{RunArgs, Server as PingoraServer};
+use pingora::services::background::background_service;
 use pingora::services::listening::Service;
 
 use super::front::Front;
 use super::signals::{self, AdminThread, ProcessStatus, Retired, Signals, Watch};
+use super::task::Watchman;
 use super::{Gateway, Parts, Shutdown, dns, open, roots};
 use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Vault};
 use crate::metrics::access_log::{AccessLog, Destination};
@@ -118,6 +120,7 @@ impl Server {
             access_log: access_log.clone(),
             shutdown: shutdown.clone(),
             store: open::store(&settings)?,
+            tasks: open::tasks(&settings)?,
             ledger: open::ledger(&settings)?,
             ca_file: roots::file()?,
         })?;
@@ -159,7 +162,9 @@ impl Server {
         // With --upgrade this waits for the listeners of the process that runs.
         server.bootstrap();
         server.add_service(service);
-        let report = ProcessStatus { reloader: self.reloader.clone(), shutdown: self.shutdown.clone() };
+        server.add_service(background_service("tasks", Watchman(self.gateway.clone())));
+        let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
+        let report = ProcessStatus { reloader, shutdown, gateway: self.gateway.clone() };
         let admin = AdminThread::start(self.settings.admin, self.metrics.clone(), Arc::new(report)).map_err(
             |source| ServeError::Io { what: format!("admin port {}", self.settings.admin), source },
         )?;

@@ -19,8 +19,8 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 
-use super::Shutdown;
 use super::server::Started;
+use super::{Gateway, Shutdown};
 use crate::config::{Outcome, Reloader, Settings};
 use crate::json::Writer;
 use crate::metrics::Metrics;
@@ -97,6 +97,7 @@ impl AdminThread {
 pub(super) struct ProcessStatus {
     pub(super) reloader: Arc<Reloader>,
     pub(super) shutdown: Arc<Shutdown>,
+    pub(super) gateway: Gateway,
 }
 
 impl Status for ProcessStatus {
@@ -129,8 +130,15 @@ impl Status for ProcessStatus {
         for problem in last.refused.iter().flat_map(|report| &report.problems) {
             json.string(&problem.to_string());
         }
-        json.end_array().end_object().end_object();
+        json.end_array().end_object();
+        json.key("targets");
+        self.gateway.write_health(&mut json);
+        json.end_object();
         String::from_utf8(out).unwrap_or_default()
+    }
+
+    fn refresh(&self) {
+        self.gateway.refresh_health();
     }
 }
 

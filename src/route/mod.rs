@@ -1,11 +1,41 @@
 //! Which target answers a request for a model.
 //!
-//! Here live the table of models and their targets ([`Table`]), what a client may call them ([`name`]) and the choice among them ([`select`]). Here must not
-//! live: connections, bodies, or what a format means.
+//! Here live the table of models and their targets ([`Table`]), what a client may call them ([`Named`]), and the choice
+//! among them ([`pick`](pick::pick)): tiers, weights, policies, limits ([`seat`]), what is left alone because it fails
+//! ([`breaker`]), whose fault a failure is ([`blame`]) and how often a request may be tried again ([`budget`]). What is known of a
+//! target outlives a reload. Time and chance are given by the caller, so that all of it can be simulated.
+//!
+//! Here must not live: connections, bodies, or what a format means.
 
-pub mod name;
-pub mod select;
+pub mod affinity;
+pub mod blame;
+pub mod breaker;
+pub mod budget;
+pub mod load;
+#[cfg(feature = "proxy")]
+mod name;
+pub mod pick;
+pub mod rate;
+#[cfg(feature = "proxy")]
+mod rules;
+pub mod seat;
+#[cfg(feature = "proxy")]
+mod select;
+#[cfg(feature = "proxy")]
 mod table;
 
-pub use name::Named;
-pub use table::{Model, Table, Target};
+#[cfg(test)]
+mod tests;
+
+/// A point in time: nanoseconds since some beginning that is the same for all.
+pub type Nanos = i64;
+
+pub use pick::Policy;
+
+#[cfg(feature = "proxy")]
+pub use {
+    name::Named,
+    rules::{Retry, Routing},
+    select::upstream_api,
+    table::{Model, Table, Target},
+};

@@ -3,10 +3,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::affinity::fingerprint;
+use super::breaker::Breaker;
+use super::budget::Budget;
+use super::pick::Seats;
+use super::rules::Routing;
+use super::seat::{Limits, Seat, State};
 use crate::account::Price;
 use crate::json::EscapedString;
-use crate::vendor::Provider;
+use crate::vendor::{Provider, Timeouts};
 use crate::wire::Api;
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// One way to serve a model.
 #[derive(Debug)]
@@ -15,8 +23,18 @@ pub struct Target {
     pub provider: Arc<Provider>,
     /// The model's name there.
     pub model: Box<str>,
-    /// Its share among the targets of its model; 0 takes it out.
-    pub weight: u32,
+    /// Its share among the targets of its tier, its limits, and what is known of it.
+    pub seat: Seat,
+    /// How long is waited for it: the provider's times, or the model's own.
+    pub timeouts: Timeouts,
+}
+
+impl Target {
+    /// A target with this weight in the first tier, and without limits.
+    pub fn new(provider: Arc<Provider>, model: &str, weight: u32) -> Target {
+        let seat = Seat { weight, tier: 0, limits: Limits::default(), state: Arc::default() };
+        Target { timeouts: provider.timeouts, provider, model: model.into(), seat }
+    }
 }
 
 /// A model that clients may name.
@@ -36,12 +54,26 @@ pub struct Model {
     pub targets: Vec<Target>,
     /// What it costs.
     pub price: Arc<Price>,
+    /// How a target is chosen, and what happens when it fails.
+    pub routing: Routing,
+    /// How many of its requests may still be tried again. Outlives a reload.
+    pub budget: Arc<Budget>,
 }
 
 impl Model {
     /// Whether any target offers an API.
     pub fn offers(&self, api: Api) -> bool {
-        self.targets.iter().any(|target| target.weight > 0 && target.provider.offers(api))
+        self.targets.iter().any(|target| target.seat.weight > 0 && target.provider.offers(api))
+    }
+}
+
+impl Seats for Model {
+    fn count(&self) -> usize {
+        self.targets.len()
+    }
+
+    fn seat(&self, index: usize) -> Option<&Seat> {
+        self.targets.get(index).map(|target| &target.seat)
     }
 }
 
@@ -49,16 +81,21 @@ impl Model {
 #[derive(Debug, Default)]
 pub struct Table {
     models: Vec<Arc<Model>>,
-    by_id: HashMap<Box<str>, usize, foldhash::fast::RandomState>,
+    by_id: Map<Box<str>, usize>,
     providers: Vec<Arc<Provider>>,
 }
 
 impl Table {
-    /// Builds the table. Ids must be unique; of two the first is kept.
+    /// Builds the table. Ids must be unique; of two the first is kept. What is known of a target is one thing, whichever
+    /// models lead to it.
     pub fn new(models: Vec<Model>, providers: Vec<Arc<Provider>>) -> Self {
         let mut table = Table { providers, ..Table::default() };
+        let mut known = Known::default();
         for mut model in models {
             model.index = table.models.len();
+            for target in &mut model.targets {
+                target.seat.state = known.state(target);
+            }
             let id = model.id.clone();
             if let std::collections::hash_map::Entry::Vacant(entry) = table.by_id.entry(id) {
                 entry.insert(model.index);
@@ -66,6 +103,31 @@ impl Table {
             }
         }
         table
+    }
+
+    /// Takes over what an older table knows of targets and budgets that are in this one too. A provider that has
+    /// another address or credential is another one. To be called before the table is used.
+    pub fn inherit(&mut self, older: &Table) {
+        let mut known = Known::default();
+        for provider in &self.providers {
+            let before = older.providers.iter().find(|before| before.is_same_way(provider));
+            let targets = || older.models.iter().flat_map(|model| &model.targets);
+            for target in targets().filter(|target| before.is_some_and(|b| Arc::ptr_eq(b, &target.provider)))
+            {
+                known.vendors.insert(provider.name.clone(), target.seat.state.vendor.clone());
+                let key = (provider.name.clone(), target.model.clone());
+                known.targets.insert(key, target.seat.state.clone());
+            }
+        }
+        for model in &mut self.models {
+            let before = older.model(&model.id).map(|before| before.budget.clone());
+            // Nobody else has it yet.
+            let Some(model) = Arc::get_mut(model) else { continue };
+            for target in &mut model.targets {
+                target.seat.state = known.state(target);
+            }
+            model.budget = before.unwrap_or_else(|| model.budget.clone());
+        }
     }
 
     /// The model of this id.
@@ -81,5 +143,22 @@ impl Table {
     /// All providers in the order of the configuration.
     pub fn providers(&self) -> &[Arc<Provider>] {
         &self.providers
+    }
+}
+
+/// What is known, by provider and by target.
+#[derive(Default)]
+struct Known {
+    vendors: Map<Box<str>, Arc<Breaker>>,
+    targets: Map<(Box<str>, Box<str>), Arc<State>>,
+}
+
+impl Known {
+    fn state(&mut self, target: &Target) -> Arc<State> {
+        let provider = &target.provider.name;
+        let vendor = self.vendors.entry(provider.clone()).or_default().clone();
+        let id = || fingerprint(fingerprint(0, provider.as_bytes()), target.model.as_bytes());
+        let entry = self.targets.entry((provider.clone(), target.model.clone()));
+        entry.or_insert_with(|| Arc::new(State::new(id(), vendor))).clone()
     }
 }

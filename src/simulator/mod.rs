@@ -2,7 +2,7 @@
 //!
 //! Here live: the listener and what it counts ([`Simulator`]), the plan of an answer that no vendor's name appears
 //! in (`conversation`, `script`, `text`, `schema`, `embedding`), the staging of failures (`directive`, `stream`,
-//! `body`) and one folder per vendor (`openai`, `anthropic`, `google`), or for several (`search`, `studio`), that reads that vendor's requests and writes
+//! `body`) and one folder per vendor (`openai`, `anthropic`, `google`), or for several (`search`, `studio`, `film`), that reads that vendor's requests and writes
 //! its answers, headers, streams and errors. Here must not live: anything that the gateway itself needs to answer a
 //! request. Nothing in this folder is used by the gateway to serve, and nothing of the gateway is used here, so that
 //! the two cannot agree on the same mistake.
@@ -45,6 +45,8 @@
 //! | `[[truncate]]` | half of the JSON answer under a content length for all of it; a stream breaks off in a frame |
 //! | `[[garbage]]` | a JSON answer, or the third frame of a stream, that is not JSON |
 //!
+//! Videos have directives of their own: `film`.
+//!
 //! A delta is a frame with a piece of text, of thinking or of tool arguments. When there are fewer deltas than the
 //! directive asks for, it takes effect after the last one. With an answer that is not a stream, `error` is the
 //! vendor's overload error as a status, and `cut`, `end` and `stall` take effect in the middle of the body.
@@ -55,6 +57,7 @@ mod clock;
 mod conversation;
 mod directive;
 mod embedding;
+mod film;
 mod google;
 mod http;
 mod ids;
@@ -86,7 +89,7 @@ pub enum Vendor {
     Anthropic,
     /// Content generation (whole and streamed), token counting, embeddings, images and models of the Gemini API.
     Google,
-    /// Images of Volcengine's Ark.
+    /// Images and videos of Volcengine's Ark.
     Ark,
     /// Vectors and orders of the Cohere API.
     Cohere,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Pending, StoreError, UsageRecord};
+use super::{Limiter, Pending, StoreError, UsageRecord};
 
 /// The name of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,6 +76,11 @@ pub trait Ledger: Send + Sync {
     /// What each account and key has been charged since the beginning of a day (days since 1970-01-01, UTC), for
     /// limits on spending that outlive the process.
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>>;
+
+    /// Who counts limits for all gateways on this ledger; nobody, where each counts for itself.
+    fn limiter(&self) -> Option<&dyn Limiter> {
+        None
+    }
 }
 
 /// What an account and a key have been charged on a day.

@@ -1,18 +1,21 @@
 //! What outlives a request: money, usage, and what is kept of conversations.
 //!
-//! Here live two traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
-//! that drop them; [`Ledger`] keeps balances and one record for each request. Here live their implementations, too:
-//! [`sqlite`] and [`book`], embedded, in one file. Only this room names a database. Here must not live: what the kept
+//! Here live four traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
+//! that drop them; [`Ledger`] keeps balances and one record for each request; [`Limiter`] counts limits for several gateways; and
+//! [`Tasks`] keeps what vendors work on for minutes. Here live their implementations, too: [`sqlite`], [`book`] and [`board`],
+//! embedded, in one file, and [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept
 //! texts mean (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
 
+pub mod board;
 pub mod book;
 pub mod journal;
 pub mod ledger;
-pub mod money;
+pub mod limiter;
 pub mod office;
 pub mod record;
 pub mod schema;
 pub mod sqlite;
+pub mod task;
 pub mod valkey;
 mod vault;
 
@@ -22,9 +25,10 @@ mod suite;
 mod tests;
 
 pub use ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
-pub use money::Money;
+pub use limiter::{Limiter, Whose};
 pub use record::UsageRecord;
 pub use schema::OpenError;
+pub use task::{NewTask, Task, Tasks};
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

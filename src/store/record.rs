@@ -1,6 +1,6 @@
 //! The record of a request: what it was, what it used and what it cost, and how that is written in bytes.
 
-use super::money::LARGEST;
+use crate::account::amount::LARGEST;
 use crate::canonical::Usage;
 
 /// What is kept of a request.

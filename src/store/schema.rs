@@ -13,7 +13,7 @@ const BUSY: Duration = Duration::from_millis(500);
 
 /// What brings a file from each layout to the next; a new file begins at 0. What stands here is never changed: files of
 /// each layout exist.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     // 1: responses.
     "
     CREATE TABLE response (
@@ -96,6 +96,24 @@ const STEPS: [&str; 2] = [
         searches       INTEGER NOT NULL,
         PRIMARY KEY (day, account, key, model)
     ) STRICT, WITHOUT ROWID;
+    ",
+    // 3: tasks. `due` is when somebody should look after one; nothing when it has ended.
+    "
+    CREATE TABLE task (
+        owner   TEXT NOT NULL,
+        id      TEXT NOT NULL,
+        mark    BLOB,
+        marked  INTEGER NOT NULL,
+        expires INTEGER NOT NULL,
+        due     INTEGER,
+        version INTEGER NOT NULL,
+        facts   BLOB NOT NULL,
+        state   BLOB NOT NULL,
+        PRIMARY KEY (id, owner)
+    ) STRICT, WITHOUT ROWID;
+    CREATE UNIQUE INDEX task_by_mark ON task (mark, owner) WHERE mark IS NOT NULL;
+    CREATE INDEX task_by_due ON task (due) WHERE due IS NOT NULL;
+    CREATE INDEX task_by_end ON task (expires);
     ",
 ];
 

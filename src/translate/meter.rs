@@ -1,8 +1,13 @@
 //! What is noted of an answer while it passes: usage, id, finish reason, when its content began.
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::count::{Asked, Counter};
+use super::verbatim::Arrival;
 use crate::canonical::{Delta, Event, Finish, Usage};
+use crate::tokens::Family;
+use crate::wire::Format;
 use crate::wire::watch::{End, Sight};
 
 /// An id is kept up to this length (bytes): it is for logs.
@@ -12,7 +17,7 @@ const MAX_NOTE: usize = 80;
 const MAX_REASON: usize = 40;
 
 /// The notes of one answer. Nothing is allocated after it was made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Meter {
     usage: Usage,
     id: SmallVec<[u8; MAX_NOTE]>,
@@ -22,55 +27,50 @@ pub struct Meter {
     seen: u64,
     finished: u64,
     end: End,
-    /// What is counted here in case that the vendor does not say: see [`Counted`].
-    counted: Counted,
-}
-
-/// What is known of an answer's size without its vendor.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    /// Input tokens that are expected.
-    input: u64,
-    /// Bytes of content.
-    text: u64,
-    /// Bytes of frames that were not taken apart, how many they are, and the least of them.
-    frames: (u64, u64, u64),
-    /// The usage holds a figure of these.
-    used: bool,
-}
-
-/// Bytes of text that make a token, about.
-const BYTES_PER_TOKEN: u64 = 4;
-
-impl Counted {
-    /// Frames of one stream differ in their content and have the same around it, so what they have beyond the least of
-    /// them is content.
-    fn output(&self, content_frames: u64) -> u64 {
-        let (bytes, frames, least) = self.frames;
-        let text = self.text + bytes.saturating_sub(frames * least.saturating_sub(1));
-        // A frame with content has at least one token.
-        text.div_ceil(BYTES_PER_TOKEN).max(content_frames)
-    }
+    /// What is kept in case that the vendor does not say what was used.
+    counter: Counter,
+    /// The usage holds a figure that was counted here.
+    counted: bool,
 }
 
 impl Meter {
-    /// Says how many input tokens are expected, in case that the vendor does not say how many there were.
-    pub fn expect_input(&mut self, tokens: u64) {
-        self.counted.input = tokens;
+    /// The notes of an answer in this format; nothing, if it has no output that is counted in tokens.
+    pub fn new(format: Option<Format>, arrival: Arrival) -> Self {
+        Meter {
+            usage: Usage::default(),
+            id: SmallVec::new(),
+            finish: SmallVec::new(),
+            frames: 0,
+            content_frames: 0,
+            seen: 0,
+            finished: 0,
+            end: End::default(),
+            counter: Counter::new(format, arrival),
+            counted: false,
+        }
     }
 
-    /// Takes note of bytes of content in a whole answer.
-    pub fn weigh_text(&mut self, bytes: usize) {
-        self.counted.text += bytes as u64;
+    /// Says whose tokens they are, and how many of input are expected, in case that the vendor does not say how many
+    /// there were.
+    pub fn expect(&mut self, family: Family, input: u64) {
+        self.counter.family = family;
+        self.counter.input = input;
     }
 
-    /// Takes note of a frame with content in it.
-    pub fn weigh_frame(&mut self, bytes: usize) {
-        let (sum, frames, least) = &mut self.counted.frames;
-        let bytes = bytes as u64;
-        *sum += bytes;
-        *least = if *frames == 0 { bytes } else { bytes.min(*least) };
-        *frames += 1;
+    /// Keeps what was asked, likewise.
+    pub fn asked(&mut self, asked: Asked) {
+        self.counter.asked = asked;
+    }
+
+    /// Takes note of a piece of a stream before it is read.
+    #[inline]
+    pub fn hear(&mut self, piece: &[u8]) {
+        self.counter.hear(piece);
+    }
+
+    /// Takes note of a whole answer before it is read.
+    pub fn hear_whole(&mut self, body: &Bytes) {
+        self.counter.hear_whole(body);
     }
 
     /// The answer is complete: what its vendor has not said of its usage is counted. Gives the usage if something was
@@ -78,29 +78,31 @@ impl Meter {
     pub fn count_missing(&mut self, generates: bool) -> Option<Usage> {
         let output = self.usage.output.is_none() && generates;
         if output {
-            self.usage.output = Some(self.counted.output(self.content_frames));
+            self.usage.output = Some(self.counter.output(self.content_frames));
         }
         let input = self.usage.input.is_none();
         if input {
-            self.usage.input = Some(self.counted.input);
+            self.usage.input = Some(self.counter.input());
         }
-        self.counted.used |= input || output;
+        self.counted |= input || output;
         (input || output).then_some(self.usage)
     }
 
     /// The answer was cut off: what its vendor said of the output so far may be less than what was delivered.
     pub fn count_cut(&mut self, generates: bool) {
-        let delivered = self.counted.output(self.content_frames);
-        if self.usage.output.is_some_and(|said| said < delivered) {
-            self.usage.output = Some(delivered);
-            self.counted.used = true;
+        if let Some(said) = self.usage.output {
+            let delivered = self.counter.output(self.content_frames);
+            if said < delivered {
+                self.usage.output = Some(delivered);
+                self.counted = true;
+            }
         }
         self.count_missing(generates);
     }
 
     /// Whether the usage holds figures that the vendor did not say.
     pub fn is_counted(&self) -> bool {
-        self.counted.used
+        self.counted
     }
 
     /// Takes note of a frame, or of a whole answer.
@@ -139,11 +141,6 @@ impl Meter {
             Event::Delta { delta, .. } => {
                 let content = !matches!(delta, Delta::Seal(_) | Delta::Citation(_) | Delta::Logprobs(_));
                 self.content_frames += u64::from(content);
-                self.counted.text += match delta {
-                    Delta::Text(text) | Delta::Arguments(text) => text.escaped().len() as u64,
-                    Delta::Object(object) => object.text().len() as u64,
-                    _ => 0,
-                };
             }
             Event::Usage(usage) => self.usage.update(usage),
             Event::Finish { finish, .. } => {
@@ -158,10 +155,9 @@ impl Meter {
 
     /// Takes note of a frame that holds nothing but content.
     #[inline]
-    pub fn see_plain(&mut self, bytes: usize) {
+    pub fn see_plain(&mut self) {
         self.frames += 1;
         self.content_frames += 1;
-        self.weigh_frame(bytes);
     }
 
     /// Takes over usage that was left unread while frames passed.

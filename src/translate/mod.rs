@@ -9,6 +9,7 @@
 
 mod adapt;
 mod codecs;
+mod count;
 mod fit;
 mod keepsake;
 mod linked;
@@ -25,6 +26,7 @@ mod tests;
 use bytes::Bytes;
 
 pub use codecs::decode_request;
+pub use count::Asked;
 pub use keepsake::{Keepsake, Key, Recalled, issues_seals};
 pub use linked::{Brought, Linked, Wanted, links};
 pub use meter::Meter;
@@ -33,7 +35,10 @@ pub use restore::Restore;
 pub use translated::Translated;
 pub use verbatim::{StreamError, Verbatim};
 
+use verbatim::Arrival;
+
 use crate::error::ApiError;
+use crate::tokens::Family;
 use crate::wire::Format;
 use crate::wire::error::{self as wire_error};
 
@@ -64,9 +69,15 @@ impl Exchange {
         }
     }
 
-    /// Says how many input tokens are expected, in case that the vendor does not say how many there were.
-    pub fn expect_input(&mut self, tokens: u64) {
-        self.meter_mut().expect_input(tokens);
+    /// Says whose tokens they are, and how many of input are expected, in case that the vendor does not say how many
+    /// there were.
+    pub fn expect(&mut self, family: Family, input: u64) {
+        self.meter_mut().expect(family, input);
+    }
+
+    /// Keeps what the vendor was asked, likewise.
+    pub fn asked(&mut self, asked: Asked) {
+        self.meter_mut().asked(asked);
     }
 
     /// The answer is complete: its usage is what its vendor said, and for the rest what was counted.
@@ -90,6 +101,17 @@ impl Exchange {
         }
     }
 
+    fn hear_whole(&mut self, body: &Bytes) {
+        let arrival = match self {
+            Exchange::Verbatim(verbatim) => verbatim.arrival(),
+            Exchange::Translated(translated) => translated.arrival(),
+        };
+        match arrival {
+            Arrival::Whole => self.meter_mut().hear_whole(body),
+            Arrival::Events | Arrival::Array => self.meter_mut().hear(body),
+        }
+    }
+
     fn meter_mut(&mut self) -> &mut Meter {
         match self {
             Exchange::Verbatim(verbatim) => verbatim.meter_mut(),
@@ -103,6 +125,7 @@ impl Exchange {
     /// The answer cannot go on; see [`take_ready`](Self::take_ready).
     #[inline]
     pub fn feed(&mut self, piece: Bytes) -> Result<Bytes, StreamError> {
+        self.meter_mut().hear(&piece);
         match self {
             Exchange::Verbatim(verbatim) => verbatim.feed(piece),
             Exchange::Translated(translated) => translated.feed(piece),
@@ -125,6 +148,7 @@ impl Exchange {
     /// # Errors
     /// It is not what its format promises.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
+        self.hear_whole(&body);
         match self {
             Exchange::Verbatim(verbatim) => verbatim.whole(body),
             Exchange::Translated(translated) => translated.whole(body),

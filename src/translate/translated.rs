@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use super::codecs::{Decoder, Encoder, decode_answer, encode_answer};
 use super::keepsake::{Collector, Keepsake};
 use super::restore::{Restore, Restorer};
-use super::verbatim::Arrival;
+use super::verbatim::{Arrival, is_whole};
 use super::{Meter, StreamError};
 use crate::canonical::{Answer, BlockKind, Event, Finish};
 use crate::error::ApiError;
@@ -152,7 +152,7 @@ impl Translated {
             hold: Hold::new(splitter, limit),
             from,
             through: Through {
-                meter: Meter::default(),
+                meter: Meter::new(Some(route.vendor), arrival),
                 collector: reply.remember.then(|| Box::new(Collector::new(&reply.issuer))),
                 restorer: (!restore.is_empty()).then(|| Restorer::new(restore)),
                 to,
@@ -183,6 +183,11 @@ impl Translated {
     /// The same, to be ended.
     pub fn meter_mut(&mut self) -> &mut Meter {
         &mut self.through.meter
+    }
+
+    /// How the answer arrives.
+    pub fn arrival(&self) -> Arrival {
+        self.arrival
     }
 
     /// Takes a piece of the vendor's answer; returns what leaves for the client, which may be nothing.
@@ -218,6 +223,7 @@ impl Translated {
     pub fn finish(&mut self) -> Result<Bytes, StreamError> {
         if self.arrival == Arrival::Whole {
             let body = self.body.split().freeze();
+            self.through.meter.hear_whole(&body);
             return self.whole(body);
         }
         self.end_stream()?;
@@ -297,8 +303,10 @@ impl Translated {
         let rest = self.hold.rest();
         let Translated { arrival, from, through, scratch, .. } = self;
         // The last event may lack its blank line; what is left of an array is its bracket.
-        if *arrival == Arrival::Events && !rest.trim_ascii().is_empty() {
-            // A frame that breaks off in the middle tells nothing; that the answer is not complete is seen below.
+        let last = sse::Event::parse(&rest, scratch).data.and_then(|data| std::str::from_utf8(data).ok());
+        // A frame that breaks off in the middle tells nothing, whatever stands in its beginning; that the answer is not
+        // complete is seen below.
+        if *arrival == Arrival::Events && last.is_some_and(is_whole) {
             match read_frame(*arrival, &rest, from, through, scratch) {
                 Ok(()) | Err(StreamError::Invalid(_)) => {}
                 Err(error) => return Err(error),

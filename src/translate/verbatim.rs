@@ -8,9 +8,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::Meter;
-use super::codecs::decode_answer;
 use super::run::{Run, push_quoted};
-use crate::canonical::{Delta, Event as Said};
 use crate::framing::hold::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
@@ -98,7 +96,7 @@ impl Verbatim {
             arrival,
             changes,
             hold: Hold::new(splitter, max_frame),
-            meter: Meter::default(),
+            meter: Meter::new(api.format(), arrival),
             unread: Vec::new(),
             rebuilt: BytesMut::new(),
             scratch: Vec::new(),
@@ -106,18 +104,6 @@ impl Verbatim {
             closing: Bytes::new(),
             dropped: false,
         }
-    }
-
-    /// Counts the content of a whole answer whose vendor does not say how much it is.
-    #[cold]
-    fn count(&mut self, format: Format, text: &str) {
-        let meter = &mut self.meter;
-        // What cannot be read has nothing in it that could be counted.
-        let _ = decode_answer(format, text, "", false, &mut |event| {
-            if let Said::Delta { delta: Delta::Text(text) | Delta::Arguments(text), .. } = event {
-                meter.weigh_text(text.escaped().len());
-            }
-        });
     }
 
     /// What was noted so far, to be ended.
@@ -216,7 +202,7 @@ impl Verbatim {
             {
                 let glance = watch::glance(api.format().unwrap_or(Format::Chat), data);
                 if glance != Glance::Read {
-                    meter.see_plain(data.len());
+                    meter.see_plain();
                     if glance == Glance::ContentAndUsage {
                         unread.clear();
                         unread.extend_from_slice(data);
@@ -240,10 +226,6 @@ impl Verbatim {
             // What was left is older than what is read now, which may say less.
             settle(*api, unread, meter);
             meter.see(&sight);
-            // The first one and the last have more around their content, or less.
-            if sight.content && sight.finish.is_none() && meter.content_frames() > 1 {
-                meter.weigh_frame(data.len());
-            }
             if changes.drop_usage && sight.usage_only {
                 *dropped = true;
                 run.drop(source, joined);
@@ -320,9 +302,6 @@ impl Verbatim {
             return Err(StreamError::FirstFrame(body));
         }
         self.meter.see(&sight);
-        if let Some(format) = self.api.format().filter(|_| self.meter.usage().output.is_none()) {
-            self.count(format, text);
-        }
         self.meter.count_missing(self.generates());
         let named = match (&self.changes.model, sight.model_at) {
             (Some(model), Some(at)) => {
@@ -350,7 +329,7 @@ fn bare_json(frame: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether data was not cut off: reading a frame may stop before its end.
-fn is_whole(data: &str) -> bool {
+pub(super) fn is_whole(data: &str) -> bool {
     let mut json = Cursor::new(data);
     data.starts_with("[DONE]") || json.skip().and_then(|()| json.end()).is_ok()
 }

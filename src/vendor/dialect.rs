@@ -201,7 +201,12 @@ fn openai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     if o_series {
         return reasoning(Effort::Low, Effort::High, false);
     }
-    reasoning(Effort::Low, Effort::XHigh, true)
+    let newest = reasoning(Effort::Low, Effort::XHigh, true);
+    if ["gpt-", "codex-"].iter().any(|family| model.starts_with(family)) {
+        return newest;
+    }
+    // A name that is none of OpenAI's: which sampling the model takes is for whoever answers to say.
+    Dialect { sampling: Sampling::All, ..newest }
 }
 
 /// The name under which a provider's seals travel: letters, digits and single dashes, so that it can be told from what
@@ -273,6 +278,16 @@ mod tests {
         assert!(!dialect("gpt-4.1").max_completion_tokens);
         assert!(dialect("o3-mini").max_completion_tokens);
         assert!(matches!(dialect("gpt-5.1").reasoning, Reasoning::Effort { off: true, .. }));
+        for (model, sampling) in [
+            ("gpt-4o", Sampling::All),
+            ("gpt-5.2", Sampling::None),
+            ("gpt-6", Sampling::None),
+            ("codex-mini-latest", Sampling::None),
+            ("o4-mini", Sampling::None),
+            ("some-model-of-our-own", Sampling::All),
+        ] {
+            assert_eq!(dialect(model).sampling, sampling, "{model}");
+        }
         assert!(matches!(
             dialect("gpt-5").reasoning,
             Reasoning::Effort { min: Effort::Minimal, off: false, .. }

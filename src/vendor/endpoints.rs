@@ -110,6 +110,11 @@ impl Provider {
         root.unwrap_or(prefix)
     }
 
+    /// DashScope's own address, whichever of the three is configured.
+    pub(super) fn own_dashscope(&self) -> String {
+        format!("{}{OWN}", self.dashscope_root())
+    }
+
     /// Its older models for orders are behind its own address alone.
     fn ranks_in_own_words(&self, model: &str) -> bool {
         self.is_own_dashscope() || model.starts_with("gte-")

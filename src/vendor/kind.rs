@@ -100,7 +100,7 @@ impl Kind {
             Kind::OpenAiCompatible => &[Api::Chat, Api::Embeddings, Api::Rerank],
             Kind::Azure => &[Api::Responses, Api::Chat, Api::Embeddings, Api::Images, Api::Videos],
             Kind::Anthropic | Kind::VertexAnthropic => &[Api::Messages, Api::CountTokens],
-            Kind::Vertex => &[Api::Generate, Api::Images],
+            Kind::Vertex => &[Api::Generate, Api::Images, Api::Videos],
             Kind::Gemini => &[Api::Generate, Api::EmbedContent, Api::Images, Api::Videos],
             Kind::Cohere => &[Api::Rerank, Api::Embeddings],
             Kind::Jina | Kind::Voyage => &[Api::Embeddings, Api::Rerank],

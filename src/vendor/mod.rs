@@ -12,6 +12,7 @@ mod kind;
 mod row;
 mod rows;
 mod sheet;
+mod videos;
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ pub use address::{BaseUrl, BaseUrlError, Scheme};
 pub use kind::Kind;
 pub use row::Row;
 pub use sheet::sheet;
+pub use videos::VideoStep;
 
 use crate::wire::path::{Action, push_path_segment};
 use crate::wire::{Api, Format};
@@ -166,6 +168,17 @@ impl Provider {
         bearer.set_sensitive(true);
         self.credential = Some(Credential { plain, bearer });
         Ok(())
+    }
+
+    /// Whether another provider of this name is reached at the same place with the same credential: what is known of the
+    /// one holds for the other.
+    pub fn is_same_way(&self, other: &Provider) -> bool {
+        let secret =
+            |provider: &Provider| provider.credential.as_ref().map(|credential| credential.plain.clone());
+        self.name == other.name
+            && self.kind == other.kind
+            && self.base == other.base
+            && secret(self) == secret(other)
     }
 
     /// The name under which its seals travel through clients of other formats.

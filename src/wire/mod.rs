@@ -22,10 +22,13 @@ pub mod messages;
 pub mod models;
 pub mod path;
 pub mod pieces;
+pub mod prompt;
 pub mod request;
 pub mod rerank;
 pub mod responses;
 pub mod schema;
+pub mod tasks;
+pub mod video;
 pub mod watch;
 
 #[cfg(test)]

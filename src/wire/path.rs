@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::{Api, Format};
+use super::{Api, Format, tasks, video};
 
 /// What is done with a model named in a path (`/models/{model}:{action}`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,10 @@ pub enum Endpoint {
         /// What to do with it.
         action: Action,
     },
+    /// Videos, and how far they are.
+    Video(video::Place),
+    /// The task group.
+    Group(tasks::Place),
     /// `GET /v1/models`
     Models,
     /// `GET /v1/models/{id}`
@@ -85,6 +89,8 @@ impl Endpoint {
                 "GET, HEAD"
             }
             Endpoint::Response { .. } => "GET, HEAD, DELETE",
+            Endpoint::Video(place) => place.allow(),
+            Endpoint::Group(place) => place.allow(),
             _ => "POST",
         }
     }
@@ -108,9 +114,16 @@ impl Endpoint {
             }
             Endpoint::Native { action: Action::Embed | Action::BatchEmbed, .. } => Some(Api::EmbedContent),
             Endpoint::Native { .. } => Some(Api::Generate),
+            Endpoint::Video(_) => Some(Api::Videos),
+            Endpoint::Group(_) => Some(Api::Tasks),
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => None,
             Endpoint::Models | Endpoint::Model { .. } | Endpoint::Root => None,
         }
+    }
+
+    /// Whether its body may be a form.
+    pub fn takes_forms(&self) -> bool {
+        matches!(self, Endpoint::ImageEdits | Endpoint::Video(video::Place::Create | video::Place::Remix(_)))
     }
 
     /// The model that the path names.
@@ -155,6 +168,8 @@ impl Endpoint {
             Endpoint::Native { action: Action::Embed | Action::BatchEmbed, .. } => "embed_content",
             Endpoint::Native { action: Action::CountTokens, .. } => "count_tokens",
             Endpoint::Native { .. } => "generate",
+            Endpoint::Video(_) => "videos",
+            Endpoint::Group(_) => "tasks",
             Endpoint::Models | Endpoint::Model { .. } => "models",
             Endpoint::Root => "root",
         }
@@ -211,6 +226,10 @@ pub fn parse(path: &str, query: Option<&str>) -> Target {
         ["images", "generations"] => Some(Endpoint::Images),
         ["images", "edits"] => Some(Endpoint::ImageEdits),
         ["models"] => Some(Endpoint::Models),
+        ["video" | "videos" | "files", ..] | ["models", .., "operations", _] => {
+            video::place(&rest).map(Endpoint::Video)
+        }
+        ["prod-api", "svc", "v4", "api", place @ ..] => tasks::place(place).map(Endpoint::Group),
         ["models", model @ ..] => parse_model(model, query),
         // As Google's SDK has it for Vertex AI, with a key or with a project.
         ["publishers", "google", "models", model @ ..]
@@ -231,6 +250,12 @@ fn parse_model(segments: &[&str], query: Option<&str>) -> Option<Endpoint> {
         (!model.is_empty()).then(|| model.to_owned())
     };
     if let Some((model, action)) = whole.rsplit_once(':') {
+        if action == "predictLongRunning" {
+            return Some(Endpoint::Video(video::Place::Predict { model: bare(model)? }));
+        }
+        if action == "fetchPredictOperation" {
+            return Some(Endpoint::Video(video::Place::Fetch));
+        }
         let action = match action {
             "generateContent" => Some(Action::Generate),
             "streamGenerateContent" => {

@@ -49,6 +49,8 @@ pub struct Body {
     count: Option<Member>,
     /// What is wanted, where images are: it has been read, and there is no text any more.
     pub image: Option<Box<ImageRequest>>,
+    /// What the request is about.
+    content_at: Option<Range<usize>>,
 }
 
 /// The most output that a client wants, as far as it says so.
@@ -175,6 +177,7 @@ impl BodyReader {
             names_resource: matches!(self.api, Api::Generate | Api::EmbedContent),
             cap: self.fields.caps.iter().find_map(|cap| find(*cap)).cloned(),
             count: (self.api == Api::Chat).then(|| find(COUNT)).flatten().cloned(),
+            content_at: find(CONTENT).map(|member| member.value.clone()),
             text: self.body,
         })
     }
@@ -205,6 +208,7 @@ impl Body {
             names_resource: false,
             cap: None,
             count: None,
+            content_at: None,
             image: Some(Box::new(image)),
         }
     }
@@ -221,6 +225,13 @@ impl Body {
         let inner = self.inner.as_ref().map(|member| inner_models(&mut self.text.clone(), member));
         let places = self.model_at.iter().cloned().chain(inner.unwrap_or_default());
         places.map(|range| Edit { range, text: name.clone() }).collect()
+    }
+
+    /// The beginning of what the request is about, at most so many bytes; nothing where it is said elsewhere.
+    pub fn beginning(&mut self, most: usize) -> Option<Bytes> {
+        let at = self.content_at.clone()?;
+        let end = at.end.min(at.start.saturating_add(most));
+        Some(self.text.slice(at.start..end))
     }
 
     /// The most output that the client wants.

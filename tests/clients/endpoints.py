@@ -1,4 +1,5 @@
-"""The official SDKs at the endpoints beside the conversations: vectors, orders, counts of tokens, images, listings.
+"""The official SDKs at the endpoints beside the conversations: vectors, orders, counts of tokens, images,
+videos, listings.
 
 Usage: endpoints.py BASE_URL KEY
 Each failure is a line; the exit status says whether there was one.
@@ -6,6 +7,7 @@ Each failure is a line; the exit status says whether there was one.
 
 import base64
 import sys
+import time
 import traceback
 import warnings
 
@@ -13,6 +15,8 @@ import anthropic
 import cohere
 import openai
 from google import genai
+
+warnings.filterwarnings("ignore", category=DeprecationWarning, module=__name__)
 
 BASE, KEY = sys.argv[1], sys.argv[2]
 
@@ -25,6 +29,12 @@ PAINTERS = [
     "imagen-4.0-generate-001",
     "doubao-seedream-4-5-251128",
     "qwen-image-plus",
+]
+FILMERS = [
+    "sora-2",
+    "veo-3.1-fast-generate-preview",
+    "wan2.5-t2v-preview",
+    "doubao-seedance-1-5-pro-251215",
 ]
 EDITORS = ["gpt-image-1", "gemini-2.5-flash-image", "doubao-seedream-4-5-251128"]
 PICTURE = (
@@ -165,8 +175,62 @@ def drawn_by_a_language_model(model):
     assert any(part.inline_data and part.inline_data.data.startswith(b"\x89PNG") for part in parts), parts
 
 
+def is_video(data):
+    assert data[4:12] == b"ftypmp42" and len(data) == 4096, data[:20]
+
+
+def videos_of_the_list(model):
+    begun = OPENAI.videos.create(model=model, prompt="a cat", seconds="4" if model != FILMERS[2] else "8")
+    assert begun.object == "video" and begun.status == "queued" and begun.model == model, begun
+    done = OPENAI.videos.poll(begun.id, poll_interval_ms=300)
+    assert done.id == begun.id and done.status == "completed" and done.progress == 100, done
+    is_video(OPENAI.videos.download_content(begun.id).read())
+
+
+def videos_made_anew(model):
+    picture = base64.b64decode(PICTURE)
+    begun = OPENAI.videos.create(
+        model=model, prompt="a cat", size="1280x720", seconds="8", input_reference=("a.png", picture, "image/png")
+    )
+    assert (begun.size, begun.seconds) == ("1280x720", "8"), begun
+    anew = OPENAI.videos.remix(begun.id, prompt="a dog")
+    assert anew.id != begun.id and anew.remixed_from_video_id == begun.id, anew
+    failed = OPENAI.videos.create_and_poll(model=model, prompt="a cat [[film fail]]", poll_interval_ms=300)
+    assert failed.status == "failed" and failed.error.code == "moderation_blocked", failed
+
+
+def wrong_videos(model):
+    for asked, param in [({"seconds": "5"}, "seconds"), ({"size": "1x1"}, "size"), ({"prompt": ""}, "prompt")]:
+        try:
+            OPENAI.videos.create(model=model, **({"prompt": "x"} | asked))
+        except openai.BadRequestError as error:
+            assert error.param == param, error.body
+        else:
+            raise AssertionError(f"{asked} was taken")
+    try:
+        OPENAI.videos.retrieve("video_0")
+    except openai.NotFoundError:
+        pass
+    else:
+        raise AssertionError("a video that is not there")
+
+
+def videos_of_operations(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        operation = VERTEX.models.generate_videos(model=model, prompt="a cat", config={"duration_seconds": 8})
+    for _ in range(100):
+        if operation.done:
+            break
+        time.sleep(0.3)
+        operation = VERTEX.operations.get(operation)
+    videos = operation.response.generated_videos
+    assert len(videos) == 1, operation
+    is_video(videos[0].video.video_bytes)
+
+
 def listings():
-    known = set(EMBEDDERS + SPEAKERS + [RANKER] + PAINTERS)
+    known = set(EMBEDDERS + SPEAKERS + [RANKER] + PAINTERS + FILMERS)
     listed = {model.id for model in OPENAI.models.list()}
     assert known <= listed, listed
     # Page by page, as the SDKs go through them.
@@ -195,6 +259,8 @@ def main():
     checks += [(edits_of_images, (model,)) for model in EDITORS]
     checks += [(check, (PAINTERS[0],)) for check in (usage_of_images, wrong_images)]
     checks += [(drawn_by_a_language_model, (PAINTERS[1],))]
+    checks += [(check, (model,)) for check in (videos_of_the_list, videos_of_operations) for model in FILMERS]
+    checks += [(check, (FILMERS[0],)) for check in (videos_made_anew, wrong_videos)]
     checks += [(orders, ()), (listings, ())]
     failed = 0
     for check, arguments in checks:

@@ -10,7 +10,7 @@ use crate::support::gateway::Gateway;
 use crate::support::setup::{CREDENTIAL, KEY, Setup};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sdk_works_with_vectors_orders_counts_images_and_listings() {
+async fn every_sdk_works_with_vectors_orders_counts_images_videos_and_listings() {
     let Some(python) = python("import openai, anthropic, cohere\nfrom google import genai") else { return };
     let mut simulators = Vec::new();
     let mut setup = Setup::new().limits("fetch_allow = [\"127.0.0.0/8\"]");
@@ -40,6 +40,10 @@ async fn every_sdk_works_with_vectors_orders_counts_images_and_listings() {
         ("imagen-4.0-generate-001", "gemini"),
         ("doubao-seedream-4-5-251128", "ark"),
         ("qwen-image-plus", "dashscope"),
+        ("sora-2", "openai"),
+        ("veo-3.1-fast-generate-preview", "gemini"),
+        ("wan2.5-t2v-preview", "dashscope"),
+        ("doubao-seedance-1-5-pro-251215", "ark"),
     ] {
         setup = setup.model(model, provider, model);
     }
@@ -55,5 +59,5 @@ async fn every_sdk_works_with_vectors_orders_counts_images_and_listings() {
     let told = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}\n{errors}");
-    assert!(told.contains("32 passed, 0 failed"), "{told}");
+    assert!(told.contains("42 passed, 0 failed"), "{told}");
 }

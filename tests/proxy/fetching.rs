@@ -1,6 +1,9 @@
 //! What lies behind links: of vendors to what they made, of clients to their images. Nobody's link leads where it must
 //! not, takes longer or brings more than it may.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -10,6 +13,7 @@ use super::support::client::post;
 use super::support::gateway::Gateway;
 use super::support::reply;
 use super::support::setup::Setup;
+use super::support::tls;
 use super::support::upstream::Upstream;
 
 const ALLOWED: &str = "fetch_allow = [\"127.0.0.0/8\"]";
@@ -20,14 +24,17 @@ async fn linking(url: impl Into<String>) -> Upstream {
     Upstream::answering(reply::json(200, body)).await
 }
 
-async fn gateway(vendor: &Upstream, limits: &str) -> Gateway {
-    let setup = Setup::new()
+fn setup(vendor: &Upstream, limits: &str) -> Setup {
+    Setup::new()
         .limits(limits)
         .provider("ark", "ark", &format!("http://{}/api/v3", vendor.addr), "")
         .provider("openai", "openai", &format!("http://{}/v1", vendor.addr), "")
         .model("seedream", "ark", "doubao-seedream-4-0")
-        .model("gpt-image-1", "openai", "gpt-image-1");
-    Gateway::start(&setup).await
+        .model("gpt-image-1", "openai", "gpt-image-1")
+}
+
+async fn gateway(vendor: &Upstream, limits: &str) -> Gateway {
+    Gateway::start(&setup(vendor, limits)).await
 }
 
 fn wanted() -> String {
@@ -70,6 +77,37 @@ async fn a_link_is_followed_without_a_credential() {
 }
 
 #[tokio::test]
+async fn a_link_s_host_is_verified_and_no_link_leads_out_of_tls() {
+    let (ours, theirs) = (tls::Authority::new(), tls::Authority::new());
+    let plain = serving(png()).await;
+    let out = reply::whole(302, &[("location", &format!("http://{}/x.png", plain.addr))], "");
+    let within = reply::whole(302, &[("location", "/moved.png")], "");
+    for (what, identity, answers, reached) in [
+        ("right", ours.identity(&["localhost"]), vec![png()], true),
+        ("leads on", ours.identity(&["localhost"]), vec![within, png()], true),
+        ("leads out", ours.identity(&["localhost"]), vec![out], false),
+        ("another authority", theirs.identity(&["localhost"]), vec![png()], false),
+        ("another name", ours.identity(&["elsewhere.test"]), vec![png()], false),
+    ] {
+        let turn = Arc::new(AtomicUsize::new(0));
+        let files = Upstream::start_tls(identity.server(&["http/1.1"]), move |mut conn| {
+            let (answers, turn) = (answers.clone(), turn.clone());
+            async move {
+                while conn.request().await.is_some() {
+                    conn.send(&answers[turn.fetch_add(1, Ordering::SeqCst)]).await;
+                }
+            }
+        })
+        .await;
+        let vendor = linking(format!("https://localhost:{}/x.png", files.addr.port())).await;
+        let setup = setup(&vendor, ALLOWED).file("system-roots.pem", ours.pem());
+        let gateway = Gateway::start(&setup).await;
+        assert_eq!(told(&gateway).await.0, if reached { 200 } else { 500 }, "{what}");
+    }
+    assert_eq!(plain.count(), 0);
+}
+
+#[tokio::test]
 async fn links_into_networks_of_one_s_own_are_not_followed() {
     let files = serving(png()).await;
     for host in [
@@ -94,6 +132,12 @@ async fn links_into_networks_of_one_s_own_are_not_followed() {
         let body = json!({"model": "gpt-image-1", "prompt": "x", "image": url}).to_string();
         let answer = gateway.ask(post(MADE, body)).await;
         assert_eq!((answer.status(), &answer.json()["error"]["param"]), (400, &json!("image")), "{host}");
+        if !host.starts_with("localhost") {
+            for from in ["provider", "client"] {
+                let refused = [("from", from), ("result", "forbidden")];
+                assert_eq!(gateway.metrics().await.sum("gateway_links_total", &refused), 1.0, "{host}");
+            }
+        }
     }
     assert_eq!(files.count(), 0, "somebody was connected to");
 }
@@ -209,11 +253,35 @@ async fn images_of_clients_are_brought_and_held_to_the_rules() {
         (reply::whole(404, &[], ""), "HTTP status 404"),
     ] {
         let files = serving(answer).await;
-        let answer = gateway.ask(post(MADE, body(&format!("http://{}/a.png", files.addr)))).await;
+        let url = format!("http://{}/a.png", files.addr);
+        let body = json!({"model": "gpt-image-1", "prompt": "x", "image": url}).to_string();
+        let answer = gateway.ask(post(MADE, body)).await;
         let error: Value = answer.json();
-        assert_eq!((answer.status(), &error["error"]["param"]), (400, &json!("image[0]")), "{error}");
+        assert_eq!((answer.status(), &error["error"]["param"]), (400, &json!("image")), "{error}");
         assert!(error["error"]["message"].as_str().unwrap().contains(told), "{error}");
     }
+}
+
+#[tokio::test]
+async fn all_that_is_brought_for_a_request_has_one_bound() {
+    let mut large = picture();
+    large.resize(600_000, 0);
+    let files = serving(reply::whole(200, &[], large)).await;
+    let vendor = linking(format!("http://{}/a.png", files.addr)).await;
+    let gateway = gateway(&vendor, "fetch_allow = [\"127.0.0.1\"]\nanswer = \"1MiB\"").await;
+    let wanted = |count: u32| {
+        json!({"model": "seedream", "prompt": "x", "response_format": "b64_json", "n": count}).to_string()
+    };
+    assert_eq!(gateway.ask(post(MADE, wanted(1))).await.status(), 200);
+    let answer = gateway.ask(post(MADE, wanted(3))).await;
+    let message = answer.json()["msg"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (answer.status(), message.contains("larger than 1048576 bytes together")),
+        (500, true),
+        "{message}"
+    );
+    let links = [("from", "provider"), ("result", "ok")];
+    assert!(gateway.metrics().await.sum("gateway_links_total", &links) >= 2.0);
 }
 
 /// A vendor that fails at each of the steps of a task: no error is lost, and no task is asked for without an end.

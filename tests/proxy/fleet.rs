@@ -1,5 +1,8 @@
 //! Gateways that share a server: what one charges the others know, and what one keeps the others find.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::json;
 
 use super::accounts::{PAYING, asking, paying, vendors};
@@ -7,10 +10,12 @@ use crate::support::client::{Answer, post, request};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::setup::{KEY, Setup, key, vendor_of};
-use crate::support::soon;
 use crate::support::upstream::Upstream;
 use crate::support::valkey::Server;
+use crate::support::{Gate, reply, soon};
 
+/// A key with limits.
+const LIMITED: &str = "client-key-of-lia-0010";
 /// A key of another account.
 const OTHER: &str = "client-key-of-otto-0008";
 
@@ -102,4 +107,103 @@ async fn while_the_server_is_away_accounts_in_use_go_on_and_all_is_charged_in_th
     })
     .await;
     gateway.command(&["accounts", "audit"]);
+}
+
+/// Gateways of a fleet whose vendor does not answer the first requests before the gate is open.
+async fn limited(server: &Server, lines: &str, waiting: usize, gate: &Gate) -> (Upstream, Vec<Gateway>) {
+    let turn = Arc::new(AtomicUsize::new(0));
+    let gate = gate.clone();
+    let upstream = Upstream::start(move |mut conn| {
+        let (turn, gate) = (turn.clone(), gate.clone());
+        async move {
+            while conn.request().await.is_some() {
+                if turn.fetch_add(1, Ordering::SeqCst) < waiting {
+                    gate.passed().await;
+                }
+                conn.send(reply::json(200, Form::Chat.whole(vendor_of(Form::Chat)))).await;
+            }
+        }
+    })
+    .await;
+    let mut setup = setup(&upstream, server, false);
+    setup.keys += &key("lia", LIMITED, lines);
+    let mut gateways = Vec::new();
+    for _ in 0..3 {
+        gateways.push(Gateway::start(&setup).await);
+    }
+    (upstream, gateways)
+}
+
+#[tokio::test]
+async fn three_gateways_count_the_requests_of_a_minute_together_and_say_so() {
+    let Some(server) = Server::start() else { return };
+    let limits = "limits = { requests_per_minute = 60 }";
+    let (upstream, gateways) = limited(&server, limits, 0, &Gate::new()).await;
+    let began = std::time::Instant::now();
+    let filled = || usize::try_from(began.elapsed().as_secs()).unwrap() + 1;
+    let left =
+        |answer: &Answer| answer.get("x-ratelimit-remaining-requests").unwrap().parse::<usize>().unwrap();
+    let mut answered = 0;
+    for gateway in [0, 1, 2].into_iter().chain([0; 27]) {
+        let answer = chat(&gateways[gateway], LIMITED).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        assert_eq!(answer.get("x-ratelimit-limit-requests"), Some("60"));
+        answered += 1;
+    }
+    // What one has taken, the others tell their clients, too.
+    soon(async {
+        loop {
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            let answer = chat(&gateways[1], LIMITED).await;
+            assert_eq!(answer.status(), 200, "{}", answer.text());
+            answered += 1;
+            if left(&answer) <= 60 - answered + filled() {
+                break;
+            }
+        }
+    })
+    .await;
+    let mut refused = None;
+    for gateway in gateways.iter().cycle().take(90) {
+        let answer = chat(gateway, LIMITED).await;
+        match answer.status() {
+            200 => answered += 1,
+            429 => {
+                assert_eq!(left(&answer), 0);
+                refused = Some(answer.get("retry-after").unwrap().to_owned());
+            }
+            status => panic!("{status}: {}", answer.text()),
+        }
+    }
+    assert!((60..=60 + filled()).contains(&answered), "{answered} in {} s", filled());
+    assert_eq!(upstream.count(), answered);
+    assert_eq!(refused.unwrap(), "1");
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_killed_gives_its_places_back() {
+    let Some(server) = Server::start() else { return };
+    let gate = Gate::new();
+    let (upstream, mut gateways) = limited(&server, "limits = { concurrent = 4 }", 4, &gate).await;
+    let mut clients = Vec::new();
+    for (at, gateway) in [0, 0, 0, 1].into_iter().enumerate() {
+        let mut client = gateways[gateway].connect().await;
+        client.send(asking(Form::Chat, vendor_of(Form::Chat), false, LIMITED)).await;
+        upstream.wait_for(at + 1).await;
+        clients.push(client);
+    }
+    for gateway in &gateways {
+        let refused = chat(gateway, LIMITED).await;
+        assert_eq!((refused.status(), refused.get("retry-after")), (429, Some("1")), "{}", refused.text());
+    }
+    // As `kill -9` does.
+    drop(gateways.remove(0));
+    soon(async {
+        while chat(&gateways[1], LIMITED).await.status() != 200 {
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+    })
+    .await;
+    assert!(!gate.is_open(), "the request at the other gateway is under way still");
+    gate.open();
 }

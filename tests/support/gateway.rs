@@ -322,7 +322,13 @@ fn run(conf: &Path, arguments: &[&str], folder: &Path) -> Child {
         let path: PathBuf = folder.join(name);
         Stdio::from(File::options().create(true).append(true).open(path).unwrap())
     };
-    Command::new(env!("CARGO_BIN_EXE_model-gateway"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_model-gateway"));
+    // Roots in the place of the system's, where a setup has them.
+    let roots = folder.join("system-roots.pem");
+    if roots.exists() {
+        command.env("SSL_CERT_FILE", roots);
+    }
+    command
         .arg("serve")
         .arg("--conf")
         .arg(conf)

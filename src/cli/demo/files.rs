@@ -22,6 +22,9 @@ pub(super) const ARK_CREDENTIAL: &str = "demo-ark";
 /// See [`OPENAI_CREDENTIAL`].
 pub(super) const DASHSCOPE_CREDENTIAL: &str = "demo-dashscope";
 
+/// What signs access tokens here; made up, as all credentials of the demo.
+const TOKEN_SECRET: &str = "demo-secret-that-signs-access-tokens";
+
 /// The folder.
 pub(super) struct Files(TempDir);
 
@@ -176,6 +179,65 @@ id       = "qwen-image-plus"
 owned_by = "alibaba"
 created  = 1758585600
 targets  = [{{ provider = "dashscope", model = "qwen-image-plus" }}]
+
+[[model]]
+id       = "sora-2"
+owned_by = "openai"
+created  = 1759708800
+targets  = [{{ provider = "openai", model = "sora-2" }}]
+
+[[model]]
+id       = "veo-3.1-fast-generate-preview"
+owned_by = "google"
+created  = 1760486400
+targets  = [{{ provider = "google", model = "veo-3.1-fast-generate-preview" }}]
+
+[[model]]
+id       = "wan2.5-t2v-preview"
+owned_by = "alibaba"
+created  = 1758672000
+targets  = [{{ provider = "dashscope", model = "wan2.5-t2v-preview" }}]
+
+[[model]]
+id       = "doubao-seedance-1-5-pro-251215"
+owned_by = "bytedance"
+created  = 1765756800
+targets  = [{{ provider = "ark", model = "doubao-seedance-1-5-pro-251215" }}]
+
+[[model]]
+id       = "doubao-seedance-1-0-lite-t2v-250428"
+owned_by = "bytedance"
+created  = 1745798400
+targets  = [{{ provider = "ark", model = "doubao-seedance-1-0-lite-t2v-250428" }}]
+
+# What serves the task group where a request names no model.
+[[model]]
+id       = "vendorImageFirstLast"
+owned_by = "bytedance"
+targets  = [{{ provider = "ark", model = "doubao-seedance-1-5-pro-251215" }}]
+
+[[model]]
+id       = "videoFaceMergeSubmit"
+owned_by = "alibaba"
+targets  = [{{ provider = "dashscope", model = "wan2.2-animate-mix" }}]
+
+[[model]]
+id       = "text2imageSubmit"
+owned_by = "bytedance"
+targets  = [{{ provider = "ark", model = "doubao-seedream-4-0-250828" }}]
+
+[[model]]
+id       = "img2imgSubmit"
+owned_by = "alibaba"
+targets  = [{{ provider = "dashscope", model = "qwen-image-edit-plus" }}]
+
+[tokens]
+lifetime = "2h"
+
+[[tokens.key]]
+id        = "demo"
+algorithm = "HS256"
+secret    = {{ value = "{TOKEN_SECRET}" }}
 "#
     )
 }

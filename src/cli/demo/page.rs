@@ -52,7 +52,9 @@ impl Page<'_> {
         writeln!(f, "  models   gpt-4o, claude-sonnet-4-6, gemini-2.5-flash")?;
         writeln!(f, "           text-embedding-3-small, gemini-embedding-001, embed-v4.0, rerank-v3.5")?;
         writeln!(f, "           gpt-image-1, gemini-2.5-flash-image, imagen-4.0-generate-001")?;
-        writeln!(f, "           doubao-seedream-4-5-251128, qwen-image-plus")
+        writeln!(f, "           doubao-seedream-4-5-251128, qwen-image-plus")?;
+        writeln!(f, "           sora-2, veo-3.1-fast-generate-preview, wan2.5-t2v-preview")?;
+        writeln!(f, "           doubao-seedance-1-5-pro-251215, doubao-seedance-1-0-lite-t2v-250428")
     }
 
     /// Each format twice: the whole answer, then the stream.

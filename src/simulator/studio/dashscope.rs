@@ -143,10 +143,10 @@ fn turns(input: &Map<String, Value>) -> Result<(&str, usize), Refusal> {
             source(image)?;
             images += 1;
         }
-        if let Some(text) = text(item, "text")? {
-            if prompt.replace(text).is_some() {
-                return Err(invalid("The content must have one text."));
-            }
+        if let Some(text) = text(item, "text")?
+            && prompt.replace(text).is_some()
+        {
+            return Err(invalid("The content must have one text."));
         }
     }
     if images > 3 {

@@ -12,11 +12,12 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::report::{self, By, Filter, Line, ReadError};
 use super::{entries, intake};
+use crate::account::Amount;
+use crate::account::amount::LARGEST;
 use crate::store::ledger::AccountId;
-use crate::store::money::LARGEST;
+use crate::store::now;
 use crate::store::record::UsageRecord;
 use crate::store::schema::{self, OpenError};
-use crate::store::{Money, now};
 
 /// How long a person waits for a gateway that is writing.
 const BUSY: Duration = Duration::from_secs(5);
@@ -37,7 +38,7 @@ pub enum DeskError {
     #[error("there is an account {0:?} already")]
     Exists(String),
     /// A reference was given to another credit.
-    #[error("the reference {reference:?} stands for a credit of {} already", Money(*.amount))]
+    #[error("the reference {reference:?} stands for a credit of {} already", Amount(*.amount))]
     Reference {
         /// The reference.
         reference: String,
@@ -45,7 +46,7 @@ pub enum DeskError {
         amount: i64,
     },
     /// The balance would be larger than one may be.
-    #[error("no balance may be larger than {}", Money(LARGEST))]
+    #[error("no balance may be larger than {}", Amount(LARGEST))]
     TooLarge,
     /// The database failed.
     #[error("the ledger failed: {0}")]
@@ -332,10 +333,11 @@ impl Desk {
 
 /// What requests cost in the name of accounts before these were made.
 fn debts(connection: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
-    let mut select = connection.prepare(
-        "SELECT account, SUM(cost) FROM daily WHERE account NOT IN (SELECT name FROM account) GROUP BY account",
-    )?;
-    select.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    let mut select = connection.prepare(&format!(
+        "SELECT account, {} FROM daily WHERE account NOT IN (SELECT name FROM account) GROUP BY account",
+        report::summed("cost")
+    ))?;
+    select.query_map((), |row| Ok((row.get(0)?, report::sum(row, 1)?)))?.collect()
 }
 
 fn find(connection: &Connection, account: &str) -> Result<(i64, AccountState), DeskError> {
@@ -345,19 +347,33 @@ fn find(connection: &Connection, account: &str) -> Result<(i64, AccountState), D
 }
 
 fn audit(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut select = connection.prepare(
-        "SELECT name, credited, charged, COALESCE(c.sum, 0), COALESCE(d.sum, 0) FROM account
-         LEFT JOIN (SELECT account, SUM(amount) AS sum FROM credit GROUP BY account) c ON c.account = account.id
-         LEFT JOIN (SELECT account, SUM(cost) AS sum FROM daily GROUP BY account) d ON d.account = account.name
-         WHERE credited != COALESCE(c.sum, 0) OR charged != COALESCE(d.sum, 0)",
-    )?;
+    let mut select = connection.prepare(&format!(
+        "SELECT name, credited, charged, c.amount_high, c.amount_low, d.cost_high, d.cost_low
+         FROM account
+         LEFT JOIN (SELECT account, {} FROM credit GROUP BY account) c ON c.account = account.id
+         LEFT JOIN (SELECT account, {} FROM daily GROUP BY account) d ON d.account = account.name",
+        report::summed("amount"),
+        report::summed("cost"),
+    ))?;
     let faults = select.query_map((), |row| {
-        let [credited, charged, credits, charges] =
-            [row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?].map(Money);
-        let name: String = row.get(0)?;
-        Ok(format!(
-            "{name}: credited {credited}, entries {credits}; charged {charged}, sums of days {charges}"
-        ))
+        let (credited, charged): (i64, i64) = (row.get(1)?, row.get(2)?);
+        let (credits, charges) = (report::sum(row, 3)?, report::sum(row, 5)?);
+        Ok(fault(row.get_ref(0)?.as_str()?, [credited, credits, charged, charges]))
     })?;
-    faults.collect()
+    faults.filter_map(Result::transpose).collect()
+}
+
+/// What is wrong with an account, if the sums of its entries are not what is kept: credited, entries, charged, sums of
+/// days. Sums that are larger than can be told stay at the largest number, and are said to.
+pub(in crate::store) fn fault(name: &str, sums: [i64; 4]) -> Option<String> {
+    let [credited, credits, charged, charges] = sums;
+    // What a sum has lost that is larger than an account may have cannot be found.
+    let same = |kept: i64, sum: i64| kept == sum || kept.min(sum) >= LARGEST;
+    if same(credited, credits) && same(charged, charges) {
+        return None;
+    }
+    let shown =
+        sums.map(|sum| format!("{:.2}{}", Amount(sum), if sum == i64::MAX { " or more" } else { "" }));
+    let [credited, credits, charged, charges] = shown;
+    Some(format!("{name}: credited {credited}, entries {credits}; charged {charged}, sums of days {charges}"))
 }

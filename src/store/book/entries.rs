@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::balances::Row;
 use super::block;
+use crate::account::amount::LARGEST;
 use crate::store::journal::Frame;
-use crate::store::money::LARGEST;
 use crate::store::record::{KINDS, UsageRecord};
 
 /// Milliseconds of a day.

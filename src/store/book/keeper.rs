@@ -10,6 +10,7 @@ use rusqlite::{Connection, params};
 
 use super::entries::{self, ApplyError, Changed};
 use super::intake;
+use super::report;
 use super::{Ask, Shared, Spent, Terms};
 use crate::store::StoreError;
 use crate::store::journal::{Segment, exists};
@@ -198,11 +199,13 @@ impl Keeper {
     }
 
     fn spent(&self, day: i64) -> rusqlite::Result<Vec<Spent>> {
-        let mut select = self.connection.prepare_cached(
-            "SELECT day, account, key, SUM(cost) FROM daily WHERE day >= ?1 GROUP BY day, account, key",
-        )?;
+        let mut select = self.connection.prepare_cached(&format!(
+            "SELECT day, account, key, {} FROM daily WHERE day >= ?1 GROUP BY day, account, key",
+            report::summed("cost")
+        ))?;
         let rows = select.query_map(params![day], |row| {
-            Ok(Spent { day: row.get(0)?, account: row.get(1)?, key: row.get(2)?, cost: row.get(3)? })
+            let cost = report::sum(row, 3)?;
+            Ok(Spent { day: row.get(0)?, account: row.get(1)?, key: row.get(2)?, cost })
         })?;
         rows.collect()
     }

@@ -27,9 +27,11 @@ use super::record::UsageRecord;
 use super::schema::{self, OpenError};
 use super::{Pending, StoreError};
 use balances::Balances;
+pub(super) use desk::fault;
 pub use desk::{AccountState, Credit, Credited, Desk, DeskError};
 pub(super) use entries::DAY;
 use keeper::Keeper;
+pub(super) use report::clamped;
 pub use report::{By, Filter, Line, Sums};
 
 /// How the ledger does its work.
@@ -39,6 +41,9 @@ pub struct Terms {
     pub flush: Duration,
     /// How long records are kept. Sums of days stay.
     pub records: Duration,
+    /// How large each of the journal's two segments may be, in bytes; usually
+    /// [`SEGMENT`](crate::store::journal::SEGMENT).
+    pub segment: u64,
 }
 
 /// The ledger.
@@ -83,7 +88,7 @@ impl Book {
         let folder = schema::journals(path);
         let io = |source| OpenError::Io { path: folder.clone(), source };
         let connection = schema::open(path)?;
-        let sure = Sure::create(&folder).map_err(io)?;
+        let sure = Sure::create(&folder, terms.segment).map_err(io)?;
         let shared = Arc::new(Shared { balances: Balances::new(), sure });
         let mut keeper = Keeper::new(connection, shared.clone(), terms, &folder);
         keeper.recover()?;

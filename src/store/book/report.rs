@@ -68,12 +68,19 @@ pub struct Sums {
 impl Sums {
     /// Adds others.
     pub fn add(&mut self, other: &Sums) {
-        self.requests += other.requests;
-        self.failed += other.failed;
+        self.requests = self.requests.saturating_add(other.requests);
+        self.failed = self.failed.saturating_add(other.failed);
         self.cost = self.cost.saturating_add(other.cost);
         for (sum, more) in self.usage.iter_mut().zip(other.usage) {
             *sum = sum.saturating_add(more);
         }
+    }
+}
+
+impl Sums {
+    /// Whether some of it is larger than can be told.
+    pub fn is_beyond(&self) -> bool {
+        [self.requests, self.failed, self.cost].iter().chain(&self.usage).any(|sum| *sum == i64::MAX)
     }
 }
 
@@ -88,7 +95,7 @@ pub struct Line {
 
 /// Sums of what the filter lets through: days in order, names by what they cost.
 pub(super) fn sums(connection: &Connection, filter: &Filter, by: By) -> rusqlite::Result<Vec<Line>> {
-    let usage: String = KINDS.iter().map(|kind| format!(", SUM({})", kind.name)).collect();
+    let usage: String = KINDS.iter().map(|kind| format!(", {}", summed(kind.name))).collect();
     let name = by.name();
     let mut wanted = String::new();
     let mut values: Vec<&dyn ToSql> = Vec::new();
@@ -105,14 +112,36 @@ pub(super) fn sums(connection: &Connection, filter: &Filter, by: By) -> rusqlite
         connection.query_row(ends, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
     let (Some(first), Some(last)) = (first, last) else { return Ok(Vec::new()) };
     let (from, to) = (filter.from.max(first), filter.to.min(last.saturating_add(1)));
-    let order = if by == By::Day { "1" } else { "SUM(cost) DESC, 1" };
     let text = format!(
         "WITH RECURSIVE days (d) AS (SELECT {from} WHERE {from} < {to} UNION ALL SELECT d + 1 FROM days WHERE d + 1 < {to})
-         SELECT {name}, SUM(requests), SUM(failed), SUM(cost){usage}
-         FROM days CROSS JOIN daily ON day = d WHERE TRUE{wanted} GROUP BY 1 ORDER BY {order}"
+         SELECT {name}, {}, {}, {}{usage}
+         FROM days CROSS JOIN daily ON day = d WHERE TRUE{wanted} GROUP BY 1 ORDER BY 1",
+        summed("requests"),
+        summed("failed"),
+        summed("cost"),
     );
     let mut select = connection.prepare(&text)?;
-    select.query_map(&values[..], line)?.collect()
+    let mut lines: Vec<Line> = select.query_map(&values[..], line)?.collect::<rusqlite::Result<_>>()?;
+    if by != By::Day {
+        lines.sort_by_key(|line| std::cmp::Reverse(line.sums.cost));
+    }
+    Ok(lines)
+}
+
+/// What asks for a sum that cannot overflow on its way: in two halves that are named after the column, for [`sum`].
+pub(super) fn summed(column: &str) -> String {
+    format!("SUM({column} >> 31) AS {column}_high, SUM({column} & 2147483647) AS {column}_low")
+}
+
+/// A sum, from the column of its first half on. What is beyond the largest number stays at it.
+pub(super) fn sum(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
+    let half = |column: usize| row.get::<_, Option<i64>>(column).map(|half| i128::from(half.unwrap_or(0)));
+    Ok(clamped((half(column)? << 31) + half(column + 1)?))
+}
+
+/// The number that is nearest to it.
+pub(in crate::store) fn clamped(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
 fn line(row: &Row<'_>) -> rusqlite::Result<Line> {
@@ -120,9 +149,10 @@ fn line(row: &Row<'_>) -> rusqlite::Result<Line> {
         ValueRef::Integer(day) => day.to_string(),
         other => other.as_str()?.to_owned(),
     };
-    let mut sums = Sums { requests: row.get(1)?, failed: row.get(2)?, cost: row.get(3)?, ..Sums::default() };
-    for (at, sum) in sums.usage.iter_mut().enumerate() {
-        *sum = row.get(4 + at)?;
+    let mut sums =
+        Sums { requests: sum(row, 1)?, failed: sum(row, 3)?, cost: sum(row, 5)?, ..Sums::default() };
+    for (at, used) in sums.usage.iter_mut().enumerate() {
+        *used = sum(row, 7 + 2 * at)?;
     }
     Ok(Line { name, sums })
 }

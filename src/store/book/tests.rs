@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::canonical::Usage;
-use crate::store::journal::Journal;
+use crate::store::journal::{Journal, SEGMENT};
 use crate::store::schema;
 
-const TERMS: Terms = Terms { flush: Duration::from_millis(20), records: Duration::from_secs(400 * 86_400) };
+const TERMS: Terms =
+    Terms { flush: Duration::from_millis(20), records: Duration::from_secs(400 * 86_400), segment: SEGMENT };
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn open(folder: &Path) -> Book {
@@ -160,7 +161,7 @@ async fn what_was_settled_outlives_the_process() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     {
-        let journal = Journal::create(&schema::journals(&folder.path().join("state.db"))).unwrap();
+        let journal = Journal::create(&schema::journals(&folder.path().join("state.db")), SEGMENT).unwrap();
         for cost in 1..=10 {
             journal.append(|out| record("acme", cost).encode(out)).unwrap();
         }

@@ -27,8 +27,9 @@ use files::Files;
 
 /// A segment that grew beyond this, because the database did not take frames for a while, is cut back afterwards.
 const KEPT_SIZE: u64 = 4 << 20;
-/// Largest segment: more frames are refused. An hour of 1,000 requests a second, while the database takes nothing.
-const LARGEST: u64 = 1 << 30;
+/// The usual size of a segment, in bytes, beyond which frames are refused: an hour of 1,000 requests a second, while the
+/// database takes nothing.
+pub const SEGMENT: u64 = 1 << 30;
 
 /// The journal of this process.
 #[derive(Debug)]
@@ -73,13 +74,14 @@ impl Segment {
 }
 
 impl Journal {
-    /// Makes a journal in a folder, which is made if it is not there.
-    pub(super) fn create(folder: &Path) -> io::Result<Self> {
+    /// Makes a journal in a folder, which is made if it is not there. A segment that has come to `limit` bytes takes no
+    /// more frames.
+    pub(super) fn create(folder: &Path, limit: u64) -> io::Result<Self> {
         let (id, files, segments) = Files::create(folder)?;
         let [current, spare] = segments.map(|file| Segment { file, end: frame::OPENING as u64 });
         let spare = Some(spare);
         let writing =
-            Mutex::new(Writing { current, spare, last: 0, buffer: Vec::with_capacity(1024), limit: LARGEST });
+            Mutex::new(Writing { current, spare, last: 0, buffer: Vec::with_capacity(1024), limit });
         Ok(Journal { id, writing, files })
     }
 

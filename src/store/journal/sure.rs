@@ -22,9 +22,9 @@ pub(in crate::store) struct Sure {
 }
 
 impl Sure {
-    /// Makes a journal in a folder, which is made if it is not there.
-    pub(in crate::store) fn create(folder: &Path) -> io::Result<Self> {
-        let journal = Journal::create(folder)?;
+    /// Makes a journal in a folder, which is made if it is not there, with segments of a size.
+    pub(in crate::store) fn create(folder: &Path, segment: u64) -> io::Result<Self> {
+        let journal = Journal::create(folder, segment)?;
         Ok(Sure { journal, unwritten: Mutex::default(), failing: AtomicBool::new(false) })
     }
 

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use super::server::pause;
 use super::{Flushing, PATIENCE, Place, on_both, runtime, wait};
+use crate::account::amount::LARGEST;
 use crate::canonical::Usage;
 use crate::store::book::{By, DAY, DeskError, Filter};
 use crate::store::ledger::{AccountId, Refused, Reservation, Settled};
-use crate::store::money::LARGEST;
 use crate::store::office::Office;
 use crate::store::record::UsageRecord;
 
@@ -18,6 +18,7 @@ on_both!(
     a_reservation_that_nobody_waits_for_is_given_back,
     credits_count_once_and_balances_have_an_end,
     amounts_that_no_double_holds_are_exact,
+    sums_beyond_the_largest_number_say_so,
     records_are_kept_once_with_their_sums,
     keys_without_an_account_are_recorded_and_not_charged,
     what_is_charged_to_an_account_before_it_is_made_is_owed,
@@ -214,6 +215,32 @@ fn amounts_that_no_double_holds_are_exact(place: &dyn Place) {
     assert_eq!(stored(&*office, "most").0, left);
     assert_eq!(reserve(ledger, "most", left + 1).unwrap_err(), Refused::Empty { available: left });
     drop(reserve(ledger, "most", left).unwrap());
+}
+
+fn sums_beyond_the_largest_number_say_so(place: &dyn Place) {
+    let office = place.office();
+    open_account(&*office, "acme", 10);
+    let ledger = &*place.ledger();
+    for _ in 0..3 {
+        settle(ledger, None, &record("acme", LARGEST));
+        ledger.flush();
+    }
+    settle(ledger, None, &UsageRecord { model: "o3", ..record("acme", 7) });
+    ledger.flush();
+    let all = Filter { from: 0, to: i64::MAX / DAY, ..Filter::default() };
+    for by in [By::Account, By::Key, By::Day] {
+        let lines = office.usage(&all, by).unwrap();
+        assert_eq!(lines.len(), 1);
+        assert_eq!((lines[0].sums.cost, lines[0].sums.requests), (i64::MAX, 4));
+        assert!(lines[0].sums.is_beyond());
+    }
+    let lines = office.usage(&all, By::Model).unwrap();
+    let costs: Vec<(&str, bool)> = lines.iter().map(|line| (&*line.name, line.sums.is_beyond())).collect();
+    assert_eq!(costs, [("gpt-4o", true), ("o3", false)]);
+    assert!(office.audit().unwrap().is_empty());
+    assert!(matches!(reserve(ledger, "acme", 1), Err(Refused::Empty { .. })));
+    let spent = wait(ledger.spent_since(0)).unwrap();
+    assert_eq!(spent.iter().map(|spent| spent.cost).collect::<Vec<_>>(), [i64::MAX]);
 }
 
 fn records_are_kept_once_with_their_sums(place: &dyn Place) {

@@ -5,16 +5,19 @@ pub(super) mod ledger;
 /// The same server as for the running gateway.
 #[path = "../../../tests/support/valkey.rs"]
 pub(super) mod server;
+pub(super) mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::board::Board;
 use super::book::{self, Book, Desk};
+use super::journal::SEGMENT;
 use super::ledger::Ledger;
 use super::office::Office;
 use super::sqlite::Sqlite;
 use super::valkey::{self, Address, Away, Fleet, Valkey};
-use super::{Limits, Pending, Store, StoreError};
+use super::{Limits, Pending, Store, StoreError, Tasks};
 use server::Server;
 
 /// How long anything may take before a test is given up.
@@ -51,6 +54,7 @@ impl Flushing for Fleet {
 /// A place where things are kept.
 pub(super) trait Place {
     fn store(&self, limits: Limits) -> Box<dyn Store>;
+    fn tasks(&self) -> Box<dyn Tasks>;
     fn ledger(&self) -> Arc<dyn Flushing>;
     fn office(&self) -> Box<dyn Office>;
 }
@@ -75,8 +79,12 @@ impl Place for OnFile {
         Box::new(Sqlite::open(&self.path(), limits).unwrap())
     }
 
+    fn tasks(&self) -> Box<dyn Tasks> {
+        Box::new(Board::open(&self.path()).unwrap())
+    }
+
     fn ledger(&self) -> Arc<dyn Flushing> {
-        let terms = book::Terms { flush: FLUSH, records: RECORDS };
+        let terms = book::Terms { flush: FLUSH, records: RECORDS, segment: SEGMENT };
         Arc::new(Book::open(&self.path(), terms).unwrap())
     }
 
@@ -103,11 +111,17 @@ impl OnServer {
 
     /// A ledger that does something of its own while the server is away.
     pub(super) fn fleet(&self, away: Away) -> Fleet {
+        self.fleet_of(away, SEGMENT)
+    }
+
+    /// The same with segments of a size.
+    pub(super) fn fleet_of(&self, away: Away, segment: u64) -> Fleet {
         let terms = valkey::Terms {
             flush: FLUSH,
             records: RECORDS,
             away,
             journal: self.folder.path().join("ledger"),
+            segment,
         };
         Fleet::open(address(&self.server), terms).unwrap()
     }
@@ -116,6 +130,10 @@ impl OnServer {
 impl Place for OnServer {
     fn store(&self, limits: Limits) -> Box<dyn Store> {
         Box::new(Valkey::open(address(&self.server), limits).unwrap())
+    }
+
+    fn tasks(&self) -> Box<dyn Tasks> {
+        Box::new(Valkey::open(address(&self.server), keeping::LIMITS).unwrap())
     }
 
     fn ledger(&self) -> Arc<dyn Flushing> {

@@ -42,6 +42,13 @@ pub(super) enum BringError {
 impl Clerk {
     /// Brings all that was settled up to now.
     pub(super) async fn bring(&mut self) -> Result<(), BringError> {
+        self.watch.bringing();
+        self.bring_all().await?;
+        self.watch.brought();
+        Ok(())
+    }
+
+    async fn bring_all(&mut self) -> Result<(), BringError> {
         if self.draining.is_some() {
             // From a time when it could not be brought; more has been settled since.
             self.bring_one().await?;

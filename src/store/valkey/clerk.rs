@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -15,8 +15,8 @@ use tokio::time::MissedTickBehavior;
 use super::bring::{self, BringError};
 use super::fleet::{Ask, Away, Shared, Terms};
 use super::hand::{Done, Hand, LIFE, Visit, Visited, visited};
+use super::limits;
 use super::link::{Address, Link, LinkError};
-use super::parcel::Parcel;
 use super::purse::State;
 use super::report;
 use crate::store::StoreError;
@@ -27,10 +27,6 @@ use crate::store::ledger::{AccountId, Refused, Reservation};
 const ASKS: usize = 1024;
 /// How often it is seen to what is set aside.
 const ROUND: Duration = Duration::from_millis(500);
-/// How old what is known of an account in use may be.
-const FRESH: Duration = Duration::from_secs(1);
-/// An account of which nothing is held, and that was not used for so long, is forgotten.
-const FORGOTTEN: Duration = Duration::from_secs(60);
 /// Beyond what is needed, so many times as much is set aside, for the requests that follow.
 const AHEAD: i64 = 256;
 /// How long it is waited between attempts to connect: first and longest.
@@ -63,6 +59,10 @@ pub(super) struct Clerk {
     pub(super) behind: bool,
     /// Days and accounts that stand in the lists of what was used.
     pub(super) listed: HashSet<(i64, String), RandomState>,
+    /// Limits that are shared, of which something is in hand.
+    pub(super) watch: limits::Watch,
+    /// The way for those who ask this thread.
+    pub(super) asks: WeakUnboundedSender<Ask>,
     /// Visits so far.
     visits: u64,
     round: Instant,
@@ -71,7 +71,12 @@ pub(super) struct Clerk {
 }
 
 impl Clerk {
-    pub(super) fn new(address: Address, shared: Arc<Shared>, terms: Terms) -> Self {
+    pub(super) fn new(
+        address: Address,
+        shared: Arc<Shared>,
+        terms: Terms,
+        asks: WeakUnboundedSender<Ask>,
+    ) -> Self {
         let now = Instant::now();
         Clerk {
             address,
@@ -86,6 +91,8 @@ impl Clerk {
             through: 0,
             behind: false,
             listed: HashSet::default(),
+            watch: limits::Watch::default(),
+            asks,
             visits: 0,
             round: now,
             sweep: now,
@@ -140,6 +147,7 @@ impl Clerk {
                 self.listed.clear();
                 // It is seen to all of them: the server may not be the one that it was, or not know what it knew.
                 self.hands.values_mut().for_each(|hand| hand.asked = None);
+                self.watch.connected();
                 self.round = Instant::now();
                 self.sweep = self.round;
                 if self.said.take().is_some() {
@@ -170,12 +178,15 @@ impl Clerk {
 
     async fn answer(&mut self, asks: Vec<Ask>) {
         let mut holds: Holds = HashMap::default();
+        let (mut requests, mut spare) = (Vec::new(), Vec::new());
         for ask in asks {
             // Whoever asked may have stopped waiting.
             match ask {
                 Ask::Hold { account, amount, outcome } => {
                     holds.entry(account).or_default().push((amount, outcome));
                 }
+                Ask::Limit(request) => requests.push(*request),
+                Ask::Spare { whose } => spare.push(whose),
                 Ask::Flush { outcome } => drop(outcome.send(self.flush(true).await)),
                 Ask::Spent { day, outcome } => match self.link.clone() {
                     // It may take a while.
@@ -186,6 +197,12 @@ impl Clerk {
                     None => drop(outcome.send(Err(away()))),
                 },
             }
+        }
+        if !spare.is_empty() {
+            self.spare(spare).await;
+        }
+        if !requests.is_empty() {
+            self.limit(requests).await;
         }
         if !holds.is_empty() {
             self.hold(holds).await;
@@ -311,10 +328,11 @@ impl Clerk {
     }
 
     /// Brings what was settled to the server, and sees to what is set aside; of all accounts, if `all` is true.
-    async fn flush(&mut self, all: bool) -> Result<(), StoreError> {
+    pub(super) async fn flush(&mut self, all: bool) -> Result<(), StoreError> {
         let failed = |error: &BringError| StoreError::Failed(error.to_string());
         if self.link.is_none() {
             self.age();
+            self.age_limits();
             self.secure();
             return Err(away());
         }
@@ -326,6 +344,7 @@ impl Clerk {
                 let error = self.unless_lost(error);
                 done = done.and(Err(failed(&error)));
             }
+            self.see_to_limits(false).await;
             self.age();
         }
         if self.behind {
@@ -374,110 +393,6 @@ impl Clerk {
             {
                 purse.expire();
             }
-        }
-    }
-
-    /// Renews what is set aside, gives back what is not used, and asks how accounts stand.
-    async fn see_to_all(&mut self, all: bool) -> Result<(), BringError> {
-        let Some(link) = self.link.clone() else { return Ok(()) };
-        let (gateway, number) = (self.shared.sure.journal.id(), self.number());
-        let (mut commands, mut visits, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
-        for (name, hand) in &mut self.hands {
-            let age = hand.asked.map(|asked| asked.elapsed());
-            if !all && age.is_some_and(|age| age < FRESH) {
-                continue;
-            }
-            let Some(purse) = &hand.purse else {
-                if age.is_none() && hand.stands > 0 {
-                    let parcel = Some(Parcel::none(hand.stands));
-                    let visit = Visit {
-                        account: name,
-                        gateway,
-                        number,
-                        lease: 0,
-                        parcel,
-                        needs: Vec::new(),
-                        more: 0,
-                    };
-                    commands.extend(visit.command(0).ok());
-                    visits.push((name.clone(), 0));
-                }
-                continue;
-            };
-            let used = purse.take_used();
-            let idle = !used && !all && age.is_some();
-            if idle && hand.lease == 0 && purse.left() == 0 {
-                if age.is_some_and(|age| age > FORGOTTEN) {
-                    forgotten.push(name.clone());
-                }
-                continue;
-            }
-            if idle && purse.left() <= 0 && age.is_some_and(|age| age < LIFE / 4) {
-                continue;
-            }
-            let pool = if idle { purse.empty() } else { 0 };
-            let lease = hand.lease.saturating_sub(pool).max(0);
-            let parcel = age.is_none().then(|| Parcel::none(hand.stands)).filter(|_| hand.stands > 0);
-            let visit = Visit { account: name, gateway, number, lease, parcel, needs: Vec::new(), more: 0 };
-            commands.extend(visit.command(0).ok());
-            visits.push((name.clone(), pool));
-        }
-        for name in forgotten {
-            self.hands.remove(&name);
-            self.shared.purses.remove(&name);
-        }
-        let asked = Instant::now();
-        let answers = link.all(commands).await;
-        let mut outcomes = answers.iter().flatten();
-        for (name, pool) in visits {
-            let outcome = outcomes.next().and_then(visited);
-            let Some(hand) = self.hands.get_mut(&name) else { continue };
-            match outcome {
-                Some(Visited::Done(done)) => {
-                    hand.lease = done.lease;
-                    hand.asked = Some(asked);
-                    if let Some(purse) = &hand.purse {
-                        purse.set(done.state, done.free);
-                    }
-                }
-                other => {
-                    // It may be given back already: then others may spend it.
-                    hand.lease = hand.lease.saturating_sub(pool).max(0);
-                    // Where it stands further on, that comes out when the frames are brought.
-                    if let Some(Visited::Gap(stands)) = other
-                        && stands < hand.stands
-                    {
-                        self.behind = true;
-                        hand.stands = stands;
-                    }
-                }
-            }
-        }
-        answers.map(drop).map_err(BringError::Link)
-    }
-
-    /// Brings the rest, and gives back all that is set aside.
-    async fn end(&mut self) {
-        if self.flush(false).await.is_err() {
-            return;
-        }
-        let (gateway, number) = (self.shared.sure.journal.id(), self.number());
-        let mut commands = Vec::new();
-        for (name, hand) in &self.hands {
-            let pool = hand.purse.as_ref().map_or(0, |purse| purse.empty());
-            if hand.lease > 0 {
-                let lease = hand.lease.saturating_sub(pool).max(0);
-                let visit =
-                    Visit { account: name, gateway, number, lease, parcel: None, needs: Vec::new(), more: 0 };
-                commands.extend(visit.command(0).ok());
-            }
-        }
-        if let Some(link) = &self.link {
-            let _ = link.all(commands).await;
-        }
-        // What came while the segment before was brought.
-        if self.bring().await.is_ok() {
-            self.shared.sure.journal.remove_if_drained();
         }
     }
 }

@@ -10,12 +10,12 @@ use tokio::runtime::Runtime;
 use super::link::{Address, Link, LinkError, number, parts, text};
 use super::report::{self, ReadError};
 use super::{keys, script};
-use crate::store::book::{AccountState, By, Credit, Credited, DeskError, Filter, Line};
+use crate::account::amount::LARGEST;
+use crate::store::book::{AccountState, By, Credit, Credited, DeskError, Filter, Line, clamped, fault};
 use crate::store::ledger::AccountId;
-use crate::store::money::LARGEST;
+use crate::store::now;
 use crate::store::office::Office;
 use crate::store::record::UsageRecord;
-use crate::store::{Money, now};
 
 /// The ledger of a fleet, for people.
 pub struct Desk {
@@ -97,7 +97,10 @@ impl Desk {
     fn charges(&self, account: &str) -> Result<i64, DeskError> {
         let filter =
             Filter { account: Some(account.to_owned()), from: i64::MIN, to: i64::MAX, ..Filter::default() };
-        Ok(Office::usage(self, &filter, By::Account)?.iter().map(|line| line.sums.cost).sum())
+        Ok(Office::usage(self, &filter, By::Account)?
+            .iter()
+            .map(|line| line.sums.cost)
+            .fold(0, i64::saturating_add))
     }
 }
 
@@ -208,16 +211,9 @@ impl Office for Desk {
 
 impl Desk {
     fn fault(&self, account: &AccountState) -> Result<Option<String>, DeskError> {
-        let credits: i64 = self.entries(&account.name, 0)?.iter().map(|credit| credit.amount).sum();
-        let charges = self.charges(&account.name)?;
-        let wrong = credits != account.credited || charges != account.charged;
-        let [credited, charged, credits, charges] =
-            [account.credited, account.charged, credits, charges].map(Money);
-        Ok(wrong.then(|| {
-            format!(
-                "{}: credited {credited}, entries {credits}; charged {charged}, sums of days {charges}",
-                account.name
-            )
-        }))
+        let credits: i128 =
+            self.entries(&account.name, 0)?.iter().map(|credit| i128::from(credit.amount)).sum();
+        let sums = [account.credited, clamped(credits), account.charged, self.charges(&account.name)?];
+        Ok(fault(&account.name, sums))
     }
 }

@@ -10,13 +10,16 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::clerk::Clerk;
+use super::limits;
 use super::link::Address;
 use super::purse::{Purses, State};
+use crate::account::share::Lack;
+use crate::account::{Gauge, Limits, Ticket, limit};
 use crate::store::journal::Sure;
 use crate::store::ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
 use crate::store::record::UsageRecord;
 use crate::store::schema::OpenError;
-use crate::store::{Pending, StoreError};
+use crate::store::{Limiter, Pending, StoreError, Whose};
 
 /// What is done while the server is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub struct Terms {
     pub away: Away,
     /// The folder of the journal, where what was settled waits.
     pub journal: PathBuf,
+    /// How large each of its two segments may be, in bytes; usually [`SEGMENT`](crate::store::journal::SEGMENT).
+    pub segment: u64,
 }
 
 /// The ledger.
@@ -62,6 +67,8 @@ pub(super) enum Ask {
     Hold { account: AccountId, amount: i64, outcome: oneshot::Sender<Result<Reservation, Refused>> },
     Spent { day: i64, outcome: Outcome<Vec<Spent>> },
     Flush { outcome: Outcome<()> },
+    Limit(Box<limits::Request>),
+    Spare { whose: Whose },
 }
 
 impl Fleet {
@@ -75,13 +82,13 @@ impl Fleet {
             let path = path.to_owned();
             move |source| OpenError::Io { path, source }
         };
-        let sure = Sure::create(&terms.journal).map_err(io(&terms.journal))?;
+        let sure = Sure::create(&terms.journal, terms.segment).map_err(io(&terms.journal))?;
         let shared = Arc::new(Shared { purses: Purses::new(), sure, floor: AtomicI64::new(0) });
         let (asks, asked) = unbounded_channel();
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(io(&terms.journal))?;
         let failed = io(&terms.journal);
-        let clerk = Clerk::new(address, shared.clone(), terms);
+        let clerk = Clerk::new(address, shared.clone(), terms, asks.downgrade());
         let thread = std::thread::Builder::new().name("ledger".to_owned());
         let thread = thread.spawn(move || runtime.block_on(clerk.run(asked))).map_err(failed)?;
         Ok(Fleet { shared, asks: Some(asks), thread: Some(thread) })
@@ -154,5 +161,28 @@ impl Ledger for Fleet {
 
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {
         self.ask(|outcome| Ask::Spent { day, outcome })
+    }
+
+    fn limiter(&self) -> Option<&dyn Limiter> {
+        Some(self)
+    }
+}
+
+impl Limiter for Fleet {
+    fn take(
+        &self,
+        whose: Whose,
+        gauge: &Arc<Gauge>,
+        limits: &Limits,
+        ask: &limit::Ask,
+    ) -> oneshot::Receiver<Result<Ticket, Lack>> {
+        let (outcome, pending) = oneshot::channel();
+        let (gauge, limits, ask) = (gauge.clone(), *limits, *ask);
+        let request = limits::Request { whose, gauge, limits, ask, again: false, outcome };
+        if let Some(asks) = &self.asks {
+            // The end of the thread is told by the outcome that is dropped with the ask.
+            let _ = asks.send(Ask::Limit(Box::new(request)));
+        }
+        pending
     }
 }

@@ -9,6 +9,7 @@ use super::link::{number, parts, text};
 use super::parcel::Parcel;
 use super::purse::{Purse, State};
 use super::{keys, script};
+use crate::account::Calendar;
 use crate::store::millis;
 
 /// How long the server keeps what is set aside for a gateway that it does not hear of.
@@ -91,7 +92,12 @@ impl Visit<'_> {
             keys::journal(account, gateway),
         ];
         for day in parcel.iter().flat_map(|parcel| parcel.days.keys()) {
-            names.extend([keys::sums(account, *day), keys::records(account, *day)]);
+            let month = Calendar::at(day.saturating_mul(86_400)).month;
+            names.extend([
+                keys::sums(account, *day),
+                keys::records(account, *day),
+                keys::month(account, month),
+            ]);
         }
         let mut call = script::VISIT.call(&names);
         call.arg(format!("{gateway:016x}")).arg(millis(LIFE)).arg(number).arg(lease);
@@ -101,9 +107,14 @@ impl Visit<'_> {
                 call.arg(from).arg(last).arg(charge).arg(JOURNAL).arg(days.len());
                 for (day, sums) in days {
                     let end = day.saturating_add(1).saturating_mul(86_400).saturating_add(records / 1000);
-                    let fields = sums.fields();
+                    let (fields, spent) = (sums.fields(), sums.spent());
                     call.arg(end).arg(sums.block()?).arg(fields.len());
                     for (field, amount) in fields {
+                        call.arg(field).arg(amount);
+                    }
+                    // A month ends within 31 days, and is asked for no longer.
+                    call.arg(day.saturating_add(40).saturating_mul(86_400)).arg(spent.len());
+                    for (field, amount) in spent {
                         call.arg(field).arg(amount);
                     }
                 }

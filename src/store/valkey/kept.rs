@@ -38,7 +38,7 @@ pub struct Valkey {
     limits: Limits,
 }
 
-struct Shared {
+pub(super) struct Shared {
     address: Address,
     line: Mutex<Line>,
     size: AtomicU64,
@@ -76,7 +76,7 @@ impl Valkey {
     }
 
     /// Runs a command; `read` makes the outcome of its answer.
-    fn submit<T: Send + 'static>(
+    pub(super) fn submit<T: Send + 'static>(
         &self,
         size: usize,
         command: Cmd,
@@ -202,7 +202,7 @@ fn size_of(response: &Response) -> usize {
     response.items.len() + response.document.len() + response.id.len() + response.account.len()
 }
 
-fn bytes(value: &Value) -> Option<Bytes> {
+pub(super) fn bytes(value: &Value) -> Option<Bytes> {
     match value {
         Value::BulkString(bytes) => Some(Bytes::copy_from_slice(bytes)),
         _ => None,

@@ -33,6 +33,24 @@ pub(super) fn sums(account: &str, day: i64) -> String {
     format!("{}:sums:{day}", of(account))
 }
 
+/// A hash: what was charged in a month (months since the year 0), by the fields of [`spent`].
+pub(super) fn month(account: &str, month: i64) -> String {
+    format!("{}:month:{month}", of(account))
+}
+
+/// The field that says what was charged to a key, or to the account, in the sums of a day or a month.
+pub(super) fn spent(key: Option<&str>) -> String {
+    key.map_or_else(|| "s".to_owned(), |key| format!("s:{key}"))
+}
+
+/// A hash: how much of the limits of a key, or of the account itself, is taken.
+pub(super) fn gauge(account: &str, key: Option<&str>) -> String {
+    match key {
+        Some(key) => format!("{}:limits:key:{key}", of(account)),
+        None => of(account) + ":limits",
+    }
+}
+
 /// A list: blocks of the records of a day.
 pub(super) fn records(account: &str, day: i64) -> String {
     format!("{}:records:{day}", of(account))

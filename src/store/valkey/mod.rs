@@ -1,7 +1,7 @@
 //! The store of a fleet, on a Valkey or Redis server: alone, behind sentinels, or a cluster.
 //!
 //! Here live the connection, the scripts that the server runs, the ledger of a gateway of the fleet, what is kept of
-//! conversations, and what people ask. Here must not live: what a charge is for (`account`), and what else is done with
+//! conversations and tasks, and what people ask. Here must not live: what a charge is for (`account`), and what else is done with
 //! a record than to keep it.
 //!
 //! All keys of an account have its name as their hash tag, so that one script reaches them in a cluster, too. Money
@@ -14,11 +14,14 @@ mod fleet;
 mod hand;
 mod kept;
 mod keys;
+mod limits;
 mod link;
 mod parcel;
 mod purse;
 mod report;
+mod round;
 mod script;
+mod tasks;
 #[cfg(test)]
 mod tests;
 

@@ -5,6 +5,7 @@ use std::io;
 
 use foldhash::fast::RandomState;
 
+use super::keys;
 use crate::store::book::{DAY, Sums, block};
 use crate::store::journal::Frame;
 use crate::store::record::{KINDS, UsageRecord};
@@ -90,6 +91,18 @@ impl Day<'_> {
             }
         }
         fields
+    }
+
+    /// What was charged, to the account and to each of its keys: fields and amounts, for limits on money.
+    pub(super) fn spent(&self) -> Vec<(String, i64)> {
+        let mut spent: BTreeMap<Option<&str>, i64> = BTreeMap::new();
+        for ((key, _), sums) in self.sums.iter().filter(|(_, sums)| sums.cost != 0) {
+            for of in [None, Some(*key)] {
+                let sum = spent.entry(of).or_default();
+                *sum = sum.saturating_add(sums.cost);
+            }
+        }
+        spent.into_iter().map(|(key, cost)| (keys::spent(key), cost)).collect()
     }
 
     /// The records, packed.

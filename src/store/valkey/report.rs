@@ -64,7 +64,8 @@ pub(super) async fn spent(link: &Link, day: i64) -> Result<Vec<Spent>, LinkError
     for day in days(link, day, i64::MAX).await? {
         each(link, day, None, |account, key, _, sums| {
             if sums.cost != 0 {
-                *spent.entry((day, account.to_owned(), key.to_owned())).or_default() += sums.cost;
+                let cost = spent.entry((day, account.to_owned(), key.to_owned())).or_default();
+                *cost = cost.saturating_add(sums.cost);
             }
         })
         .await?;

@@ -22,6 +22,8 @@ macro_rules! scripts {
 scripts! {
     /// A gateway's visit to an account.
     VISIT = "scripts/visit.lua";
+    /// A gateway's visit to limits.
+    LIMIT = "scripts/limit.lua";
     /// Makes an account.
     CREATE = "scripts/create.lua";
     /// Credits an account.
@@ -36,6 +38,16 @@ scripts! {
     REMOVE = "scripts/remove.lua";
     /// Removes what has expired.
     SWEEP = "scripts/sweep.lua";
+    /// Keeps a new task.
+    TASK_SUBMIT = "scripts/task_submit.lua";
+    /// Finds a task.
+    TASK_FIND = "scripts/task_find.lua";
+    /// Changes a task.
+    TASK_CHANGE = "scripts/task_change.lua";
+    /// Removes a task.
+    TASK_FORGET = "scripts/task_forget.lua";
+    /// Gives out tasks that are due.
+    TASK_DUE = "scripts/task_due.lua";
 }
 
 fn hash(code: &str) -> String {

@@ -28,6 +28,36 @@ pub fn glance(data: &[u8]) -> Glance {
     if plain { Glance::Content } else { Glance::Read }
 }
 
+/// Whether a chunk says whose turn it is and nothing else: what many vendors begin with before they know how it goes on.
+pub fn is_opening(text: &str) -> bool {
+    let mut empty = true;
+    let mut json = Cursor::new(text);
+    let read = members(&mut json, |key, json| match key.escaped() {
+        "choices" => elements(json, |json| opening(json, &mut empty)).map(|_| ()),
+        "error" => {
+            empty &= json.raw()?.is_void();
+            Ok(())
+        }
+        _ => json.skip(),
+    });
+    read.is_ok() && empty && text.starts_with('{')
+}
+
+fn opening(json: &mut Cursor<'_>, empty: &mut bool) -> Result<(), JsonError> {
+    members(json, |key, json| match key.escaped() {
+        "delta" => members(json, |key, json| {
+            let value = json.raw()?;
+            *empty &= key.escaped() == "role" || value.is_void();
+            Ok(())
+        }),
+        "finish_reason" => {
+            *empty &= json.raw()?.is_void();
+            Ok(())
+        }
+        _ => json.skip(),
+    })
+}
+
 /// Reads one chunk, or one whole completion.
 pub fn answer(text: &str) -> Result<Sight<'_>, JsonError> {
     let mut sight = Sight::default();
@@ -157,4 +187,30 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
         usage.input = total;
     }
     Ok(usage)
+}
+
+#[cfg(test)]
+mod opening {
+    use super::is_opening;
+
+    #[test]
+    fn an_opening_says_whose_turn_it_is_and_no_more() {
+        for data in [
+            r#"{"id":"x","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
+            r#"{"choices":[{"delta":{"role":"assistant","content":null,"refusal":null},"logprobs":null}],"error":null}"#,
+            r#"{"choices":[]}"#,
+        ] {
+            assert!(is_opening(data), "{data}");
+        }
+        for data in [
+            r#"{"choices":[{"delta":{"content":"a"},"finish_reason":null}],"error":null}"#,
+            r#"{"choices":[{"delta":{"reasoning_content":"a"}}]}"#,
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}"#,
+            r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+            r#"{"error":{"message":"no"}}"#,
+            "[DONE]",
+        ] {
+            assert!(!is_opening(data), "{data}");
+        }
+    }
 }

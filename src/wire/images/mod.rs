@@ -14,7 +14,7 @@
 pub mod answer;
 pub mod ask;
 pub mod check;
-mod file;
+pub mod file;
 pub mod form;
 pub mod predict;
 pub mod reply;

@@ -7,14 +7,14 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::journal::{exists, leftovers};
+use crate::store::journal::{SEGMENT, exists, leftovers};
 
 const ACCOUNTS: [&str; 2] = ["acme", "umbrella"];
 /// Processes that may run at a time, as in an upgrade.
 const PROCESSES: usize = 2;
 /// Longer than any test: the thread does what it is asked, and nothing by itself.
 const BY_HAND: Terms =
-    Terms { flush: Duration::from_secs(3600), records: Duration::from_secs(4_000_000_000) };
+    Terms { flush: Duration::from_secs(3600), records: Duration::from_secs(4_000_000_000), segment: SEGMENT };
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

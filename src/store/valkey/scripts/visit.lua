@@ -1,9 +1,10 @@
 -- One visit of a gateway to an account: charges what it brings, sets aside what it keeps, grants what it asks for.
 -- Money never goes through a Lua number, which is a double: it is added by HINCRBY and compared as text.
--- KEYS: account, leases, their ends, journal's last number; then two for each day: sums, records.
+-- KEYS: account, leases, their ends, journal's last number; then three for each day: sums, records, sums of its month.
 -- ARGV: gateway, life of leases (ms), number of the visit, lease that it keeps, number that the journal stands at
 --   ('' = nothing is brought), last number that is brought, charge, life of the journal's number (ms), days;
---   for each day: end of its records (s), block of records, fields; and for each field: name, amount;
+--   for each day: end of its records (s), block of records, fields; for each field: name, amount; end of the sums of
+--   the month (s), fields of the day and the month; for each of these: name, amount;
 --   then needs, and for each need: amount; then what is wanted beyond.
 local account, leases, ends, journal = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local me = ARGV[1]
@@ -41,7 +42,7 @@ if ARGV[5] ~= '' then
   add('charged', ARGV[7])
   take(ARGV[7])
   for day = 1, tonumber(ARGV[9]) do
-    local sums, records = KEYS[3 + 2 * day], KEYS[4 + 2 * day]
+    local sums, records, month = KEYS[2 + 3 * day], KEYS[3 + 3 * day], KEYS[4 + 3 * day]
     if ARGV[at + 2] ~= '' then
       redis.call('RPUSH', records, ARGV[at + 2])
       redis.call('EXPIREAT', records, ARGV[at + 1])
@@ -52,6 +53,14 @@ if ARGV[5] ~= '' then
       grow(sums, ARGV[at + 1], ARGV[at + 2])
       at = at + 2
     end
+    local ending, spent = ARGV[at + 1], tonumber(ARGV[at + 2])
+    at = at + 2
+    for _ = 1, spent do
+      grow(sums, ARGV[at + 1], ARGV[at + 2])
+      grow(month, ARGV[at + 1], ARGV[at + 2])
+      at = at + 2
+    end
+    if spent > 0 then redis.call('EXPIREAT', month, ending) end
   end
 end
 

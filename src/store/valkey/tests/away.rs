@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{adds_up, at, desk, flushed, soon};
-use crate::store::ledger::{Held, Ledger, Refused};
+use crate::store::ledger::{Held, Ledger, Refused, Settled};
 use crate::store::suite::OnServer;
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle};
 use crate::store::valkey::Away;
@@ -93,6 +93,35 @@ fn charges_outlive_the_gateway_that_could_not_bring_them() {
     soon("they are brought", || at(&place, "acme") == (1_000 - 63, 63, 7));
     // What was set aside for the one that ended is free as soon as its journal was found.
     soon("all is free", || reserve(&next, "acme", 937).is_ok());
+    adds_up(&place.server);
+}
+
+/// More than the journal has room for is settled meanwhile.
+#[test]
+fn a_full_journal_is_brought_and_used_again() {
+    let Some(mut place) = OnServer::new() else { return };
+    open_account(&desk(&place.server), "acme", 1_000_000);
+    let ledger = place.fleet_of(Away::Allow(100_000), 4_096);
+    for round in 1..=3 {
+        flushed(&ledger);
+        let held: Vec<_> = (0..300).map(|_| reserve(&ledger, "acme", 10).unwrap()).collect();
+        place.server.kill();
+        noticed(&ledger);
+        let full = held.into_iter().map(|held| {
+            let told = ledger.settle(Some(held), &record("acme", 9));
+            matches!(told, Settled::Known(Err(_)))
+        });
+        assert!(full.filter(|full| *full).count() > 100, "both segments are full");
+        // What cannot be charged for certain is not begun, whatever may be spent while the server is away.
+        assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), Refused::Unavailable);
+        place.server.start_again();
+        flushed(&ledger);
+        soon("it is all there", || {
+            at(&place, "acme") == (1_000_000 - round * 2_700, round * 2_700, round * 300)
+        });
+        soon("requests go on", || reserve(&ledger, "acme", 1).is_ok());
+    }
+    drop(ledger);
     adds_up(&place.server);
 }
 

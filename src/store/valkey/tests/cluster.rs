@@ -1,7 +1,12 @@
 //! A cluster of three: all keys of an account are in one place, and accounts are not.
 
+use super::limits::Gateway;
 use super::soon;
+use crate::account::Limits;
+use crate::account::limit::Which;
+use crate::account::share::Lack;
 use crate::store::book::{By, DAY, Filter};
+use crate::store::journal::SEGMENT;
 use crate::store::ledger::{Ledger, Refused};
 use crate::store::office::Office as _;
 use crate::store::suite::keeping::{LIMITS, find, keep};
@@ -44,6 +49,7 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
         records: std::time::Duration::from_secs(400 * 86_400),
         away: Away::Refuse,
         journal: folder.path().join("ledger"),
+        segment: SEGMENT,
     };
     let office = Desk::open(&address()).unwrap();
     let names: Vec<String> = (0..30).map(|n| format!("account {n}")).collect();
@@ -67,7 +73,24 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
     assert_eq!(lines.len(), 31);
     assert_eq!(office.accounts().unwrap().len(), 30);
     assert_eq!(wait(ledger.spent_since(0)).unwrap().len(), 30);
-    drop(ledger);
+    let limits = Limits {
+        requests_per_minute: Some(10),
+        tokens_per_minute: Some(1_000),
+        concurrent: Some(2),
+        spend_per_day: Some(100),
+        spend_per_month: Some(100),
+    };
+    let gateway = Gateway::new(ledger);
+    for name in &names {
+        let held = [(); 2].map(|()| gateway.take(name, limits, 100, 20).unwrap());
+        let Lack::Exceeded(refused) = gateway.take(name, limits, 100, 20).unwrap_err() else { panic!() };
+        assert_eq!(refused.which, Which::Concurrent, "{name}");
+        drop(held);
+        // 40 of 100 were charged to it above.
+        let Lack::Exceeded(refused) = gateway.take(name, limits, 100, 61).unwrap_err() else { panic!() };
+        assert_eq!(refused.which, Which::SpendPerMonth, "{name}");
+    }
+    drop(gateway);
     assert!(office.audit().unwrap().is_empty());
     // They are not all on one server.
     assert!(nodes.iter().all(|node| node.ask("DBSIZE") != ":0\r\n"));

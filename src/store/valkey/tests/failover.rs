@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use super::limits::Gateway;
 use super::{adds_up, at, desk, flushed, soon};
+use crate::account::Limits;
+use crate::store::journal::SEGMENT;
 use crate::store::ledger::Ledger;
 use crate::store::office::Office as _;
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle, stored};
@@ -66,18 +69,23 @@ fn a_replica_that_takes_over_has_it_all_in_the_end() {
         records: Duration::from_secs(400 * 86_400),
         away: Away::Allow(1_000),
         journal: folder.path().join("ledger"),
+        segment: SEGMENT,
     };
     let office = Desk::open(&address()).unwrap();
     open_account(&office, "acme", 100_000);
     drop(office);
     soon("the replica has it", || second.ask("HGET mg:{a:acme}:account free").contains("100000"));
-    let ledger = Fleet::open(address(), terms).unwrap();
+    let other = Terms { journal: folder.path().join("other"), ..terms.clone() };
+    let gateway = Gateway::new(Fleet::open(address(), terms).unwrap());
+    let limits = Limits { concurrent: Some(3), ..Limits::default() };
+    let places = [(); 3].map(|()| gateway.take("acme", limits, 0, 0).unwrap());
+    let ledger = &gateway.ledger;
     let runtime = runtime();
     let (mut charged, mut requests) = (0, 0);
     let mut request = || {
         let held = runtime.block_on(ledger.reserve(&id("acme"), 10).within(PATIENCE));
         if let Ok(held) = held {
-            settle(&ledger, Some(held), &record("acme", 9));
+            settle(ledger, Some(held), &record("acme", 9));
             (charged, requests) = (charged + 9, requests + 1);
         }
         (charged, requests)
@@ -92,11 +100,15 @@ fn a_replica_that_takes_over_has_it_all_in_the_end() {
         done = request();
         second.ask("ROLE").contains("master")
     });
-    flushed(&ledger);
+    flushed(ledger);
+    let late = Gateway::new(Fleet::open(address(), other).unwrap());
+    soon("places are kept", || late.take("acme", limits, 0, 0).is_err());
+    drop(places);
+    soon("and free in the end", || late.take("acme", limits, 0, 0).is_ok());
     let office = Desk::open(&address()).unwrap();
     soon("it has it all", || stored(&office, "acme") == (100_000 - done.0, done.0, done.1));
     assert!(done.1 > 200);
-    drop(ledger);
+    drop((gateway, late));
     assert!(office.audit().unwrap().is_empty());
     assert_eq!(first.ask("PING"), "", "the first one is gone");
 }

@@ -3,6 +3,7 @@
 mod away;
 mod cluster;
 mod failover;
+mod limits;
 mod many;
 
 use std::time::Instant;

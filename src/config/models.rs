@@ -1,0 +1,326 @@
+//! routes.toml: models, their targets, and who stands in for whom.
+
+use std::sync::Arc;
+
+use super::node::{Mark, Table, Value};
+use super::prices::{self, PriceList};
+use super::report::closest;
+use super::routes::one_of;
+use super::routing;
+use crate::json::EscapedString;
+use crate::route::pick::MOST_TARGETS;
+use crate::route::seat::Limits;
+use crate::route::{Model, Policy, Routing, Target};
+use crate::vendor::{Provider, Timeouts};
+use crate::wire::Api;
+
+/// Largest weight: the sum of a thousand targets stays far below 2^64.
+const MAX_WEIGHT: i64 = 1_000_000;
+/// Largest limit: far beyond any vendor's.
+const MAX_LIMIT: i64 = 1_000_000_000;
+/// Last tier that can be written.
+const MAX_TIER: i64 = 15;
+
+/// What is known before models are read.
+pub(super) struct Known<'k> {
+    pub(super) providers: &'k [Arc<Provider>],
+    /// Of all providers, those included in which something is wrong.
+    pub(super) names: &'k [String],
+    pub(super) prices: &'k PriceList,
+    /// What holds where a model says nothing else.
+    pub(super) usual: Routing,
+}
+
+/// A model as it is written, and the models that stand in for it.
+pub(super) struct Draft {
+    model: Model,
+    targets: Mark,
+    fallback: Vec<(Box<str>, Mark)>,
+}
+
+/// Reads a model.
+pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> Option<Draft> {
+    let id = table.require("id", "id = \"gpt-4o\"").and_then(|value| {
+        let id = value.as_str()?.to_owned();
+        if id.is_empty() || id.len() > 256 {
+            value.wrong("an id has 1 to 256 bytes", None);
+        } else if earlier.iter().any(|draft| *draft.model.id == *id) {
+            value.wrong(format!("the model \"{id}\" is given twice"), None);
+        }
+        Some(id)
+    });
+    let owned_by = table.string("owned_by");
+    let created = table.integer("created", &(0..=253_402_300_799));
+    let price = table.table("price", prices::read_price);
+    let policy = table.get("policy").and_then(|value| {
+        value.parsed(|text| {
+            Policy::from_name(text).ok_or_else(|| one_of(text, &Policy::ALL.map(Policy::name)))
+        })
+    });
+    let retry = table.table("retry", |table| routing::read_retry(table, known.usual.retry));
+    let timeouts = table.table("timeouts", read_timeouts).unwrap_or_default();
+    let mut fallback = Vec::new();
+    if let Some(list) = table.get("fallback") {
+        list.elements(|element| {
+            fallback.extend(element.as_str().map(|name| (name.into(), element.mark())));
+        });
+    }
+    let mut targets: Vec<Target> = Vec::new();
+    let list = table.require("targets", "targets = [{ provider = \"openai\", model = \"gpt-4o\" }]");
+    if let Some(list) = &list {
+        let mut complete = true;
+        let count =
+            list.elements(|element| match element.as_table(|table| read_target(table, known)).flatten() {
+                Some(mut target) => {
+                    timeouts.apply(&mut target.timeouts);
+                    if targets.iter().any(|other| is_same(other, &target)) {
+                        element.wrong("this target is given twice", "it would only fail twice".to_owned());
+                    }
+                    targets.push(target);
+                }
+                None => complete = false,
+            });
+        if count == Some(0) {
+            list.wrong("a model without a target cannot be served", None);
+        } else if complete {
+            check(list, &targets);
+        }
+    }
+    let (id, targets_at) = (id?, list?.mark());
+    // The model's own price; else the list's for the name that clients use; else for a name that a vendor uses.
+    let names = std::iter::once(id.as_str()).chain(targets.iter().map(|target: &Target| &*target.model));
+    let price = price.or_else(|| known.prices.find(names)).unwrap_or_default();
+    let routing = Routing {
+        policy: policy.unwrap_or(known.usual.policy),
+        retry: retry.unwrap_or(known.usual.retry),
+        breaker: known.usual.breaker,
+    };
+    let model = Model {
+        index: 0,
+        escaped_id: EscapedString::from(id.as_str()),
+        id: id.into_boxed_str(),
+        owned_by: owned_by.unwrap_or_else(|| "unknown".to_owned()).into_boxed_str(),
+        created: created.unwrap_or(0),
+        targets,
+        price,
+        routing,
+        budget: Arc::default(),
+    };
+    Some(Draft { model, targets: targets_at, fallback })
+}
+
+fn is_same(one: &Target, other: &Target) -> bool {
+    Arc::ptr_eq(&one.provider, &other.provider) && one.model == other.model
+}
+
+/// Whether every tier can be reached, and every target can stand in for those before it.
+fn check(list: &Value<'_>, targets: &[Target]) {
+    let serving =
+        |tier: u8| targets.iter().filter(move |target| target.seat.tier == tier && target.seat.weight > 0);
+    let mut tiers: Vec<u8> = targets.iter().map(|target| target.seat.tier).collect();
+    tiers.sort_unstable();
+    tiers.dedup();
+    if targets.iter().all(|target| target.seat.weight == 0) {
+        list.wrong("every target has the weight 0", "give one of them a weight of 1 or more".to_owned());
+        return;
+    }
+    for tier in &tiers {
+        if serving(*tier).next().is_none() && tiers.len() > 1 {
+            let message = format!("nobody in tier {tier} is ever asked: every target there has the weight 0");
+            list.wrong(message, "give one of them a weight of 1 or more, or take the tier out".to_owned());
+        }
+    }
+    let Some(first) = tiers.first() else { return };
+    for target in tiers.iter().skip(1).flat_map(|tier| serving(*tier)) {
+        if !serving(*first).any(|before| stands_in(target, before)) {
+            let message =
+                format!("\"{}\" serves nothing of what the first tier serves", target.provider.name);
+            list.wrong(message, "a tier stands in for those before it".to_owned());
+        }
+    }
+}
+
+/// Whether a target can do anything that another one does.
+fn stands_in(target: &Target, before: &Target) -> bool {
+    let capability = |api: &Api| match api {
+        // Any of the four formats can be had from any other, and vectors in either of two.
+        api if api.format().is_some() => Some(Api::Chat),
+        Api::EmbedContent => Some(Api::Embeddings),
+        // The gateway counts itself.
+        Api::CountTokens => None,
+        api => Some(*api),
+    };
+    let theirs: Vec<Api> = before.provider.apis.iter().filter_map(capability).collect();
+    target.provider.apis.iter().filter_map(capability).any(|api| theirs.contains(&api))
+}
+
+/// A model's own times, in the place of its providers'.
+#[derive(Clone, Copy, Default)]
+struct OwnTimes {
+    first_byte: Option<std::time::Duration>,
+    idle: Option<std::time::Duration>,
+    total: Option<std::time::Duration>,
+}
+
+impl OwnTimes {
+    fn apply(&self, times: &mut Timeouts) {
+        times.first_byte = self.first_byte.unwrap_or(times.first_byte);
+        times.idle = self.idle.unwrap_or(times.idle);
+        times.total = self.total.unwrap_or(times.total);
+    }
+}
+
+fn read_timeouts(table: &Table<'_>) -> OwnTimes {
+    OwnTimes {
+        first_byte: table.duration("first_byte"),
+        idle: table.duration("idle"),
+        total: table.duration("total"),
+    }
+}
+
+fn read_target(table: &Table<'_>, known: &Known<'_>) -> Option<Target> {
+    let provider = table.require("provider", "provider = \"openai\"").and_then(|value| {
+        let name = value.as_str()?;
+        let names = known.names;
+        if !names.iter().any(|known| known == name) {
+            let hint = match closest(name, names.iter().map(String::as_str)) {
+                Some(meant) => format!("did you mean \"{meant}\"?"),
+                None if names.is_empty() => "no [[provider]] is given".to_owned(),
+                None => format!("known: {}", names.join(", ")),
+            };
+            value.wrong(format!("no provider is named \"{name}\""), hint);
+        }
+        known.providers.iter().find(|provider| *provider.name == *name).cloned()
+    });
+    let model = table.require("model", "model = \"gpt-4o-2024-11-20\"").and_then(|value| {
+        let model = value.as_str()?.to_owned();
+        if model.is_empty() || model.len() > 256 {
+            value.wrong("a model's name has 1 to 256 bytes", None);
+        }
+        Some(model)
+    });
+    let weight = table.integer("weight", &(0..=MAX_WEIGHT)).unwrap_or(1);
+    let tier = table.integer("tier", &(0..=MAX_TIER)).unwrap_or(0);
+    let limit = |key| table.integer(key, &(1..=MAX_LIMIT)).and_then(|n| u64::try_from(n).ok());
+    let limits = Limits {
+        concurrent: limit("concurrent").and_then(|n| u32::try_from(n).ok()),
+        requests_per_minute: limit("requests_per_minute"),
+        tokens_per_minute: limit("tokens_per_minute"),
+    };
+    let mut target = Target::new(provider?, &model?, u32::try_from(weight).unwrap_or(1));
+    target.seat.tier = u8::try_from(tier).unwrap_or(0);
+    target.seat.limits = limits;
+    Some(target)
+}
+
+/// The models, each with the targets of those that stand in for it behind its own, and of those that stand in for these.
+pub(super) fn join(root: &Table<'_>, drafts: Vec<Draft>) -> Vec<Model> {
+    let mut sound = true;
+    for draft in &drafts {
+        for (name, mark) in &draft.fallback {
+            let wrong = match find(&drafts, name) {
+                None => {
+                    let names = drafts.iter().map(|draft| &*draft.model.id);
+                    let hint = closest(name, names).map(|meant| format!("did you mean \"{meant}\"?"));
+                    Some((format!("no model is named \"{name}\""), hint))
+                }
+                Some(other) => match circle(&drafts, &draft.model.id, name) {
+                    Some(way) => Some((format!("the fallback goes round in a circle: {way}"), None)),
+                    None if !can_replace(other, draft) => Some((
+                        format!("\"{name}\" serves nothing of what this model serves"),
+                        Some("a fallback stands in for the model".to_owned()),
+                    )),
+                    None => None,
+                },
+            };
+            if let Some((message, hint)) = wrong {
+                sound = false;
+                root.wrong_at(mark, message, hint);
+            }
+        }
+    }
+    // What goes round in a circle cannot be followed to its end.
+    let added: Vec<Vec<Target>> =
+        if sound { drafts.iter().map(|draft| more(root, &drafts, draft)).collect() } else { Vec::new() };
+    let mut models: Vec<Model> = drafts.into_iter().map(|draft| draft.model).collect();
+    for (model, more) in models.iter_mut().zip(added) {
+        model.targets.extend(more);
+    }
+    models
+}
+
+fn find<'d>(drafts: &'d [Draft], name: &str) -> Option<&'d Draft> {
+    drafts.iter().find(|draft| *draft.model.id == *name)
+}
+
+fn can_replace(other: &Draft, draft: &Draft) -> bool {
+    let own = &draft.model.targets;
+    other.model.targets.iter().any(|target| own.iter().any(|before| stands_in(target, before)))
+}
+
+/// The models that stand in for one, nearest first.
+fn behind<'d>(drafts: &'d [Draft], draft: &'d Draft, found: &mut Vec<&'d Draft>) {
+    for (name, _) in &draft.fallback {
+        let Some(other) = find(drafts, name) else { continue };
+        if !found.iter().any(|before| before.model.id == other.model.id) {
+            found.push(other);
+            behind(drafts, other, found);
+        }
+    }
+}
+
+/// The targets of those that stand in for a model, each tier of theirs as one of its own.
+fn more(root: &Table<'_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
+    let mut others = Vec::new();
+    behind(drafts, draft, &mut others);
+    let own = &draft.model.targets;
+    let mut more: Vec<Target> = Vec::new();
+    let mut tier = own.iter().map(|target| target.seat.tier).max().unwrap_or(0);
+    for other in others {
+        let mut ordered: Vec<&Target> = other.model.targets.iter().collect();
+        ordered.sort_by_key(|target| target.seat.tier);
+        let mut last = None;
+        for target in ordered {
+            if own.iter().chain(&more).any(|before| is_same(before, target)) {
+                continue;
+            }
+            if last.replace(target.seat.tier) != Some(target.seat.tier) {
+                tier = tier.saturating_add(1);
+            }
+            let mut seat = target.seat.clone();
+            seat.tier = tier;
+            let (provider, model) = (target.provider.clone(), target.model.clone());
+            more.push(Target { provider, model, seat, timeouts: target.timeouts });
+        }
+    }
+    if own.len() + more.len() > MOST_TARGETS {
+        let message = format!("a model has {MOST_TARGETS} targets at most, those of its fallback included");
+        root.wrong_at(&draft.targets, message, None);
+    }
+    more
+}
+
+/// The way from a model over the models that stand in for it back to itself, if `through` leads there.
+fn circle(drafts: &[Draft], model: &str, through: &str) -> Option<String> {
+    fn walk<'d>(drafts: &'d [Draft], from: &'d str, to: &str, seen: &mut Vec<&'d str>) -> bool {
+        seen.push(from);
+        if from == to {
+            return true;
+        }
+        let next = drafts.iter().filter(|draft| *draft.model.id == *from).flat_map(|draft| &draft.fallback);
+        for (name, _) in next {
+            let known = seen.contains(&&**name) && **name != *to;
+            if !known && walk(drafts, name, to, seen) {
+                return true;
+            }
+        }
+        seen.pop();
+        false
+    }
+    let mut seen = Vec::new();
+    walk(drafts, through, model, &mut seen).then(|| {
+        let steps: Vec<String> =
+            std::iter::once(model).chain(seen).map(|name| format!("\"{name}\"")).collect();
+        steps.join(" -> ")
+    })
+}

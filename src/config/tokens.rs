@@ -1,0 +1,87 @@
+//! `[tokens]` of routes.toml: how access tokens of the task group are issued and verified.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::Secret;
+use super::node::{Table, Value};
+use super::secret::{Source, Vault};
+use crate::account::{Signature, TokenKey, Tokens};
+
+/// How long a token is valid where nothing is said.
+const LIFETIME: Duration = Duration::from_secs(7_200);
+
+pub(super) fn read(table: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Tokens> {
+    let issuer = table.string("issuer").unwrap_or_else(|| "model-gateway".to_owned());
+    let audience = table.string("audience").unwrap_or_else(|| "svc".to_owned());
+    let lifetime = table.duration("lifetime").unwrap_or(LIFETIME);
+    if lifetime.is_zero() {
+        table.wrong("a token is valid for some time", "lifetime = \"2h\"".to_owned());
+    }
+    let mut keys: Vec<TokenKey> = Vec::new();
+    let mut given = 0;
+    table.tables("key", |table| {
+        given += 1;
+        if let Some(key) = read_key(table, folder, vault) {
+            if keys.iter().any(|known| known.id() == key.id()) {
+                table.wrong(format!("the key \"{}\" is given twice", key.id()), None);
+            }
+            keys.push(key);
+        }
+    });
+    if given == 0 {
+        table.wrong("there are no keys", "[[tokens.key]] with id, algorithm and secret".to_owned());
+    }
+    Some(Tokens { issuer, audience, lifetime, keys })
+}
+
+fn read_key(table: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<TokenKey> {
+    let id = table.require("id", "id = \"2026-11\"").and_then(|id| id.as_str().map(str::to_owned));
+    let signature = table.require("algorithm", "algorithm = \"HS256\"").and_then(|value| {
+        value.parsed(|text| {
+            Signature::from_name(text).ok_or_else(|| "it is \"HS256\" or \"EdDSA\"".to_owned())
+        })
+    });
+    let public = table.string("public");
+    let secret = table.get("secret").map(Value::hidden);
+    let text = secret.as_ref().and_then(|value| read_secret(value, folder, vault));
+    let (id, signature) = (id?, signature?);
+    if !vault.reads() {
+        // Whatever it is, it is not looked at.
+        return TokenKey::hs256(&id, &[0; 64]).ok();
+    }
+    let made = match (signature, &text, &public) {
+        (Signature::Hs256, Some(text), _) => TokenKey::hs256(&id, text.expose().as_bytes()),
+        (Signature::Hs256, None, _) => {
+            if secret.is_none() {
+                table.require("secret", "secret = { env = \"TOKEN_SECRET\" }");
+            }
+            return None;
+        }
+        (Signature::EdDsa, text, Some(public)) => {
+            TokenKey::eddsa(&id, text.as_ref().map(Secret::expose), public)
+        }
+        (Signature::EdDsa, _, None) => {
+            table.require("public", "public = \"...\"");
+            return None;
+        }
+    };
+    made.map_err(|fault| table.wrong(fault.to_string(), None)).ok()
+}
+
+fn read_secret(value: &Value<'_>, folder: &Path, vault: &dyn Vault) -> Option<Secret> {
+    const EXAMPLE: &str =
+        "secret = { env = \"TOKEN_SECRET\" }, or { file = \"%d/token\" }, or { value = \"...\" }";
+    let source = value.as_table(|table| {
+        let env = table.string("env").map(Source::Env);
+        let file = table.string("file").map(|path| Source::File(path.into()));
+        let text = table.get("value").map(Value::hidden);
+        let text = text.and_then(|text| text.as_str().map(|text| Source::Value(Secret::new(text))));
+        let mut given: Vec<Source> = [env, file, text].into_iter().flatten().collect();
+        if given.len() != 1 {
+            table.wrong("a secret comes from one place", format!("for example: {EXAMPLE}"));
+        }
+        given.pop()
+    })??;
+    source.read(folder, vault).map_err(|reason| value.wrong(reason, None)).ok()
+}

@@ -1,0 +1,438 @@
+//! From one target to the next: the choice, what is learnt from a failure, and whether the request is tried again.
+//!
+//! As long as the client has not been given a byte, whatever a target does can be hidden, if another one does better.
+//! What is needed to ask another one is kept until then ([`Origin`]); a request that has one target only keeps nothing.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use pingora::http::RequestHeader;
+
+use super::context::{Answer, Context, Plan};
+use super::exchange::End;
+use super::plan::Chosen;
+use super::{Gateway, names};
+use crate::canonical::Thinking;
+use crate::error::{ApiError, Kind, RetryAfter, Source};
+use crate::route::affinity::fingerprint;
+use crate::route::blame::{Blame, Next, usefulness, verdict};
+use crate::route::pick::{Ask, Nobody, Policy, pick};
+use crate::route::seat::{Changed, Permit};
+use crate::route::{Model, Nanos, upstream_api};
+use crate::translate::Stored;
+use crate::wire::path::Action;
+use crate::wire::prompt;
+use crate::wire::request::Body;
+use crate::wire::{Api, Format};
+
+/// What of a prompt is read to know its conversation again, in bytes: more than the system prompts of coding agents.
+const PROMPT: usize = 64 * 1024;
+/// Of a longer text, both ends of so many bytes are enough.
+const ENDS: usize = 2 * 1024;
+
+/// What a request wants, whichever target it goes to.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'w> {
+    pub(super) model: &'w Arc<Model>,
+    /// The model as the client named it.
+    pub(super) name: &'w str,
+    pub(super) thinking: Thinking,
+    pub(super) api: Api,
+    pub(super) action: Option<Action>,
+    pub(super) label: &'static str,
+}
+
+/// What is kept of a request until the client is given the first byte.
+pub(super) struct Origin {
+    model: Arc<Model>,
+    name: Box<str>,
+    thinking: Thinking,
+    api: Api,
+    action: Option<Action>,
+    label: &'static str,
+    body: Body,
+    ask: Ask,
+    /// Targets that were asked.
+    asked: u8,
+    best: Option<Best>,
+}
+
+impl Origin {
+    fn wanted(&self) -> Wanted<'_> {
+        let Origin { model, name, thinking, api, action, label, .. } = self;
+        Wanted { model, name, thinking: *thinking, api: *api, action: *action, label }
+    }
+}
+
+/// The most useful error so far.
+struct Best {
+    error: ApiError,
+    body: Option<Bytes>,
+    detail: Option<Box<str>>,
+}
+
+/// A random number that is uniform over all of `u64`.
+fn chance() -> u64 {
+    rand::Rng::next_u64(&mut rand::rng())
+}
+
+impl Gateway {
+    /// Chooses a target and prepares what goes there. `fitting` are the targets that can serve the request.
+    pub(super) async fn choose(
+        &self,
+        ctx: &mut Context,
+        head: &RequestHeader,
+        wanted: Wanted<'_>,
+        fitting: u64,
+        mut body: Body,
+    ) -> Result<(), ApiError> {
+        let now = ctx.live.till.nanos(ctx.record.complete.unwrap_or_else(Instant::now));
+        let mut ask = Ask { now, tokens: ctx.tab.input, fitting, ..Ask::default() };
+        if fitting.is_power_of_two() {
+            let (index, permit) = pick(&**wanted.model, wanted.model.routing.policy, &ask)
+                .map_err(|nobody| full(nobody, now))?;
+            let plan = self.prepare(ctx, wanted, index, permit, body).await?;
+            ctx.plan = Some(Box::new(plan));
+            return Ok(());
+        }
+        ask.point = chance();
+        let routing = &wanted.model.routing;
+        if routing.policy == Policy::Affinity {
+            ask.conversation = conversation(&head.headers, &mut body);
+        }
+        wanted.model.budget.pay(&routing.retry.share);
+        let Wanted { model, name, thinking, api, action, label } = wanted;
+        let (model, name) = (model.clone(), name.into());
+        ctx.origin = Some(Box::new(Origin {
+            model,
+            name,
+            thinking,
+            api,
+            action,
+            label,
+            body,
+            ask,
+            asked: 0,
+            best: None,
+        }));
+        self.next_target(ctx).await
+    }
+
+    /// A place at one of the targets that fit, for what is begun once and never tried elsewhere.
+    pub(super) fn place(
+        &self,
+        ctx: &Context,
+        model: &Model,
+        fitting: u64,
+    ) -> Result<(usize, Permit), ApiError> {
+        let now = ctx.live.till.nanos(Instant::now());
+        let ask = Ask { now, tokens: ctx.tab.input, fitting, point: chance(), ..Ask::default() };
+        pick(model, model.routing.policy, &ask).map_err(|nobody| full(nobody, now))
+    }
+
+    /// Chooses the next target of those that are left. One that cannot be told what is wanted is passed over where the
+    /// route says so. Boxed: it is called from two places, and its state is large.
+    fn next_target<'f>(
+        &'f self,
+        ctx: &'f mut Context,
+    ) -> Pin<Box<dyn Future<Output = Result<(), ApiError>> + Send + 'f>> {
+        Box::pin(async move {
+            let mut refused = None;
+            loop {
+                let Some(origin) = ctx.origin.as_deref_mut() else { return Err(gone_wrong()) };
+                let routing = origin.model.routing;
+                let (index, permit) = match pick(&*origin.model, routing.policy, &origin.ask) {
+                    Ok(picked) => picked,
+                    Err(nobody) => return Err(refused.unwrap_or_else(|| full(nobody, origin.ask.now))),
+                };
+                origin.ask.tried |= 1 << index;
+                origin.asked = origin.asked.saturating_add(1);
+                let (body, also) = (origin.body.clone(), routing.retry.unsupported);
+                // Taken out, so that the rest of the request's state can be worked with.
+                let Some(mut origin) = ctx.origin.take() else { return Err(gone_wrong()) };
+                let prepared = self.prepare(ctx, origin.wanted(), index, permit, body).await;
+                match prepared {
+                    Ok(plan) => {
+                        ctx.record.targets = origin.asked;
+                        ctx.origin = Some(origin);
+                        ctx.plan = Some(Box::new(plan));
+                        return Ok(());
+                    }
+                    Err(error) if also && error.kind == Kind::Unsupported => {
+                        origin.asked = origin.asked.saturating_sub(1);
+                        ctx.origin = Some(origin);
+                        refused.get_or_insert(error);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        })
+    }
+
+    /// Prepares what goes to a target.
+    async fn prepare(
+        &self,
+        ctx: &mut Context,
+        wanted: Wanted<'_>,
+        index: usize,
+        permit: Permit,
+        body: Body,
+    ) -> Result<Plan, ApiError> {
+        let Wanted { model, name, thinking, api, action, label } = wanted;
+        let upstream = model.targets.get(index).and_then(|target| upstream_api(target, api)).unwrap_or(api);
+        let lane = ctx.live.lane(&self.metrics, label, model, index, upstream);
+        let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
+        let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
+        let permit = Some(permit);
+        let chosen = Chosen { model: model.clone(), index, permit, lane, api, upstream, action, stream };
+        ctx.record.stream = stream;
+        if matches!(api, Api::Embeddings | Api::EmbedContent) {
+            chosen.embed(name, action, body)
+        } else if api == Api::Rerank {
+            chosen.rank(body)
+        } else if let Some(request) = body.image {
+            chosen.draw(ctx, *request)
+        } else if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
+            chosen.pass_on(name, body)
+        } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
+            // Boxed: hardly any request has to wait for the store.
+            Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await
+        } else {
+            self.translate(ctx, chosen, thinking, &body.text.into_contiguous(), Stored::default())
+        }
+    }
+
+    /// What is to be done after a failure that the client has not seen: the next target, or what the client is told.
+    pub(super) async fn fall_back(
+        &self,
+        ctx: &mut Context,
+        error: ApiError,
+        body: Option<Bytes>,
+    ) -> Result<(), End> {
+        let status = ctx.record.upstream_status;
+        let verdict = verdict(&error, status);
+        self.blame(ctx, verdict.blame, &error);
+        let told = |error, body: Option<Bytes>| match body {
+            Some(body) => End::Refused(error, body),
+            None => End::Failed(error),
+        };
+        let complete = ctx.record.complete;
+        let Some(origin) = ctx.origin.as_deref_mut() else { return Err(told(error, body)) };
+        let retry = origin.model.routing.retry;
+        let wanted = match verdict.next {
+            Next::No => false,
+            Next::Yes => true,
+            Next::ContextLength => retry.context_length,
+            Next::Unsupported => retry.unsupported,
+        };
+        if !wanted {
+            return Err(told(error, body));
+        }
+        let detail = ctx.record.detail.take();
+        if origin.best.as_ref().is_none_or(|best| usefulness(&error) > usefulness(&best.error)) {
+            origin.best = Some(Best { error: error.clone(), body, detail });
+        }
+        let late = complete.is_some_and(|complete| complete.elapsed() >= retry.deadline);
+        let none_left = origin.ask.fitting & !origin.ask.tried == 0;
+        let refused = if none_left {
+            Some("targets")
+        } else if origin.asked >= retry.attempts {
+            Some("attempts")
+        } else if late {
+            Some("deadline")
+        } else if !origin.model.budget.take(&retry.share) {
+            Some("budget")
+        } else {
+            None
+        };
+        if refused.is_none() {
+            // The failure has told more about the targets than the time of the request's beginning does.
+            origin.ask.now = ctx.live.till.nanos(Instant::now());
+            origin.ask.point = chance();
+            self.note_fallback(ctx, &error, status);
+            let reason = error.kind.label();
+            self.count_retry(ctx, reason);
+            ctx.begin_again();
+            if self.next_target(ctx).await.is_ok() {
+                return Ok(());
+            }
+        } else if let (Some(reason), Some(origin)) = (refused, ctx.origin.as_deref()) {
+            let labels = [&*origin.model.id, reason];
+            self.metrics.retries_refused.with_label_values(&labels).inc();
+        }
+        let best = ctx.origin.take().and_then(|origin| origin.best);
+        Err(match best {
+            Some(Best { error, body, detail }) => {
+                ctx.record.detail = detail;
+                told(error, body)
+            }
+            None => told(error, None),
+        })
+    }
+
+    /// Notes that a target failed that the client will not hear of.
+    fn note_fallback(&self, ctx: &mut Context, error: &ApiError, status: Option<u16>) {
+        let row = error.kind.row();
+        let Some(target) = ctx.plan.as_ref().and_then(|plan| plan.target()) else { return };
+        if row.source == Source::Upstream {
+            self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
+        }
+        let (provider, model) = (&target.provider.name, &target.model);
+        let status = status.map(|status| format!(" {status}")).unwrap_or_default();
+        let told = format!("{provider}/{model}: {}{status}", row.label);
+        let tried = &mut ctx.record.tried;
+        *tried = Some(match tried.take() {
+            Some(before) => format!("{before}, {told}").into_boxed_str(),
+            None => told.into_boxed_str(),
+        });
+    }
+
+    /// Takes note of whose fault a failure is.
+    pub(super) fn blame(&self, ctx: &mut Context, blame: Blame, error: &ApiError) {
+        let now = ctx.live.till.nanos(Instant::now());
+        let Some(plan) = &mut ctx.plan else { return };
+        let Some(permit) = plan.permit.take() else { return };
+        let Some(target) = plan.target() else { return };
+        let wait = error.retry_after.as_ref().and_then(wait_of);
+        let rules = plan.model.routing.breaker;
+        let changed = permit.failed(blame, wait, now, &rules, chance());
+        let (provider, model) = (&*target.provider.name, &*target.model);
+        let reason = match changed {
+            Changed::Nothing => return,
+            Changed::Target => "target",
+            Changed::Vendor => "vendor",
+            Changed::Credential => "credential",
+        };
+        self.metrics.targets_opened.with_label_values(&[provider, model, reason]).inc();
+        let kind = error.kind.label();
+        if changed == Changed::Credential {
+            tracing::error!(
+                provider,
+                model,
+                "the provider refuses the gateway's credential: it is left alone"
+            );
+        } else {
+            tracing::warn!(provider, model, kind, scope = reason, "left alone after too many failures");
+        }
+    }
+}
+
+impl Context {
+    /// Forgets what another target said: nobody has heard of it.
+    fn begin_again(&mut self) {
+        self.answer = Answer::Awaited;
+        self.failure = None;
+        let record = &mut self.record;
+        record.detail = None;
+        record.said = false;
+        record.answered = None;
+        record.upstream_status = None;
+        record.upstream_id = None;
+        record.first_content = None;
+    }
+
+    /// Headers that tell which target answered after how many were asked, where there are several.
+    pub(super) fn way(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+        let asked = self.record.targets;
+        let target = (asked > 0).then(|| self.plan.as_ref()?.lane.name.clone()).flatten();
+        let target = target.map(|target| (names::X_GATEWAY_TARGET, target));
+        let attempts = (asked > 0).then(|| (names::X_GATEWAY_ATTEMPTS, HeaderValue::from(u16::from(asked))));
+        target.into_iter().chain(attempts)
+    }
+
+    /// How long the beginning of a stream may be held back for that.
+    pub(super) fn hold(&self) -> Option<Duration> {
+        self.origin.as_ref().map(|origin| origin.model.routing.retry.hold)
+    }
+
+    /// Takes over what the head of an answer says of the vendor's limits.
+    pub(super) fn learn(&self, headers: &HeaderMap) {
+        let Some(plan) = &self.plan else { return };
+        let [requests, tokens] = if plan.api.error_format() == Format::Messages {
+            [
+                (names::ANTHROPIC_RATELIMIT_REQUESTS_REMAINING, names::ANTHROPIC_RATELIMIT_REQUESTS_RESET),
+                (names::ANTHROPIC_RATELIMIT_TOKENS_REMAINING, names::ANTHROPIC_RATELIMIT_TOKENS_RESET),
+            ]
+        } else {
+            [
+                (names::X_RATELIMIT_REMAINING_REQUESTS, names::X_RATELIMIT_RESET_REQUESTS),
+                (names::X_RATELIMIT_REMAINING_TOKENS, names::X_RATELIMIT_RESET_TOKENS),
+            ]
+        };
+        fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+            headers.get(name).and_then(|value| value.to_str().ok())
+        }
+        let (left_requests, left_tokens) = (text(headers, &requests.0), text(headers, &tokens.0));
+        if left_requests.is_none() && left_tokens.is_none() {
+            return;
+        }
+        let Some(permit) = &plan.permit else { return };
+        let (now, unix) = (self.live.till.nanos(Instant::now()), self.now());
+        let learn = |left: Option<&str>, reset: &HeaderName| {
+            let left = left?.trim().parse::<u64>().ok()?;
+            let wait = names::until_reset(text(headers, reset)?, unix)?;
+            Some((left, now.saturating_add(Nanos::try_from(wait.as_nanos()).ok()?)))
+        };
+        if let Some((left, until)) = learn(left_requests, &requests.1) {
+            permit.state().learn_requests(left, until, now);
+        }
+        if let Some((left, until)) = learn(left_tokens, &tokens.1) {
+            permit.state().learn_tokens(left, until, now);
+        }
+    }
+}
+
+/// What stands for the conversation: what its client calls it, or how its prompt begins.
+fn conversation(headers: &HeaderMap, body: &mut Body) -> Option<u64> {
+    // One look at each header costs less than looking for each of the names.
+    let session = headers.iter().filter_map(|(name, value)| Some((names::session(name.as_str())?, value)));
+    if let Some((_, session)) = session.min_by_key(|(rank, _)| *rank) {
+        return Some(fingerprint(0, session.as_bytes()));
+    }
+    let text = body.beginning(PROMPT)?;
+    // A letter may have been cut through.
+    let text = match std::str::from_utf8(&text) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(text.get(..error.valid_up_to())?).ok()?,
+    };
+    let mut hash = 0;
+    prompt::beginning(text, &mut |piece| {
+        let (first, last) = piece.split_at(piece.len().min(ENDS));
+        hash = fingerprint(hash ^ piece.len() as u64, first);
+        hash = fingerprint(hash, last.get(last.len().saturating_sub(ENDS)..).unwrap_or_default());
+    });
+    Some(hash)
+}
+
+fn wait_of(wait: &RetryAfter) -> Option<Nanos> {
+    let span = match wait {
+        RetryAfter::Wait(span) => *span,
+        RetryAfter::Header(text) => names::retry_after(text)?,
+    };
+    Nanos::try_from(span.as_nanos()).ok()
+}
+
+/// All targets are at their limits.
+fn full(nobody: Nobody, now: Nanos) -> ApiError {
+    let error = ApiError::new(
+        Kind::UpstreamRateLimit,
+        "Every provider of this model is at its limit at the moment; please try again.",
+    );
+    let wait = match nobody {
+        Nobody::Full(until) => u64::try_from(until.saturating_sub(now)).unwrap_or(0),
+        Nobody::Left => 0,
+    };
+    error.retry_after(Some(RetryAfter::Wait(Duration::from_nanos(wait).max(Duration::from_secs(1)))))
+}
+
+pub(super) fn not_offered(model: &str, api: Api) -> ApiError {
+    let message = format!("The model `{model}` is not available through the {api} API.");
+    ApiError::new(Kind::Unsupported, message).param("model")
+}
+
+fn gone_wrong() -> ApiError {
+    ApiError::new(Kind::Internal, "The gateway failed.")
+}

@@ -1,0 +1,71 @@
+//! What is known of the targets, for those who run the gateway: on the admin port and as series.
+
+use std::time::Instant;
+
+use super::Gateway;
+use crate::json::Writer;
+use crate::route::breaker::State;
+use crate::route::{Nanos, Target};
+
+/// How a target is, in one word.
+fn word(target: &Target, now: Nanos) -> (&'static str, Nanos) {
+    let state = &target.seat.state;
+    match (state.vendor.state(now), state.breaker.state(now)) {
+        _ if target.seat.weight == 0 => ("off", 0),
+        (State::Open(until), _) => ("vendor_open", until - now),
+        (_, State::Open(until)) => ("open", until - now),
+        _ if state.told() > now => ("waiting", state.told() - now),
+        (State::HalfOpen, _) | (_, State::HalfOpen) => ("half_open", 0),
+        (State::Closed, State::Closed) => ("closed", 0),
+    }
+}
+
+impl Gateway {
+    fn each_target(&self, mut each: impl FnMut(&str, &Target, Nanos)) {
+        let live = self.live.load();
+        let now = live.till.nanos(Instant::now());
+        for model in live.snapshot.routes.models() {
+            for target in &model.targets {
+                each(&model.id, target, now);
+            }
+        }
+    }
+
+    /// Sets the series of the targets.
+    pub(super) fn refresh_health(&self) {
+        let metrics = &self.metrics;
+        // Targets that are gone leave nothing behind.
+        metrics.target_available.reset();
+        metrics.target_in_flight.reset();
+        self.each_target(|_, target, now| {
+            let labels = [&*target.provider.name, &*target.model];
+            let available = matches!(word(target, now).0, "closed" | "half_open");
+            metrics.target_available.with_label_values(&labels).set(i64::from(available));
+            let in_flight = i64::from(target.seat.state.in_flight.get());
+            metrics.target_in_flight.with_label_values(&labels).set(in_flight);
+        });
+    }
+
+    /// Writes the targets of all models that have several, or that fail.
+    pub(super) fn write_health(&self, json: &mut Writer<'_, Vec<u8>>) {
+        json.begin_array();
+        self.each_target(|model, target, now| {
+            let (state, left) = word(target, now);
+            json.begin_object();
+            json.key("model").string(model);
+            json.key("provider").string(&target.provider.name);
+            json.key("target").string(&target.model);
+            json.key("tier").number(u64::from(target.seat.tier));
+            json.key("state").string(state);
+            if left > 0 {
+                json.key("for_ms").number(u64::try_from(left / 1_000_000).unwrap_or(0));
+            }
+            json.key("in_flight").number(u64::from(target.seat.state.in_flight.get()));
+            // A float of a few seconds in nanoseconds is far below what 64 bits hold.
+            let micros = (target.seat.state.latency.mean(now) / 1_000.0) as u64;
+            json.key("latency_us").number(micros);
+            json.end_object();
+        });
+        json.end_array();
+    }
+}

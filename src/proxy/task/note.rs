@@ -1,0 +1,164 @@
+//! What is noted of a task, as it is kept.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::canonical::video::{Medium, Report, Stage, VideoShape};
+
+/// What never changes.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct Facts {
+    /// When it began, in Unix milliseconds.
+    pub(super) time: i64,
+    /// The request that began it.
+    pub(super) request: String,
+    /// Who pays; empty for a key without an account.
+    pub(super) account: String,
+    pub(super) key: String,
+    /// The model, as the client named it.
+    pub(super) model: String,
+    /// Who makes it: the provider's name, and the model's name there.
+    pub(super) provider: String,
+    pub(super) target: String,
+    /// What was asked for.
+    pub(super) endpoint: String,
+    /// The form of the vendor's words.
+    pub(super) form: Form,
+    /// What it may cost, in nano-units.
+    pub(super) cost: i64,
+    /// The length that was asked for, of all videos together.
+    pub(super) millis: u64,
+    pub(super) resolution: String,
+    /// The size as the client knows it.
+    pub(super) size: String,
+    pub(super) prompt: String,
+    pub(super) remixed: Option<String>,
+}
+
+/// The form of a vendor's words.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(super) enum Form {
+    #[default]
+    Remix,
+    Preview,
+    Nested,
+    Bundled,
+    /// Another gateway's task group.
+    Group,
+}
+
+impl Form {
+    pub(super) fn of(shape: VideoShape) -> Form {
+        match shape {
+            VideoShape::Remix => Form::Remix,
+            VideoShape::Preview => Form::Preview,
+            VideoShape::Nested => Form::Nested,
+            VideoShape::Bundled => Form::Bundled,
+        }
+    }
+
+    pub(super) fn shape(self) -> Option<VideoShape> {
+        match self {
+            Form::Remix => Some(VideoShape::Remix),
+            Form::Preview => Some(VideoShape::Preview),
+            Form::Nested => Some(VideoShape::Nested),
+            Form::Bundled => Some(VideoShape::Bundled),
+            Form::Group => None,
+        }
+    }
+}
+
+/// What changes.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct State {
+    /// The vendor's id of it; nothing while the vendor has not answered.
+    pub(super) upstream: Option<String>,
+    pub(super) stage: Option<Word>,
+    pub(super) progress: Option<u64>,
+    pub(super) fault: Option<(String, String)>,
+    pub(super) media: Vec<Place>,
+    /// When the vendor was asked last, in Unix milliseconds.
+    pub(super) asked: i64,
+    /// When it ended, in Unix milliseconds.
+    pub(super) ended: Option<i64>,
+    /// Its length, as the vendor says it.
+    pub(super) millis: Option<u64>,
+    pub(super) tokens: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(super) enum Word {
+    Queued,
+    Running,
+    Done,
+    Failed,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) enum Place {
+    Public(String),
+    Keyed(String),
+    Content,
+    Inline,
+}
+
+impl State {
+    /// How far it is; nothing while the vendor has not been asked.
+    pub(super) fn stage(&self) -> Option<Stage> {
+        self.stage.map(|word| match word {
+            Word::Queued => Stage::Queued,
+            Word::Running => Stage::Running,
+            Word::Done => Stage::Done,
+            Word::Failed => Stage::Failed,
+        })
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.stage().is_some_and(Stage::is_end)
+    }
+
+    pub(super) fn media(&self) -> impl Iterator<Item = Medium> {
+        self.media.iter().map(|place| match place {
+            Place::Public(url) => Medium::Public(url.clone()),
+            Place::Keyed(url) => Medium::Keyed(url.clone()),
+            Place::Content => Medium::Content,
+            Place::Inline => Medium::Inline,
+        })
+    }
+
+    /// Takes over what a vendor says.
+    pub(super) fn update(&mut self, report: Report, now: i64) {
+        let Report { stage, progress, fault, media, millis, resolution: _, tokens } = report;
+        self.stage = Some(match stage {
+            Stage::Queued => Word::Queued,
+            Stage::Running => Word::Running,
+            Stage::Done => Word::Done,
+            Stage::Failed => Word::Failed,
+        });
+        self.progress = progress.or(self.progress).filter(|_| !stage.is_end());
+        self.fault = fault;
+        self.media = media
+            .into_iter()
+            .map(|medium| match medium {
+                Medium::Public(url) => Place::Public(url),
+                Medium::Keyed(url) => Place::Keyed(url),
+                Medium::Content => Place::Content,
+                Medium::Inline => Place::Inline,
+            })
+            .collect();
+        self.millis = millis;
+        self.tokens = tokens;
+        self.ended = stage.is_end().then_some(now);
+    }
+}
+
+/// As it is kept.
+pub(super) fn pack(note: &impl Serialize) -> Bytes {
+    // Nothing in a note can fail to be written.
+    serde_json::to_vec(note).unwrap_or_default().into()
+}
+
+/// The other way.
+pub(super) fn unpack<T: for<'d> Deserialize<'d>>(bytes: &[u8]) -> Option<T> {
+    serde_json::from_slice(bytes).ok()
+}

@@ -1,0 +1,51 @@
+//! How a model is routed, as the configuration says it.
+
+use std::time::Duration;
+
+use super::breaker::Rules;
+use super::budget::Share;
+use super::pick::Policy;
+
+/// When a request is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Targets that are asked at most.
+    pub attempts: u8,
+    /// After this time no other target is asked.
+    pub deadline: Duration,
+    /// How long the beginning of a stream is held back, so that another target can still be asked if it fails.
+    pub hold: Duration,
+    /// How many requests may be tried again.
+    pub share: Share,
+    /// Also when the request is too long for a target.
+    pub context_length: bool,
+    /// Also when a target cannot do something that the request asks for.
+    pub unsupported: bool,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Retry {
+            // The first and two more: who fails three times will fail a fourth time.
+            attempts: 3,
+            // The official SDKs give up after ten minutes, people long before.
+            deadline: Duration::from_secs(60),
+            // As long as a client waits for the head of an answer without a thought, and no longer than its keep-alives.
+            hold: Duration::from_secs(10),
+            share: Share::default(),
+            context_length: false,
+            unsupported: false,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Routing {
+    /// How a target is chosen within its tier.
+    pub policy: Policy,
+    /// When a request is tried again.
+    pub retry: Retry,
+    /// When a target is left alone.
+    pub breaker: Rules,
+}

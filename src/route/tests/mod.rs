@@ -1,0 +1,51 @@
+//! The choice in virtual time, with chance from recorded seeds.
+
+mod breaker;
+mod pick;
+mod seat;
+mod simulation;
+
+use std::sync::Arc;
+
+use super::Nanos;
+use super::breaker::Breaker;
+use super::seat::{Limits, Seat, State};
+
+pub(super) const SECOND: Nanos = 1_000_000_000;
+
+/// Chance: splitmix64.
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    pub(super) fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Between 0 and 1, never 0.
+    pub(super) fn uniform(&mut self) -> f64 {
+        ((self.roll() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// With this mean.
+    pub(super) fn exponential(&mut self, mean: f64) -> f64 {
+        -self.uniform().ln() * mean
+    }
+}
+
+/// Seats with these weights and tiers, each at a vendor of its own.
+pub(super) fn seats(weights: &[(u32, u8)]) -> Vec<Seat> {
+    let seat = |(index, &(weight, tier)): (usize, &(u32, u8))| {
+        let id = super::affinity::fingerprint(0, format!("target {index}").as_bytes());
+        Seat {
+            weight,
+            tier,
+            limits: Limits::default(),
+            state: Arc::new(State::new(id, Arc::<Breaker>::default())),
+        }
+    };
+    weights.iter().enumerate().map(seat).collect()
+}

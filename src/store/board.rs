@@ -1,0 +1,197 @@
+//! The embedded place of tasks: a connection of its own to the file of SQLite, and the thread that owns it. Tasks are few and
+//! small, and each takes a moment; they need no batches.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::schema::{self, OpenError};
+use super::task::{NewTask, Task, Tasks};
+use super::{Pending, StoreError, millis, now};
+
+/// Jobs that may wait.
+const QUEUE: usize = 1024;
+/// How often expired tasks are removed.
+const SWEEP: Duration = Duration::from_secs(60);
+/// Rows that are removed in one step.
+const SWEPT_ROWS: u32 = 200;
+
+type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// The place. Its thread ends with it.
+#[derive(Debug)]
+pub struct Board {
+    jobs: SyncSender<Job>,
+}
+
+impl Board {
+    /// Opens the file, makes it if it is not there, and starts the thread.
+    ///
+    /// # Errors
+    /// The file cannot be used.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let connection = schema::open(path)?;
+        let (jobs, queue) = sync_channel(QUEUE);
+        let work = move || work(connection, &queue);
+        let started = std::thread::Builder::new().name("tasks".to_owned()).spawn(work);
+        started.map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        Ok(Board { jobs })
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        let (outcome, pending) = Pending::new();
+        let job: Job = Box::new(move |connection| {
+            // Whoever asked may have stopped waiting.
+            let _ = outcome.send(job(connection).map_err(|error| StoreError::Failed(error.to_string())));
+        });
+        match self.jobs.try_send(job) {
+            Err(TrySendError::Full(_)) => Pending::known(Err(StoreError::Busy)),
+            // The end of the thread is told by the outcome that it dropped.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => pending,
+        }
+    }
+}
+
+/// Works until the place is dropped.
+fn work(mut connection: Connection, queue: &Receiver<Job>) {
+    let mut next = Instant::now();
+    loop {
+        match queue.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(job) => job(&mut connection),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if Instant::now() >= next {
+            if let Err(error) = sweep(&connection) {
+                tracing::warn!(%error, "tasks that have expired cannot be removed");
+            }
+            next = Instant::now() + SWEEP;
+        }
+    }
+}
+
+fn sweep(connection: &Connection) -> rusqlite::Result<usize> {
+    connection
+        .prepare_cached(
+            "DELETE FROM task WHERE (id, owner) IN (SELECT id, owner FROM task WHERE expires <= ?1 LIMIT ?2)",
+        )?
+        .execute(params![now(), SWEPT_ROWS])
+}
+
+fn after(span: Duration) -> i64 {
+    now().saturating_add(millis(span))
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Task> {
+    let bytes = |column| row.get::<_, Vec<u8>>(column).map(Bytes::from);
+    Ok(Task {
+        owner: row.get(0)?,
+        id: row.get(1)?,
+        version: u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
+        facts: bytes(3)?,
+        state: bytes(4)?,
+    })
+}
+
+fn submit(connection: &mut Connection, task: &NewTask) -> rusqlite::Result<Option<String>> {
+    let whole = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let (mark, marked) = match &task.mark {
+        Some((mark, span)) => (Some(&mark[..]), after(*span)),
+        None => (None, 0),
+    };
+    if let Some(mark) = mark {
+        let mut select = whole.prepare_cached(
+            "SELECT id FROM task WHERE mark = ?1 AND owner = ?2 AND marked > ?3 AND expires > ?3",
+        )?;
+        let found = select.query_row(params![mark, task.owner, now()], |row| row.get(0)).optional()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        // A mark that does not hold any more stands in nobody's way.
+        whole
+            .prepare_cached("UPDATE task SET mark = NULL WHERE mark = ?1 AND owner = ?2")?
+            .execute(params![mark, task.owner])?;
+    }
+    whole
+        .prepare_cached(
+            "INSERT INTO task (owner, id, mark, marked, expires, due, version, facts, state)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8)",
+        )?
+        .execute(params![
+            task.owner,
+            task.id,
+            mark,
+            marked,
+            after(task.lifetime),
+            after(task.due),
+            &task.facts[..],
+            &task.state[..]
+        ])?;
+    whole.commit()?;
+    Ok(None)
+}
+
+impl Tasks for Board {
+    fn submit(&self, task: NewTask) -> Pending<Option<String>> {
+        self.run(move |connection| submit(connection, &task))
+    }
+
+    fn task(&self, owner: &str, id: &str) -> Pending<Option<Task>> {
+        let (owner, id) = (owner.to_owned(), id.to_owned());
+        self.run(move |connection| {
+            let mut select = connection.prepare_cached(
+                "SELECT owner, id, version, facts, state FROM task
+                 WHERE id = ?1 AND owner = ?2 AND expires > ?3",
+            )?;
+            select.query_row(params![id, owner, now()], read).optional()
+        })
+    }
+
+    fn change(
+        &self,
+        owner: &str,
+        id: &str,
+        version: u64,
+        state: Bytes,
+        due: Option<Duration>,
+    ) -> Pending<bool> {
+        let (owner, id) = (owner.to_owned(), id.to_owned());
+        let version = i64::try_from(version).unwrap_or(i64::MAX);
+        self.run(move |connection| {
+            let mut update = connection.prepare_cached(
+                "UPDATE task SET state = ?1, due = ?2, version = version + 1
+                 WHERE id = ?3 AND owner = ?4 AND version = ?5 AND expires > ?6",
+            )?;
+            let changed = update.execute(params![&state[..], due.map(after), id, owner, version, now()])?;
+            Ok(changed == 1)
+        })
+    }
+
+    fn forget(&self, owner: &str, id: &str) -> Pending<bool> {
+        let (owner, id) = (owner.to_owned(), id.to_owned());
+        self.run(move |connection| {
+            let mut delete = connection
+                .prepare_cached("DELETE FROM task WHERE id = ?1 AND owner = ?2 RETURNING expires")?;
+            let end = delete.query_row(params![id, owner], |row| row.get::<_, i64>(0)).optional()?;
+            Ok(end.is_some_and(|end| end > now()))
+        })
+    }
+
+    fn due(&self, most: usize, lease: Duration) -> Pending<Vec<Task>> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.run(move |connection| {
+            let mut lease_them = connection.prepare_cached(
+                "UPDATE task SET due = ?1 WHERE (id, owner) IN
+                     (SELECT id, owner FROM task WHERE due <= ?2 AND expires > ?2 ORDER BY due LIMIT ?3)
+                 RETURNING owner, id, version, facts, state",
+            )?;
+            lease_them.query_map(params![after(lease), now(), most], read)?.collect()
+        })
+    }
+}

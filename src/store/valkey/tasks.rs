@@ -1,0 +1,88 @@
+//! Tasks that a fleet keeps together. All of them lie on one server of a cluster: who is given what is due is decided in one
+//! script.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::kept::{Valkey, bytes};
+use super::keys::Kept;
+use super::link::{number, parts};
+use super::script;
+use crate::store::task::{Mark, NewTask, Task, Tasks};
+use crate::store::{Pending, millis};
+
+const TASKS: Kept = Kept("tasks");
+
+fn due_set() -> Vec<u8> {
+    TASKS.order().into_bytes()
+}
+
+/// The name of what stands for a mark.
+fn mark_name(owner: &str, mark: &Mark) -> Vec<u8> {
+    let mut name = String::from("mark:");
+    for byte in mark {
+        let _ = write!(name, "{byte:02x}");
+    }
+    // No id of a task has a colon.
+    TASKS.item(owner, name.as_bytes())
+}
+
+fn task(value: &Value) -> Option<Task> {
+    let [owner, id, version, facts, state] = parts(value) else { return None };
+    let text = |value: &Value| String::from_utf8(bytes(value)?.to_vec()).ok();
+    Some(Task {
+        owner: text(owner)?,
+        id: text(id)?,
+        version: text(version)?.parse().ok()?,
+        facts: bytes(facts)?,
+        state: bytes(state)?,
+    })
+}
+
+impl Tasks for Valkey {
+    fn submit(&self, task: NewTask) -> Pending<Option<String>> {
+        let NewTask { owner, id, mark, lifetime, due, facts, state } = task;
+        let mut names = vec![TASKS.item(&owner, id.as_bytes()), due_set()];
+        names.extend(mark.as_ref().map(|(mark, _)| mark_name(&owner, mark)));
+        let mut call = script::TASK_SUBMIT.call(&names);
+        call.arg(owner).arg(id).arg(millis(lifetime)).arg(millis(due)).arg(&facts[..]).arg(&state[..]);
+        call.arg(mark.map_or(0, |(_, span)| millis(span)));
+        self.submit(facts.len() + state.len(), call, |_, answer| {
+            let known = bytes(answer).filter(|known| !known.is_empty())?;
+            String::from_utf8(known.to_vec()).ok()
+        })
+    }
+
+    fn task(&self, owner: &str, id: &str) -> Pending<Option<Task>> {
+        let call = script::TASK_FIND.call(&[TASKS.item(owner, id.as_bytes())]);
+        self.submit(0, call, |_, answer| task(answer))
+    }
+
+    fn change(
+        &self,
+        owner: &str,
+        id: &str,
+        version: u64,
+        state: Bytes,
+        due: Option<Duration>,
+    ) -> Pending<bool> {
+        let mut call = script::TASK_CHANGE.call(&[TASKS.item(owner, id.as_bytes()), due_set()]);
+        let due = due.map_or_else(String::new, |due| millis(due).to_string());
+        call.arg(version.to_string()).arg(&state[..]).arg(due);
+        self.submit(state.len(), call, |_, answer| number(answer) == 1)
+    }
+
+    fn forget(&self, owner: &str, id: &str) -> Pending<bool> {
+        let call = script::TASK_FORGET.call(&[TASKS.item(owner, id.as_bytes()), due_set()]);
+        self.submit(0, call, |_, answer| number(answer) == 1)
+    }
+
+    fn due(&self, most: usize, lease: Duration) -> Pending<Vec<Task>> {
+        let mut call = script::TASK_DUE.call(&[due_set()]);
+        call.arg(millis(lease)).arg(most);
+        self.submit(0, call, |_, answer| parts(answer).iter().filter_map(task).collect())
+    }
+}

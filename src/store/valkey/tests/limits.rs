@@ -1,0 +1,338 @@
+//! Limits that three gateways share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{desk, flushed, soon};
+use crate::account::limit::{Ask, Which};
+use crate::account::share::Lack;
+use crate::account::{Calendar, Exceeded, Gauges, Limits, Scope, Ticket};
+use crate::store::limiter::{Limiter as _, Whose};
+use crate::store::suite::ledger::{open_account, record, settle, stored};
+use crate::store::suite::server::pause;
+use crate::store::suite::{OnServer, runtime};
+use crate::store::valkey::{Away, Fleet};
+
+/// A gateway of a fleet: what the proxy does with limits.
+pub(super) struct Gateway {
+    pub(super) ledger: Fleet,
+    gauges: Gauges,
+    epoch: Instant,
+    calendar: Calendar,
+}
+
+impl Gateway {
+    pub(super) fn new(ledger: Fleet) -> Self {
+        // The day of the records that tests write.
+        let calendar = Calendar::at(record("", 0).time.div_euclid(1_000));
+        Gateway { ledger, gauges: Gauges::shared(), epoch: Instant::now(), calendar }
+    }
+
+    fn ask(&self, tokens: u64, cost: i64) -> Ask {
+        let now = i64::try_from(self.epoch.elapsed().as_nanos()).unwrap();
+        Ask { now, calendar: self.calendar, tokens, cost }
+    }
+
+    pub(super) fn take(&self, account: &str, limits: Limits, tokens: u64, cost: i64) -> Result<Ticket, Lack> {
+        let name: Arc<str> = account.into();
+        let gauge = self.gauges.of(Scope::Account, &name);
+        let ask = self.ask(tokens, cost);
+        match gauge.admit(&limits, &ask) {
+            Err(Lack::Visit) => {
+                let whose = Whose { account: name, key: None };
+                let asked = self.ledger.take(whose, &gauge, &limits, &ask);
+                let waited = async { tokio::time::timeout(Duration::from_secs(10), asked).await };
+                runtime().block_on(waited).unwrap().unwrap()
+            }
+            known => known,
+        }
+    }
+
+    /// Requests and tokens that it says are left.
+    fn left(&self, account: &str, limits: &Limits) -> (u64, u64) {
+        let gauge = self.gauges.of(Scope::Account, &account.into());
+        let (requests, tokens) = gauge.left(limits, self.ask(0, 0).now);
+        (requests.map_or(0, |left| left.remaining), tokens.map_or(0, |left| left.remaining))
+    }
+
+    fn settle(&self, ticket: Ticket, account: &str, tokens: u64, cost: i64) {
+        settle(&self.ledger, None, &record(account, cost));
+        ticket.settle(self.ask(0, 0).now, tokens, cost);
+    }
+}
+
+fn three(place: &OnServer) -> [Gateway; 3] {
+    [(); 3].map(|()| Gateway::new(place.fleet(Away::Refuse)))
+}
+
+/// Two workers at each gateway do the same for a while.
+fn all<G: Sync>(
+    gateways: &[G],
+    time: Duration,
+    work: impl Fn(&G, &mut dyn FnMut() -> u64) + Sync,
+) -> Duration {
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for (at, gateway) in gateways.iter().enumerate() {
+            for worker in 0..2 {
+                let work = &work;
+                scope.spawn(move || {
+                    let mut state = (at * 2 + worker) as u64 + 1;
+                    let mut random = || {
+                        state = state
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
+                        state >> 33
+                    };
+                    while began.elapsed() < time {
+                        work(gateway, &mut random);
+                    }
+                });
+            }
+        }
+    });
+    began.elapsed()
+}
+
+fn which(lack: Lack) -> Which {
+    match lack {
+        Lack::Exceeded(Exceeded { which, .. }) => which,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn requests_of_a_minute_are_counted_together() {
+    let Some(place) = OnServer::new() else { return };
+    let gateways = three(&place);
+    let limits = Limits { requests_per_minute: Some(1_200), ..Limits::default() };
+    let admitted = AtomicU64::new(0);
+    let time =
+        all(&gateways, Duration::from_millis(1_500), |gateway, _| match gateway.take("acme", limits, 0, 0) {
+            Ok(_) => drop(admitted.fetch_add(1, Ordering::AcqRel)),
+            Err(lack) => {
+                assert_eq!(which(lack), Which::Requests);
+                pause(1);
+            }
+        });
+    let admitted = admitted.into_inner();
+    let filled = time.as_millis() as u64 * 1_200 / 60_000;
+    assert!((1_200..=1_200 + filled + 1).contains(&admitted), "{admitted} with {filled} that came meanwhile");
+    // What each of them tells its clients is what is left of all.
+    for gateway in &gateways {
+        let _ = gateway.take("acme", limits, 0, 0);
+        assert!(gateway.left("acme", &limits).0 <= 30, "{:?}", gateway.left("acme", &limits));
+    }
+    let others = gateways[0].take("other", limits, 0, 0);
+    assert!(others.is_ok() && gateways[0].left("other", &limits).0 == 1_199);
+}
+
+#[test]
+fn tokens_beyond_what_was_expected_are_owed_by_the_whole_fleet_and_others_come_back() {
+    let Some(place) = OnServer::new() else { return };
+    let gateways = three(&place);
+    let limits = Limits { tokens_per_minute: Some(60_000), ..Limits::default() };
+    // Expected too much: a third of it is used, so three times as many requests fit.
+    let used = AtomicU64::new(0);
+    let time = all(&gateways, Duration::from_millis(1_500), |gateway, random| {
+        match gateway.take("acme", limits, 90, 0) {
+            Ok(ticket) => {
+                let tokens = 20 + random() % 20;
+                used.fetch_add(tokens, Ordering::AcqRel);
+                gateway.settle(ticket, "acme", tokens, 0);
+            }
+            Err(lack) => {
+                assert_eq!(which(lack), Which::Tokens);
+                pause(1);
+            }
+        }
+    });
+    let used = used.into_inner();
+    let filled = time.as_millis() as u64;
+    assert!((50_000..=60_000 + filled + 100).contains(&used), "{used} with {filled} that came meanwhile");
+
+    let ticket = gateways[0].take("dear", limits, 100, 0).unwrap();
+    gateways[0].settle(ticket, "dear", 90_000, 0);
+    soon("the others know of it", || match gateways[1].take("dear", limits, 1, 0) {
+        Ok(ticket) => {
+            // What was set aside for it before is used up first.
+            gateways[1].settle(ticket, "dear", 100, 0);
+            false
+        }
+        Err(lack) => {
+            let Lack::Exceeded(Exceeded { which, wait: Some(wait), .. }) = lack else { panic!("{lack:?}") };
+            assert_eq!(which, Which::Tokens);
+            // A half more than a minute's worth has been used.
+            assert!(wait > Duration::from_secs(20) && wait < Duration::from_secs(31), "{wait:?}");
+            true
+        }
+    });
+    let never = gateways[2].take("acme", limits, 60_001, 0).unwrap_err();
+    assert!(matches!(never, Lack::Exceeded(Exceeded { which: Which::Tokens, wait: None, .. })), "{never:?}");
+}
+
+#[test]
+fn no_more_requests_are_under_way_than_all_gateways_may_have() {
+    let Some(place) = OnServer::new() else { return };
+    let gateways = three(&place);
+    for most in [1, 4, 100] {
+        let limits = Limits { concurrent: Some(most), ..Limits::default() };
+        let account = format!("acme {most}");
+        let (now, highest, let_in) = (AtomicI64::new(0), AtomicI64::new(0), AtomicU64::new(0));
+        all(&gateways, Duration::from_millis(1_000), |gateway, random| {
+            let mut held = Vec::new();
+            for _ in 0..random() % 40 {
+                match gateway.take(&account, limits, 0, 0) {
+                    Ok(ticket) => {
+                        let count = now.fetch_add(1, Ordering::AcqRel) + 1;
+                        highest.fetch_max(count, Ordering::AcqRel);
+                        let_in.fetch_add(1, Ordering::AcqRel);
+                        held.push(ticket);
+                    }
+                    Err(lack) => {
+                        assert_eq!(which(lack), Which::Concurrent);
+                        break;
+                    }
+                }
+            }
+            now.fetch_sub(i64::try_from(held.len()).unwrap(), Ordering::AcqRel);
+            drop(held);
+        });
+        let highest = highest.into_inner();
+        assert!(highest <= most.into(), "{highest} of {most}");
+        assert!(let_in.into_inner() > 20);
+        // All of them are there for any of the gateways when the others are done.
+        for gateway in &gateways {
+            let mut held = Vec::new();
+            soon("all places are free", || {
+                held.extend(gateway.take(&account, limits, 0, 0).ok());
+                held.len() == most as usize
+            });
+            assert_eq!(which(gateway.take(&account, limits, 0, 0).unwrap_err()), Which::Concurrent);
+        }
+    }
+}
+
+/// A client with one place asks another gateway as soon as it has its answer.
+#[test]
+fn a_place_is_free_everywhere_when_its_request_has_ended() {
+    let Some(place) = OnServer::new() else { return };
+    let gateways = three(&place);
+    let limits = Limits { concurrent: Some(1), ..Limits::default() };
+    for gateway in gateways.iter().cycle().take(300) {
+        drop(gateway.take("acme", limits, 0, 0).unwrap());
+    }
+}
+
+#[test]
+fn money_of_a_day_and_a_month_is_counted_together() {
+    let Some(place) = OnServer::new() else { return };
+    let office = desk(&place.server);
+    for (account, day, month, most) in [("acme", 20_000, 90_000, 20_000), ("beta", 90_000, 15_000, 15_000)] {
+        open_account(&office, account, 1_000_000);
+        let limits = Limits { spend_per_day: Some(day), spend_per_month: Some(month), ..Limits::default() };
+        let gateways = three(&place);
+        let (spent, highest) = (AtomicI64::new(0), AtomicI64::new(0));
+        all(&gateways, Duration::from_millis(1_500), |gateway, random| {
+            let cost = i64::try_from(random() % 60).unwrap() + 1;
+            match gateway.take(account, limits, 0, cost) {
+                Ok(ticket) => {
+                    let now = spent.fetch_add(cost, Ordering::AcqRel) + cost;
+                    highest.fetch_max(now, Ordering::AcqRel);
+                    let less = i64::try_from(random() % 2).unwrap() * cost / 2;
+                    gateway.settle(ticket, account, 0, cost - less);
+                    spent.fetch_sub(less, Ordering::AcqRel);
+                }
+                Err(lack) => {
+                    assert!(matches!(which(lack), Which::SpendPerDay | Which::SpendPerMonth));
+                    pause(1);
+                }
+            }
+        });
+        let spent = spent.into_inner();
+        assert!(highest.into_inner() <= most, "{account}");
+        gateways.iter().for_each(|gateway| flushed(&gateway.ledger));
+        assert_eq!(stored(&office, account).1, spent, "{account}");
+        // To the last unit, and whoever comes later knows.
+        drop(gateways);
+        let gateway = Gateway::new(place.fleet(Away::Refuse));
+        let mut left = most - spent;
+        soon("the rest can be spent", || {
+            if left > 0
+                && gateway.take(account, limits, 0, left).map(|t| gateway.settle(t, account, 0, left)).is_ok()
+            {
+                left = 0;
+            }
+            left == 0
+        });
+        let refused = gateway.take(account, limits, 0, 1).unwrap_err();
+        let Lack::Exceeded(Exceeded { limit, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!(limit, most.unsigned_abs());
+    }
+}
+
+#[test]
+fn while_the_server_is_away_each_gateway_lets_in_its_part() {
+    let Some(mut place) = OnServer::new() else { return };
+    let gateways = three(&place);
+    let limits = Limits { requests_per_minute: Some(60), concurrent: Some(6), ..Limits::default() };
+    let money = Limits { spend_per_day: Some(1_000_000), ..Limits::default() };
+    let mut let_in = 0;
+    for gateway in &gateways {
+        gateway.take("acme", limits, 0, 0).unwrap();
+        gateway.take("payer", money, 0, 1_000).unwrap();
+        let_in += 1;
+    }
+    // It is known to all of them how many they are.
+    for gateway in &gateways {
+        gateway.take("acme", limits, 0, 0).unwrap();
+        let_in += 1;
+    }
+    place.server.kill();
+    for gateway in &gateways {
+        soon("it is noticed", || crate::store::suite::wait(gateway.ledger.flush()).is_err());
+        let mut held = Vec::new();
+        let refused = loop {
+            match gateway.take("acme", limits, 0, 0) {
+                Ok(ticket) => held.push(ticket),
+                Err(lack) => break lack,
+            }
+        };
+        assert_eq!(which(refused), Which::Concurrent);
+        assert_eq!(held.len(), 2, "a third of 6");
+        let_in += held.len();
+        drop(held);
+        let refused = loop {
+            match gateway.take("acme", limits, 0, 0) {
+                Ok(_) => let_in += 1,
+                Err(lack) => break lack,
+            }
+        };
+        assert_eq!(which(refused), Which::Requests);
+        // Money that is set aside is spent, more is not.
+        let spent =
+            (0..10_000).take_while(|_| gateway.take("payer", money, 0, 1_000).map(std::mem::forget).is_ok());
+        assert!(spent.count() <= 70);
+        assert_eq!(gateway.take("payer", money, 0, 1_000).unwrap_err(), Lack::Unavailable);
+    }
+    assert!((50..=62).contains(&let_in), "{let_in}");
+    place.server.start_again();
+    gateways.iter().for_each(|gateway| flushed(&gateway.ledger));
+    let again = || gateways.iter().filter(|gateway| gateway.take("acme", limits, 0, 0).is_ok()).count();
+    assert!((0..5).map(|_| again()).sum::<usize>() <= 5, "what was let in meanwhile is owed");
+    soon("money can be spent again", || gateways[0].take("payer", money, 0, 1_000).is_ok());
+}
+
+#[test]
+fn an_allowance_holds_for_limits_on_money_too() {
+    let Some(mut place) = OnServer::new() else { return };
+    let gateway = Gateway::new(place.fleet(Away::Allow(500)));
+    let limits = Limits { spend_per_day: Some(10), ..Limits::default() };
+    drop(gateway.take("acme", limits, 0, 10).unwrap());
+    place.server.kill();
+    soon("it is noticed", || crate::store::suite::wait(gateway.ledger.flush()).is_err());
+    let held: Vec<_> = (0..20).map_while(|_| gateway.take("acme", limits, 0, 100).ok()).collect();
+    assert_eq!(held.len(), 5);
+    assert_eq!(gateway.take("acme", limits, 0, 100).unwrap_err(), Lack::Unavailable);
+}

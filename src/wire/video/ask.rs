@@ -1,0 +1,421 @@
+//! What a client asks for, held against what the model can do.
+
+use std::borrow::Cow;
+
+use super::markers;
+use super::members::{Members, one_of, unsupported, wrong};
+use crate::canonical::request::Extra;
+use crate::canonical::video::{Picture, PictureRole, PictureSource, Video, VideoDialect, VideoShape};
+use crate::error::{ApiError, Kind};
+use crate::json::{Cursor, RawJson};
+
+/// Resolutions that the gateway has a name for (specification, 4.8).
+const RESOLUTIONS: &[&str] = &["480p", "720p", "1080p", "4k"];
+/// The same for ratios.
+const RATIOS: &[&str] = &["16:9", "9:16", "1:1", "4:3", "3:4", "21:9", "adaptive"];
+
+/// Most pictures of one request.
+const PICTURES: usize = 10;
+
+/// The model that a request names.
+///
+/// # Errors
+/// The body is no object, or names none.
+pub fn model(body: &str) -> Result<Cow<'_, str>, ApiError> {
+    Members::read(body)?.required(&["model"])
+}
+
+/// The id of the task that a request for an operation names.
+///
+/// # Errors
+/// It names none.
+pub fn operation(body: &str) -> Result<String, ApiError> {
+    let name = Members::read(body)?.required(&["operationName"])?;
+    let id = name.rsplit_once("/operations/").map(|(_, id)| id.to_owned());
+    id.ok_or_else(|| wrong("operationName", "the name of an operation"))
+}
+
+/// The video that a request wants another one made from, if it says so.
+pub fn remix(body: &str) -> Option<String> {
+    let mut members = Members::read(body).ok()?;
+    let (_, from) = members.text(&["remix_from_video_id"]).ok()??;
+    from.starts_with("video_").then(|| from.into_owned())
+}
+
+/// Reads a request for a model.
+///
+/// # Errors
+/// It is malformed, or asks for what the model cannot do; the error names the field.
+pub fn decode<'a>(body: &'a str, dialect: &VideoDialect) -> Result<Video<'a>, ApiError> {
+    let mut members = Members::read(body)?;
+    members.take(&["model"]);
+    if let Some(instances) = members.take(&["instances"]) {
+        read_instance(instances.value, &mut members)?;
+    }
+    if let Some(parameters) = members.take(&["parameters"]) {
+        members.add(parameters.value.text(), "parameters.").map_err(|_| wrong("parameters", "an object"))?;
+    }
+    let metadata = members.take(&["metadata"]);
+    if let Some(metadata) = &metadata {
+        members.add(metadata.value.text(), "metadata.").map_err(|_| wrong("metadata", "an object"))?;
+    }
+    let mut video = Video {
+        prompt: members.text(&["prompt"])?.map(|(_, text)| text),
+        negative: members.text(&["negative_prompt", "negativePrompt"])?.map(|(_, text)| text),
+        audio: members.boolean(&["generateAudio", "generate_audio", "audio"])?,
+        people: members.text(&["personGeneration", "person_generation"])?.map(|(_, text)| text),
+        watermark: members.boolean(&["addWatermark", "add_watermark", "watermark"])?,
+        ..Video::default()
+    };
+    if let Some((path, seed)) = members.whole(&["seed"])? {
+        if seed > 0xffff_ffff {
+            return Err(wrong(&path, "at most 4294967295"));
+        }
+        video.seed = Some(seed);
+    }
+    samples(&mut members, dialect, &mut video)?;
+    seconds(&mut members, dialect, &mut video)?;
+    frame(&mut members, dialect, &mut video)?;
+    pictures(&mut members, &mut video)?;
+    let content = members.take(&["content"]);
+    if let Some(content) = content {
+        if dialect.shape != VideoShape::Bundled {
+            return Err(unsupported(&content.path));
+        }
+        read_content(&content.path, content.value, dialect, &mut video)?;
+    }
+    if let Some((path, from)) = members.text(&["remix_from_video_id"])? {
+        if dialect.shape != VideoShape::Remix {
+            return Err(unsupported(&path));
+        }
+        if !from.starts_with("video_") || from.len() > 128 {
+            return Err(wrong(&path, "the id of a video, which starts with 'video_'"));
+        }
+        video.remix = Some(from);
+    }
+    check(dialect, &video)?;
+    video.extra =
+        members.rest().into_iter().map(|field| Extra { name: field.name, value: field.value }).collect();
+    Ok(video)
+}
+
+/// Google's clients say in a list of one what is to be made.
+fn read_instance<'a>(value: RawJson<'a>, members: &mut Members<'a>) -> Result<(), ApiError> {
+    let fault = |_| wrong("instances", "an array with one object");
+    let mut json = Cursor::new(value.text());
+    json.begin_array().map_err(fault)?;
+    let mut count = 0;
+    while json.next_element().map_err(fault)? {
+        let instance = json.raw().map_err(fault)?;
+        members.add(instance.text(), "instances[0].").map_err(fault)?;
+        count += 1;
+    }
+    if count == 1 { Ok(()) } else { Err(wrong("instances", "an array with one object")) }
+}
+
+fn samples<'a>(
+    members: &mut Members<'a>,
+    dialect: &VideoDialect,
+    video: &mut Video<'a>,
+) -> Result<(), ApiError> {
+    let Some((path, samples)) = members.whole(&["sampleCount", "sample_count", "n"])? else { return Ok(()) };
+    if !(1..=dialect.samples).contains(&samples) {
+        let most = dialect.samples;
+        return Err(wrong(&path, if most == 1 { "1".to_owned() } else { format!("from 1 to {most}") }));
+    }
+    video.samples = Some(samples);
+    Ok(())
+}
+
+fn seconds<'a>(
+    members: &mut Members<'a>,
+    dialect: &VideoDialect,
+    video: &mut Video<'a>,
+) -> Result<(), ApiError> {
+    let names: &[&str] = match dialect.shape {
+        VideoShape::Remix => &["seconds", "duration"],
+        VideoShape::Preview => &["durationSeconds", "duration_seconds", "duration", "seconds"],
+        VideoShape::Nested | VideoShape::Bundled => &["duration", "seconds", "durationSeconds"],
+    };
+    let Some((path, seconds)) = members.whole(names)? else { return Ok(()) };
+    if !dialect.seconds.has(seconds) {
+        return Err(wrong(&path, format_args!("{} seconds", dialect.seconds)));
+    }
+    video.seconds = Some(seconds);
+    Ok(())
+}
+
+/// Size, resolution and ratio.
+fn frame<'a>(
+    members: &mut Members<'a>,
+    dialect: &VideoDialect,
+    video: &mut Video<'a>,
+) -> Result<(), ApiError> {
+    let known = |path: &str, text: &str, all: &[&str], can: &[&str]| {
+        if can.contains(&text) || (dialect.shape == VideoShape::Remix && all.contains(&text)) {
+            Ok(())
+        } else {
+            Err(wrong(path, format_args!("{} for this model", one_of(can))))
+        }
+    };
+    if let Some((path, ratio)) = members.text(&["aspect_ratio", "aspectRatio", "ratio"])? {
+        if !RATIOS.contains(&&*ratio) {
+            return Err(wrong(&path, one_of(RATIOS)));
+        }
+        if !dialect.ratios.contains(&&*ratio) {
+            return Err(wrong(&path, format_args!("{} for this model", one_of(dialect.ratios))));
+        }
+        video.ratio = Some(ratio);
+    }
+    if let Some((path, resolution)) = members.text(&["resolution"])? {
+        let resolution = Cow::Owned(resolution.to_ascii_lowercase());
+        if !RESOLUTIONS.contains(&&*resolution) {
+            return Err(wrong(&path, one_of(RESOLUTIONS)));
+        }
+        known(&path, &resolution, RESOLUTIONS, dialect.resolutions)?;
+        video.resolution = Some(resolution);
+    }
+    if let Some((path, size)) = members.text(&["size"])? {
+        let parts =
+            size.split_once(['x', 'X', '*']).and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
+        let parts: (u64, u64) = parts.ok_or_else(|| wrong(&path, "<width>x<height>"))?;
+        if dialect.shape == VideoShape::Remix {
+            let spelt = format!("{}x{}", parts.0, parts.1);
+            if !dialect.resolutions.contains(&&*spelt) {
+                return Err(wrong(&path, one_of(dialect.resolutions)));
+            }
+        }
+        video.size = Some(parts);
+    }
+    if dialect.shape == VideoShape::Remix && video.size.is_none() {
+        video.size = match video.ratio.as_deref() {
+            Some("16:9") => Some((1280, 720)),
+            Some(_) => Some((720, 1280)),
+            None => None,
+        };
+    }
+    Ok(())
+}
+
+fn pictures<'a>(members: &mut Members<'a>, video: &mut Video<'a>) -> Result<(), ApiError> {
+    let roles: [(&[&str], PictureRole); 2] = [
+        (&["image", "input_reference", "image_url", "firstFrame", "first_frame"], PictureRole::First),
+        (&["lastFrame", "last_frame", "last_frame_url"], PictureRole::Last),
+    ];
+    for (names, role) in roles {
+        if let Some(field) = members.take(names) {
+            let source = source(&field.path, field.value)?;
+            video.pictures.push(Picture { role, source, field: field.path.into() });
+        }
+    }
+    Ok(())
+}
+
+/// A picture: an address, a data URL, base64, or an object with one of them.
+fn source<'a>(path: &str, value: RawJson<'a>) -> Result<PictureSource<'a>, ApiError> {
+    let fault = || wrong(path, "an http(s) address, a data URL of an image, or an image in base64");
+    if value.text().starts_with('{') {
+        let mut members = Members::default();
+        members.add(value.text(), "").map_err(|_| fault())?;
+        let media = members.text(&["mimeType", "mime_type"])?;
+        let inner =
+            members.take(&["url", "image_url", "bytesBase64Encoded", "imageBytes"]).ok_or_else(fault)?;
+        let source = source(path, inner.value)?;
+        return Ok(match (source, media) {
+            (PictureSource::Data { base64, .. }, Some((_, media))) => PictureSource::Data { media, base64 },
+            (source, _) => source,
+        });
+    }
+    let text = value.as_str().ok_or_else(fault)?.decode();
+    read_source(text).ok_or_else(fault)
+}
+
+/// Reads an address, a data URL or base64.
+pub fn read_source(text: Cow<'_, str>) -> Option<PictureSource<'_>> {
+    let is_link = |text: &str| {
+        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace))
+    };
+    if is_link(&text) {
+        return Some(PictureSource::Link(text));
+    }
+    if let Some(rest) = text.strip_prefix("data:") {
+        let (media, base64) = rest.split_once(";base64,")?;
+        if !media.starts_with("image/") || media.contains(|c: char| !c.is_ascii_graphic()) {
+            return None;
+        }
+        let (media, at) = (media.to_owned(), text.len() - base64.len());
+        let base64 = match text {
+            Cow::Borrowed(text) => Cow::Borrowed(text.get(at..)?),
+            Cow::Owned(text) => Cow::Owned(text.get(at..)?.to_owned()),
+        };
+        return is_base64(&base64).then_some(PictureSource::Data { media: Cow::Owned(media), base64 });
+    }
+    // What the first bytes of each type look like in base64.
+    const SIGNS: [(&str, &str); 6] = [
+        ("/9j/", "image/jpeg"),
+        ("iVBOR", "image/png"),
+        ("UklGR", "image/webp"),
+        ("R0lGOD", "image/gif"),
+        ("Qk", "image/bmp"),
+        ("SUkqA", "image/tiff"),
+    ];
+    let (_, media) = SIGNS.iter().find(|(sign, _)| text.starts_with(sign))?;
+    is_base64(&text).then_some(PictureSource::Data { media: Cow::Borrowed(media), base64: text })
+}
+
+fn is_base64(text: &str) -> bool {
+    let plain = text.trim_end_matches('=');
+    !plain.is_empty()
+        && text.len() - plain.len() <= 2
+        && plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
+}
+
+/// The list in which the bundled-prompt family says everything.
+fn read_content<'a>(
+    path: &str,
+    value: RawJson<'a>,
+    dialect: &VideoDialect,
+    video: &mut Video<'a>,
+) -> Result<(), ApiError> {
+    let not_json = |_| wrong(path, "an array of objects");
+    let mut prompt: Option<Cow<'a, str>> = None;
+    let mut json = Cursor::new(value.text());
+    json.begin_array().map_err(not_json)?;
+    let mut at = 0;
+    while json.next_element().map_err(not_json)? {
+        let here = format!("{path}[{at}]");
+        at += 1;
+        let item = json.raw().map_err(not_json)?;
+        let mut members = Members::default();
+        members.add(item.text(), &format!("{here}.")).map_err(|_| wrong(&here, "an object"))?;
+        let kind = members.text(&["type"])?.map(|(_, kind)| kind);
+        match kind.as_deref() {
+            Some("text") => {
+                let (path, text) =
+                    members.text(&["text"])?.ok_or_else(|| wrong(&format!("{here}.text"), "a string"))?;
+                check_markers(&path, &text, dialect)?;
+                prompt = Some(match prompt {
+                    None => text,
+                    Some(before) => Cow::Owned(format!("{before}\n{text}")),
+                });
+            }
+            Some("image_url") => {
+                let image = members.take(&["image_url"]);
+                let image = image.ok_or_else(|| wrong(&format!("{here}.image_url"), "an object"))?;
+                let source = source(&image.path, image.value)?;
+                let role = match members.text(&["role"])? {
+                    None => PictureRole::First,
+                    Some((path, word)) => {
+                        let roles = [PictureRole::First, PictureRole::Last, PictureRole::Reference];
+                        let known = roles.into_iter().find(|role| role.name() == word);
+                        known.ok_or_else(|| wrong(&path, one_of(&roles.map(PictureRole::name))))?
+                    }
+                };
+                video.pictures.push(Picture { role, source, field: here.into() });
+            }
+            Some(_) => video.content.push(item),
+            None => return Err(wrong(&format!("{here}.type"), "a string")),
+        }
+    }
+    if prompt.is_some() {
+        // What stands beside the list is not used.
+        video.prompt = prompt;
+    }
+    Ok(())
+}
+
+fn check_markers(path: &str, text: &str, dialect: &VideoDialect) -> Result<(), ApiError> {
+    for (name, value) in markers::read(text) {
+        let fault = |wanted: String| {
+            let message = format!("The marker '--{name}' in '{path}' must be {wanted} for this model.");
+            Err(ApiError::new(Kind::InvalidField, message).param(path.to_owned()))
+        };
+        match name {
+            "ratio" if !dialect.ratios.contains(&value) => return fault(one_of(dialect.ratios)),
+            "resolution" if !dialect.resolutions.contains(&value) => {
+                return fault(one_of(dialect.resolutions));
+            }
+            "duration" if !value.parse().is_ok_and(|seconds| dialect.seconds.has(seconds)) => {
+                return fault(format!("{} seconds", dialect.seconds));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Holds a video that was asked for in other words against what the model can do.
+///
+/// # Errors
+/// It cannot do it; the error names the field.
+pub fn fit(dialect: &VideoDialect, video: &Video<'_>) -> Result<(), ApiError> {
+    if let Some(seconds) = video.seconds
+        && !dialect.seconds.has(seconds)
+    {
+        return Err(wrong("duration", format_args!("{} seconds for this model", dialect.seconds)));
+    }
+    let known = |name: &str, value: Option<&str>, all: &[&str]| match value {
+        Some(value) if !all.contains(&value) => {
+            Err(wrong(name, format_args!("{} for this model", one_of(all))))
+        }
+        _ => Ok(()),
+    };
+    known("aspect_ratio", video.ratio.as_deref(), dialect.ratios)?;
+    if dialect.shape != VideoShape::Remix {
+        known("resolution", video.resolution.as_deref(), dialect.resolutions)?;
+    }
+    check(dialect, video)
+}
+
+/// Holds what goes together against what the model can do.
+///
+/// # Errors
+/// It does not; the error names the field.
+pub fn check(dialect: &VideoDialect, video: &Video<'_>) -> Result<(), ApiError> {
+    for picture in &video.pictures {
+        let takes = match picture.role {
+            PictureRole::First => dialect.first,
+            PictureRole::Last => dialect.last,
+            PictureRole::Reference => dialect.reference,
+        };
+        if !takes {
+            let message = match picture.role {
+                PictureRole::First => "This model does not begin from an image",
+                PictureRole::Last => "This model does not end with an image",
+                PictureRole::Reference => "This model takes no reference images",
+            };
+            let message = format!("{message}: '{}'.", picture.field);
+            return Err(ApiError::new(Kind::Unsupported, message).param(picture.field.to_string()));
+        }
+    }
+    let count = |role| video.pictures.iter().filter(|picture| picture.role == role).count();
+    let (first, last, reference) =
+        (count(PictureRole::First), count(PictureRole::Last), count(PictureRole::Reference));
+    let content = if dialect.shape == VideoShape::Bundled { "metadata.content" } else { "image" };
+    if first > 1 || last > 1 || video.pictures.len() > PICTURES {
+        return Err(wrong(content, "at most one first and one last image, and 10 images in all"));
+    }
+    if last > 0 && first == 0 {
+        return Err(wrong(content, "there where a last image is: a video cannot only end with one"));
+    }
+    if reference > 0 && first + last > 0 {
+        return Err(wrong(content, "either first and last images or reference images"));
+    }
+    if !dialect.text && video.pictures.is_empty() {
+        let message = format!("This model makes videos of images: '{content}' is missing.");
+        return Err(ApiError::new(Kind::InvalidField, message).param(content));
+    }
+    let has_prompt = video.prompt.as_deref().is_some_and(|prompt| !prompt.trim().is_empty());
+    let can_do_without = dialect.shape != VideoShape::Remix
+        && dialect.shape != VideoShape::Preview
+        && !video.pictures.is_empty();
+    if !has_prompt && !can_do_without && video.content.is_empty() {
+        return Err(ApiError::missing(if dialect.shape == VideoShape::Bundled {
+            "metadata.content"
+        } else {
+            "prompt"
+        }));
+    }
+    Ok(())
+}

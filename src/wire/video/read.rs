@@ -1,0 +1,269 @@
+//! What a vendor says of a task.
+//!
+//! | Form | A task begins | It goes on | It has ended |
+//! |---|---|---|---|
+//! | remix | `id` | `status`, `progress` | `completed`; `failed` with `error` |
+//! | preview | `name` | no `done` | `done` with samples or inline videos; with `error`; with none, and why they were held back |
+//! | nested | `output.task_id` | `output.task_status` | `SUCCEEDED` with `video_url`; `FAILED` with `code` and `message` |
+//! | bundled | `id` | `status` | `succeeded` with `content.video_url`; `failed` with `error`, `cancelled`, `expired` |
+
+use crate::canonical::video::{Medium, Report, Stage, VideoShape};
+use crate::json::{Cursor, JsonError, RawJson};
+
+/// Why a vendor's answer cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer does not say what becomes of the task")]
+pub struct Broken;
+
+impl From<JsonError> for Broken {
+    fn from(_: JsonError) -> Self {
+        Broken
+    }
+}
+
+/// The members of an object that matter, by their names; nested ones as `output.task_id`.
+fn find<'a, const N: usize>(text: &'a str, names: [&str; N]) -> Result<[Option<RawJson<'a>>; N], JsonError> {
+    let mut found = [None; N];
+    let mut json = Cursor::new(text);
+    json.begin_object()?;
+    while let Some(key) = json.next_key()? {
+        let value = json.raw()?;
+        for (name, slot) in names.iter().zip(&mut found) {
+            let (first, rest) = name.split_once('.').unwrap_or((name, ""));
+            if key.is(first) && !value.is_null() {
+                *slot = if rest.is_empty() {
+                    Some(value)
+                } else if value.text().starts_with('{') {
+                    let [inner] = find(value.text(), [rest])?;
+                    inner
+                } else {
+                    None
+                };
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn text(value: Option<RawJson<'_>>) -> Option<String> {
+    let text = value?.as_str()?.decode().into_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// A word or a number for programs.
+fn code(value: Option<RawJson<'_>>) -> Option<String> {
+    let value = value?;
+    match value.as_str() {
+        Some(_) => text(Some(value)),
+        None => value.as_u64().map(|number| number.to_string()),
+    }
+}
+
+/// The id of the task that an answer begins.
+///
+/// # Errors
+/// There is none in it.
+pub fn submitted(shape: VideoShape, body: &str) -> Result<String, Broken> {
+    let name = match shape {
+        VideoShape::Remix | VideoShape::Bundled => "id",
+        VideoShape::Preview => "name",
+        VideoShape::Nested => "output.task_id",
+    };
+    let [id] = find(body, [name])?;
+    text(id).filter(|id| id.len() <= 1024 && id.bytes().all(|byte| byte.is_ascii_graphic())).ok_or(Broken)
+}
+
+/// What an answer says of a task.
+///
+/// # Errors
+/// It says nothing of one.
+pub fn looked(shape: VideoShape, body: &str) -> Result<Report, Broken> {
+    match shape {
+        VideoShape::Remix => remix(body),
+        VideoShape::Preview => preview(body),
+        VideoShape::Nested => nested(body),
+        VideoShape::Bundled => bundled(body),
+    }
+}
+
+/// A task that will never have a video.
+fn failed(code: Option<String>, message: Option<String>, usual: &str) -> Report {
+    let message = message.unwrap_or_else(|| format!("The video was not made: {usual}."));
+    Report {
+        stage: Stage::Failed,
+        fault: Some((code.unwrap_or_else(|| usual.to_owned()), message)),
+        ..Report::default()
+    }
+}
+
+fn remix(body: &str) -> Result<Report, Broken> {
+    let [status, progress, seconds, size, error_code, message] =
+        find(body, ["status", "progress", "seconds", "size", "error.code", "error.message"])?;
+    let status = text(status).ok_or(Broken)?;
+    let stage = match status.as_str() {
+        "queued" | "submitted" | "pending" => Stage::Queued,
+        "in_progress" | "processing" | "running" => Stage::Running,
+        "completed" | "succeeded" => Stage::Done,
+        "failed" => return Ok(failed(code(error_code), text(message), "failed")),
+        "cancelled" | "canceled" => {
+            return Ok(failed(Some("cancelled".to_owned()), text(message), "cancelled"));
+        }
+        "expired" => return Ok(failed(Some("expired".to_owned()), text(message), "expired")),
+        _ => return Err(Broken),
+    };
+    let seconds =
+        text(seconds).and_then(|text| text.parse::<u64>().ok()).or(seconds.and_then(RawJson::as_u64));
+    Ok(Report {
+        stage,
+        progress: progress.and_then(RawJson::as_u64).map(|percent| percent.min(100)),
+        media: if stage == Stage::Done { vec![Medium::Content] } else { Vec::new() },
+        millis: seconds.and_then(|seconds| seconds.checked_mul(1_000)),
+        resolution: text(size),
+        ..Report::default()
+    })
+}
+
+fn preview(body: &str) -> Result<Report, Broken> {
+    const RESPONSE: &str = "response";
+    let [name, done, response, error_code, message, percent] =
+        find(body, ["name", "done", RESPONSE, "error.code", "error.message", "metadata.progressPercent"])?;
+    if !done.and_then(RawJson::as_bool).unwrap_or(false) {
+        name.ok_or(Broken)?;
+        let progress = percent.and_then(RawJson::as_u64);
+        return Ok(Report { stage: Stage::Running, progress, ..Report::default() });
+    }
+    if error_code.is_some() || message.is_some() {
+        return Ok(failed(code(error_code), text(message), "failed"));
+    }
+    let response = response.ok_or(Broken)?;
+    let [wrapped, videos, own_reasons] =
+        find(response.text(), ["generateVideoResponse", "videos", "raiMediaFilteredReasons"])?;
+    let (samples, reasons) = match wrapped {
+        Some(wrapped) => {
+            let [samples, reasons] = find(wrapped.text(), ["generatedSamples", "raiMediaFilteredReasons"])?;
+            (samples, reasons)
+        }
+        None => (videos, own_reasons),
+    };
+    let mut media = Vec::new();
+    for sample in elements(samples)? {
+        let [uri, inline, gcs, own] =
+            find(sample.text(), ["video.uri", "bytesBase64Encoded", "gcsUri", "video.encodedVideo"])?;
+        if let Some(uri) = text(uri) {
+            media.push(Medium::Keyed(uri));
+        } else if inline.or(own).is_some() {
+            media.push(Medium::Inline);
+        } else if gcs.is_some() {
+            return Err(Broken);
+        }
+    }
+    if media.is_empty() {
+        let reason = elements(reasons)?.into_iter().next();
+        return Ok(failed(Some("content_filtered".to_owned()), text(reason), "content_filtered"));
+    }
+    Ok(Report { stage: Stage::Done, media, ..Report::default() })
+}
+
+/// The elements of an array that may not be there.
+fn elements(array: Option<RawJson<'_>>) -> Result<Vec<RawJson<'_>>, Broken> {
+    let mut elements = Vec::new();
+    if let Some(array) = array {
+        let mut json = Cursor::new(array.text());
+        json.begin_array()?;
+        while json.next_element()? {
+            elements.push(json.raw()?);
+        }
+    }
+    Ok(elements)
+}
+
+/// The videos that stand in a report, in base64, in their order.
+///
+/// # Errors
+/// They cannot be read.
+pub fn inline(body: &str) -> Result<Vec<RawJson<'_>>, Broken> {
+    let [videos] = find(body, ["response.videos"])?;
+    let mut found = Vec::new();
+    for video in elements(videos)? {
+        let [inline] = find(video.text(), ["bytesBase64Encoded"])?;
+        found.extend(inline);
+    }
+    Ok(found)
+}
+
+fn nested(body: &str) -> Result<Report, Broken> {
+    let [status, url, results, error_code, message, duration, video_duration, sr] = find(
+        body,
+        [
+            "output.task_status",
+            "output.video_url",
+            "output.results.video_url",
+            "output.code",
+            "output.message",
+            "usage.duration",
+            "usage.video_duration",
+            "usage.SR",
+        ],
+    )?;
+    let stage = match text(status).ok_or(Broken)?.as_str() {
+        "PENDING" | "SUSPENDED" => Stage::Queued,
+        "RUNNING" => Stage::Running,
+        "SUCCEEDED" => Stage::Done,
+        "FAILED" => return Ok(failed(code(error_code), text(message), "failed")),
+        "CANCELED" => return Ok(failed(Some("cancelled".to_owned()), text(message), "cancelled")),
+        "UNKNOWN" => return Ok(failed(Some("expired".to_owned()), text(message), "expired")),
+        _ => return Err(Broken),
+    };
+    let url = text(url).or_else(|| text(results));
+    if stage == Stage::Done && url.is_none() {
+        return Err(Broken);
+    }
+    Ok(Report {
+        stage,
+        media: url.map(Medium::Public).into_iter().collect(),
+        millis: millis(duration.or(video_duration)),
+        resolution: sr.and_then(RawJson::as_u64).map(|lines| format!("{lines}p")),
+        ..Report::default()
+    })
+}
+
+fn bundled(body: &str) -> Result<Report, Broken> {
+    let [status, url, error_code, message, tokens, resolution, duration] = find(
+        body,
+        [
+            "status",
+            "content.video_url",
+            "error.code",
+            "error.message",
+            "usage.completion_tokens",
+            "resolution",
+            "duration",
+        ],
+    )?;
+    let stage = match text(status).ok_or(Broken)?.as_str() {
+        "queued" => Stage::Queued,
+        "running" => Stage::Running,
+        "succeeded" => Stage::Done,
+        "failed" => return Ok(failed(code(error_code), text(message), "failed")),
+        word @ ("cancelled" | "expired") => return Ok(failed(Some(word.to_owned()), text(message), word)),
+        _ => return Err(Broken),
+    };
+    let url = text(url);
+    if stage == Stage::Done && url.is_none() {
+        return Err(Broken);
+    }
+    Ok(Report {
+        stage,
+        media: url.map(Medium::Public).into_iter().collect(),
+        millis: millis(duration),
+        resolution: text(resolution),
+        tokens: tokens.and_then(RawJson::as_u64),
+        ..Report::default()
+    })
+}
+
+/// Seconds, with a fraction or without.
+fn millis(seconds: Option<RawJson<'_>>) -> Option<u64> {
+    let seconds = seconds?.text().parse::<f64>().ok()?;
+    (seconds > 0.0 && seconds < 1_000_000.0).then_some((seconds * 1_000.0).round() as u64)
+}

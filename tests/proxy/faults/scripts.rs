@@ -1,0 +1,226 @@
+//! Providers that fail, each in its own way, before there is anything that a client could use.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::form::{Form, vendor_error};
+use crate::support::reply;
+use crate::support::upstream::{Conn, Upstream};
+
+/// A way to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Nobody listens.
+    Refuse,
+    /// The name has no address.
+    NoAddress,
+    /// Whatever speaks there, it is not TLS.
+    NoTls,
+    /// It takes the connection for TLS and says nothing.
+    SilentTls,
+    /// It hears the request and resets.
+    Reset,
+    /// It hears the request, and closes.
+    Close,
+    /// It hears the request, and nothing more is heard of it.
+    BlackHole,
+    /// It sends its head byte by byte.
+    SlowHead,
+    /// It answers with this status.
+    Status(u16),
+    /// The same, and says how long to wait.
+    Busy(u16),
+    /// It answers with what is not HTTP.
+    Garbage,
+    /// A page for people.
+    Page,
+    /// A document that its length says is longer.
+    ShortBody,
+    /// A document that ends in the middle.
+    HalfDocument,
+    /// Its error has the status 200.
+    ErrorInside,
+    /// The first frame of its stream is an error.
+    ErrorFirst,
+    /// There is an error behind what comes before the content.
+    ErrorLater,
+    /// Its stream ends behind what comes before the content.
+    Cut,
+    /// Its stream stops there.
+    Stall,
+    /// Every other request fails.
+    Flapping,
+}
+
+/// Those that show in any answer.
+pub(super) const ALL: [Fault; 26] = [
+    Fault::Refuse,
+    Fault::NoAddress,
+    Fault::NoTls,
+    Fault::SilentTls,
+    Fault::Reset,
+    Fault::Close,
+    Fault::BlackHole,
+    Fault::SlowHead,
+    Fault::Status(401),
+    Fault::Status(403),
+    Fault::Status(404),
+    Fault::Status(408),
+    Fault::Status(409),
+    Fault::Status(425),
+    Fault::Status(429),
+    Fault::Status(500),
+    Fault::Status(502),
+    Fault::Status(503),
+    Fault::Status(529),
+    Fault::Busy(429),
+    Fault::Busy(503),
+    Fault::Garbage,
+    Fault::Page,
+    Fault::ShortBody,
+    Fault::ErrorInside,
+    Fault::Flapping,
+];
+
+/// Those that only documents have.
+pub(super) const DOCUMENTS: [Fault; 1] = [Fault::HalfDocument];
+
+/// Those that only streams have.
+pub(super) const STREAMS: [Fault; 4] = [Fault::ErrorFirst, Fault::ErrorLater, Fault::Cut, Fault::Stall];
+
+impl Fault {
+    /// Whether the gateway is to leave the target alone after some of it. Some of it is nobody's fault.
+    pub(super) fn opens(self) -> bool {
+        !matches!(self, Fault::Status(404 | 409 | 425 | 429 | 529) | Fault::Busy(_) | Fault::Flapping)
+    }
+}
+
+/// Something that fails, and where it is.
+#[derive(Debug)]
+pub(super) struct Failing {
+    pub(super) base: String,
+    pub(super) upstream: Option<Upstream>,
+}
+
+/// Starts a provider that fails.
+pub(super) async fn start(fault: Fault, form: Form) -> Failing {
+    if fault == Fault::Refuse {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        return Failing { base, upstream: None };
+    }
+    if fault == Fault::NoAddress {
+        return Failing { base: "http://no-such-host.invalid".to_owned(), upstream: None };
+    }
+    let turn = Arc::new(AtomicUsize::new(0));
+    let upstream = Upstream::start(move |conn| serve(conn, fault, form, turn.clone())).await;
+    let scheme = if matches!(fault, Fault::NoTls | Fault::SilentTls) { "https" } else { "http" };
+    Failing { base: format!("{scheme}://{}", upstream.addr), upstream: Some(upstream) }
+}
+
+/// A good answer.
+pub(super) fn good(form: Form, stream: bool) -> Vec<u8> {
+    if stream { reply::stream(&form.frames("m")) } else { reply::json(200, form.whole("m")) }
+}
+
+/// Whether the request wants a stream.
+pub(super) fn wants_stream(request: &crate::support::upstream::Request) -> bool {
+    request.head.target().contains("streamGenerate") || request.text().contains("\"stream\":true")
+}
+
+async fn serve(mut conn: Conn, fault: Fault, form: Form, turn: Arc<AtomicUsize>) {
+    match fault {
+        Fault::NoTls => {
+            conn.send("220 mail.test ESMTP\r\n").await;
+            return conn.closed().await;
+        }
+        Fault::SilentTls => return conn.closed().await,
+        _ => {}
+    }
+    while let Some(request) = conn.request().await {
+        let stream = wants_stream(&request);
+        let Some(goes_on) = answer(conn, fault, form, stream, &turn).await else { return };
+        conn = goes_on;
+    }
+}
+
+/// Answers a request in this way; gives the connection back, if it goes on.
+pub(super) async fn answer(
+    mut conn: Conn,
+    fault: Fault,
+    form: Form,
+    stream: bool,
+    turn: &AtomicUsize,
+) -> Option<Conn> {
+    // What stands before the content of a stream.
+    let beginning = || form.frames("m").into_iter().take(1).collect::<String>();
+    match fault {
+        Fault::Reset => {
+            conn.reset();
+            return None;
+        }
+        Fault::Close => return None,
+        Fault::BlackHole => {
+            conn.closed().await;
+            return None;
+        }
+        Fault::SlowHead => {
+            for byte in reply::head(200, &[("content-type", "application/json")]).bytes() {
+                conn.try_send([byte]).await.ok()?;
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+            return None;
+        }
+        Fault::Status(status) => conn.send(reply::json(status, vendor_error(form, status, "no"))).await,
+        Fault::Busy(status) => {
+            let headers = [("content-type", "application/json"), ("retry-after", "30")];
+            conn.send(reply::whole(status, &headers, vendor_error(form, status, "busy"))).await;
+        }
+        Fault::Garbage => {
+            conn.send(b"\x00\xff\xfeSSH-2.0-nothing\r\n\r\n").await;
+            return None;
+        }
+        Fault::Page => {
+            conn.send(reply::whole(200, &[("content-type", "text/html")], "<html>hello</html>")).await;
+        }
+        Fault::ShortBody => {
+            let kind = if stream { "text/event-stream" } else { "application/json" };
+            conn.send(reply::head(200, &[("content-type", kind), ("content-length", "10000")])).await;
+            conn.send(if stream { beginning() } else { form.whole("m") }).await;
+            return None;
+        }
+        Fault::HalfDocument => {
+            let whole = form.whole("m");
+            let half: String = whole.chars().take(whole.chars().count() / 2).collect();
+            conn.send(reply::json(200, half)).await;
+        }
+        Fault::ErrorInside => conn.send(reply::json(200, vendor_error(form, 500, "inside"))).await,
+        Fault::ErrorFirst | Fault::ErrorLater => {
+            conn.send(reply::stream_head()).await;
+            if fault == Fault::ErrorLater {
+                conn.send(reply::chunk(beginning())).await;
+            }
+            let name = if form == Form::Messages || form == Form::Responses { "event: error\n" } else { "" };
+            let body: String = vendor_error(form, 529, "overloaded").split_whitespace().collect();
+            conn.send(reply::chunk(format!("{name}data: {body}\n\n"))).await;
+            conn.send(reply::LAST_CHUNK).await;
+        }
+        Fault::Cut => {
+            conn.send(reply::stream_head()).await;
+            conn.send(reply::chunk(beginning())).await;
+            return None;
+        }
+        Fault::Stall => {
+            conn.send(reply::stream_head()).await;
+            conn.send(reply::chunk(beginning())).await;
+            conn.closed().await;
+            return None;
+        }
+        Fault::Flapping if turn.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) => {
+            conn.send(reply::json(503, vendor_error(form, 503, "down"))).await;
+        }
+        Fault::Flapping => conn.send(good(form, stream)).await,
+        Fault::Refuse | Fault::NoAddress | Fault::NoTls | Fault::SilentTls => return None,
+    }
+    Some(conn)
+}

@@ -1,0 +1,79 @@
+//! A gateway that has too much to do says so, in the client's format, and serves what it has taken on.
+
+use crate::support::Gate;
+use crate::support::client::post;
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::reply;
+use crate::support::setup::Setup;
+use crate::support::upstream::Upstream;
+
+/// An upstream that answers when the gate opens.
+async fn waiting(gate: Gate) -> Upstream {
+    Upstream::start(move |mut conn| {
+        let gate = gate.clone();
+        async move {
+            while conn.request().await.is_some() {
+                gate.passed().await;
+                conn.send(reply::json(200, Form::Chat.whole("gpt"))).await;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn more_requests_than_may_be_are_told_to_come_back() {
+    let gate = Gate::new();
+    let upstream = waiting(gate.clone()).await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits("requests = 2")).await;
+    let mut first = [gateway.connect().await, gateway.connect().await];
+    for (number, client) in first.iter_mut().enumerate() {
+        client.send(Form::Chat.request(false)).await;
+        upstream.wait_for(number + 1).await;
+    }
+    for form in Form::ALL {
+        let answer = gateway.ask(form.request(true)).await;
+        assert_eq!(answer.status(), 503, "{form:?}: {}", answer.text());
+        assert_eq!(answer.get("retry-after"), Some("1"), "{form:?}");
+        let (kind, _) = form.error(&answer);
+        let expected = match form {
+            Form::Messages => "overloaded_error",
+            Form::Generate => "UNAVAILABLE",
+            Form::Chat | Form::Responses => "service_unavailable",
+        };
+        assert_eq!(kind, expected, "{form:?}");
+    }
+    assert_eq!(upstream.count(), 2);
+    gate.open();
+    for client in &mut first {
+        assert_eq!(client.answer().await.status(), 200);
+    }
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
+}
+
+#[tokio::test]
+async fn large_bodies_are_bounded_together() {
+    let gate = Gate::new();
+    let upstream = waiting(gate.clone()).await;
+    let limits = "body = \"1MiB\"\nmemory = \"1536KiB\"";
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits(limits)).await;
+    let text = "lang ".repeat(180_000);
+    let body = format!("{{\"model\":\"gpt\",\"messages\":[{{\"role\":\"user\",\"content\":\"{text}\"}}]}}");
+    let mut first = gateway.connect().await;
+    first.send(post("/v1/chat/completions", &body)).await;
+    upstream.wait_for(1).await;
+    let answer = gateway.ask(post("/v1/chat/completions", &body)).await;
+    assert_eq!(answer.status(), 503, "{}", answer.text());
+    assert_eq!(answer.get("retry-after"), Some("1"));
+    // What is small goes on.
+    let mut small = gateway.connect().await;
+    small.send(Form::Chat.request(false)).await;
+    upstream.wait_for(2).await;
+    gate.open();
+    assert_eq!(first.answer().await.status(), 200);
+    assert_eq!(small.answer().await.status(), 200);
+    for _ in 0..4 {
+        assert_eq!(gateway.ask(post("/v1/chat/completions", &body)).await.status(), 200);
+    }
+}

@@ -1,0 +1,440 @@
+//! Videos, from the submission to the last byte: clients of every kind, vendors of every form.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use model_gateway::simulator::{Options, Simulator, Vendor};
+use serde_json::{Value, json};
+
+use super::support::client::{Answer, post, post_with, request};
+use super::support::gateway::Gateway;
+use super::support::setup::{CREDENTIAL, KEY, NARROW_KEY, Setup};
+
+/// Models with the vendor, its kind, and the path of its base URL.
+const MODELS: [(&str, Vendor, &str, &str); 8] = [
+    ("sora-2", Vendor::OpenAi, "openai", "v1"),
+    ("sora-azure", Vendor::OpenAi, "azure", "openai/v1"),
+    ("veo-3.1-fast-generate-preview", Vendor::Google, "gemini", "v1beta"),
+    ("veo-3.1-generate-001", Vendor::Google, "vertex", "v1/projects/p/locations/l"),
+    ("wan2.5-t2v-preview", Vendor::DashScope, "dashscope", "compatible-mode/v1"),
+    ("wan2.5-i2v-preview", Vendor::DashScope, "dashscope", "api/v1"),
+    ("doubao-seedance-1-5-pro-251215", Vendor::Ark, "ark", "api/v3"),
+    ("doubao-seedance-1-5-pro-251215-noAudio", Vendor::Ark, "ark", "api/v3"),
+];
+
+/// One red pixel.
+const PICTURE: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
+
+/// A gateway with all of them.
+pub(crate) struct Studio {
+    pub(crate) gateway: Gateway,
+    pub(crate) vendors: BTreeMap<&'static str, Simulator>,
+}
+
+pub(crate) async fn vendors(mut setup: Setup) -> (Setup, BTreeMap<&'static str, Simulator>) {
+    let mut vendors = BTreeMap::new();
+    for (model, vendor, kind, path) in MODELS {
+        let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
+        let simulator = Simulator::start(vendor, options).await.unwrap();
+        let base = format!("http://{}/{path}", simulator.addr());
+        let lines = if kind == "vertex" { "apis = [\"videos\"]" } else { "" };
+        setup = setup.provider(model, kind, &base, lines).model(model, model, model);
+        vendors.insert(model, simulator);
+    }
+    (setup, vendors)
+}
+
+impl Studio {
+    async fn open() -> Studio {
+        let (setup, vendors) = vendors(Setup::new()).await;
+        Studio { gateway: Gateway::start(&setup).await, vendors }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        get(&self.gateway, path).await
+    }
+
+    /// Begins a task; gives its id.
+    async fn begin(&self, body: &Value) -> String {
+        let answer = self.gateway.ask(post("/v1/video/generations", body.to_string())).await;
+        assert_eq!(answer.status(), 200, "{body}: {}", answer.text());
+        let answer = answer.json();
+        assert_eq!((&answer["status"], &answer["format"]), (&json!("submitted"), &json!("mp4")));
+        answer["task_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Asks until a task has ended.
+    async fn end(&self, id: &str) -> Value {
+        end(&self.gateway, id).await
+    }
+
+    fn asked(&self, model: &str) -> (String, Value) {
+        let last = self.vendors[model].last_request().unwrap();
+        (last.path, serde_json::from_slice(&last.body).unwrap_or_default())
+    }
+}
+
+pub(crate) async fn get(gateway: &Gateway, path: &str) -> Answer {
+    gateway.ask(request("GET", path, &[("authorization", &format!("Bearer {KEY}"))])).await
+}
+
+pub(crate) async fn end(gateway: &Gateway, id: &str) -> Value {
+    for _ in 0..40 {
+        let answer = get(gateway, &format!("/v1/video/generations/{id}")).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        let answer = answer.json();
+        assert_eq!(answer["task_id"], id);
+        match answer["status"].as_str().unwrap() {
+            "succeeded" | "failed" => return answer,
+            "submitted" | "queued" | "in_progress" => {}
+            other => panic!("{other}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    }
+    panic!("the task {id} does not end");
+}
+
+fn body(model: &str, prompt: &str) -> Value {
+    if model.contains("seedance") {
+        return json!({"model": model, "metadata": {"content": [{"type": "text", "text": prompt}]}});
+    }
+    let mut body = json!({"model": model, "prompt": prompt});
+    if model.contains("i2v") {
+        body["image"] = json!(format!("data:image/png;base64,{PICTURE}"));
+    }
+    body
+}
+
+fn is_video(bytes: &[u8], size: usize) {
+    assert_eq!(bytes.len(), size);
+    assert_eq!(bytes.get(4..12).unwrap(), b"ftypmp42");
+}
+
+#[tokio::test]
+async fn every_vendor_s_videos_are_begun_looked_at_and_fetched() {
+    let studio = Studio::open().await;
+    let mut ids = Vec::new();
+    for (model, ..) in MODELS {
+        let id = studio.begin(&body(model, "A cat [[film bytes 70001]]")).await;
+        assert_eq!(id.starts_with("video_"), model.starts_with("sora"), "{id}");
+        ids.push((model, id));
+    }
+    for (model, id) in ids {
+        let ended = studio.end(&id).await;
+        assert_eq!((&ended["status"], &ended["model"]), (&json!("succeeded"), &json!(model)), "{ended}");
+        let everything = ended.to_string();
+        assert!(!everything.contains(CREDENTIAL), "{model}");
+        let content = studio.get(&format!("/v1/videos/{id}/content")).await;
+        if model.starts_with("sora") {
+            assert!(ended["url"].is_null(), "{ended}");
+            let download = studio.get(&format!("/v1/video/generations/download?id={id}")).await;
+            assert_eq!(download.status(), 200, "{}", download.text());
+            let download = download.json();
+            assert_eq!((&download["success"], &download["size"]), (&json!(true), &json!(70_001)));
+            assert_eq!((&download["generation_id"], &download["task_id"]), (&json!(id), &json!(id)));
+            let text = download["base64"].as_str().unwrap();
+            assert_eq!(download["data_url"], format!("data:video/mp4;base64,{text}"));
+            is_video(&STANDARD.decode(text).unwrap(), 70_001);
+            is_video(&content.body, 70_001);
+        } else if model.starts_with("veo") {
+            let text = ended["url"].as_str().unwrap().strip_prefix("data:video/mp4;base64,").unwrap();
+            is_video(&STANDARD.decode(text).unwrap(), 70_001);
+            is_video(&content.body, 70_001);
+        } else {
+            let url = ended["url"].as_str().unwrap();
+            assert!(url.starts_with("http://") && url.contains("/films/"), "{url}");
+            // A link that everybody may read is handed on.
+            assert_eq!((content.status(), content.get("location")), (302, Some(url)));
+        }
+        if !model.starts_with("sora") {
+            let download = studio.get(&format!("/v1/video/generations/download?id={id}")).await;
+            assert_eq!((download.status(), &download.json()["error"]["param"]), (400, &json!("id")));
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_family_is_asked_in_its_words() {
+    let studio = Studio::open().await;
+    let data = format!("data:image/png;base64,{PICTURE}");
+    for (model, body, path, expected) in [
+        (
+            "sora-2",
+            json!({"prompt": "p", "seconds": 8, "size": "1280x720", "input_reference": data}),
+            "/v1/videos",
+            json!({"model": "sora-2", "prompt": "p", "seconds": "8", "size": "1280x720", "input_reference": {"image_url": data}}),
+        ),
+        (
+            "sora-azure",
+            json!({"prompt": "p"}),
+            "/openai/v1/videos",
+            json!({"model": "sora-azure", "prompt": "p", "seconds": "4", "size": "720x1280"}),
+        ),
+        (
+            "veo-3.1-fast-generate-preview",
+            json!({"prompt": "p", "image": PICTURE, "lastFrame": data, "durationSeconds": 8, "seed": 1, "generateAudio": true, "sampleCount": 1}),
+            "/v1beta/models/veo-3.1-fast-generate-preview:predictLongRunning",
+            json!({"instances": [{"prompt": "p", "image": {"bytesBase64Encoded": PICTURE, "mimeType": "image/png"},
+                "lastFrame": {"bytesBase64Encoded": PICTURE, "mimeType": "image/png"}}],
+                "parameters": {"aspectRatio": "16:9", "resolution": "1080p", "durationSeconds": 8}}),
+        ),
+        (
+            "veo-3.1-generate-001",
+            json!({"prompt": "p", "aspectRatio": "9:16", "resolution": "720p", "seed": 7, "generateAudio": true,
+                "addWatermark": false, "sampleCount": 2, "personGeneration": "allow_adult"}),
+            "/v1/projects/p/locations/l/publishers/google/models/veo-3.1-generate-001:predictLongRunning",
+            json!({"instances": [{"prompt": "p"}], "parameters": {"aspectRatio": "9:16", "resolution": "720p", "durationSeconds": 4,
+                "personGeneration": "allow_adult", "sampleCount": 2, "generateAudio": true, "seed": 7, "addWatermark": false}}),
+        ),
+        (
+            "wan2.5-t2v-preview",
+            json!({"prompt": "p", "aspect_ratio": "9:16", "resolution": "1080p", "duration": 10, "metadata": {"prompt_extend": false, "audio_url": "https://h/a"}}),
+            "/api/v1/services/aigc/video-generation/video-synthesis",
+            json!({"model": "wan2.5-t2v-preview", "input": {"prompt": "p", "audio_url": "https://h/a"},
+                "parameters": {"size": "1080*1920", "duration": 10, "watermark": false, "prompt_extend": false}}),
+        ),
+        (
+            "wan2.5-i2v-preview",
+            json!({"prompt": "p", "image": "https://h/i.png", "seed": 5}),
+            "/api/v1/services/aigc/video-generation/video-synthesis",
+            json!({"model": "wan2.5-i2v-preview", "input": {"prompt": "p", "img_url": "https://h/i.png"},
+                "parameters": {"resolution": "720P", "duration": 5, "seed": 5, "watermark": false}}),
+        ),
+        (
+            "doubao-seedance-1-5-pro-251215-noAudio",
+            json!({"prompt": "not used", "metadata": {"content": [{"type": "text", "text": "p --ratio 16:9 --dur 5"},
+                {"type": "image_url", "image_url": {"url": "https://h/1"}, "role": "first_frame"},
+                {"type": "image_url", "image_url": {"url": "https://h/2"}, "role": "last_frame"}], "camera_fixed": true}}),
+            "/api/v3/contents/generations/tasks",
+            json!({"model": "doubao-seedance-1-5-pro-251215", "content": [{"type": "text", "text": "p --ratio 16:9 --dur 5"},
+                {"type": "image_url", "image_url": {"url": "https://h/1"}, "role": "first_frame"},
+                {"type": "image_url", "image_url": {"url": "https://h/2"}, "role": "last_frame"}],
+                "generate_audio": false, "camera_fixed": true}),
+        ),
+    ] {
+        let mut body = body;
+        body["model"] = json!(model);
+        studio.begin(&body).await;
+        assert_eq!(studio.asked(model), (path.to_owned(), expected), "{model}");
+    }
+}
+
+#[tokio::test]
+async fn a_video_is_made_from_another_one_by_whoever_made_that() {
+    let studio = Studio::open().await;
+    let first = studio.begin(&body("sora-2", "A cat")).await;
+    let remix = json!({"model": "sora-2", "prompt": "A dog", "remix_from_video_id": first});
+    let second = studio.begin(&remix).await;
+    let (path, asked) = studio.asked("sora-2");
+    assert!(path.starts_with("/v1/videos/video_") && path.ends_with("/remix"), "{path}");
+    assert!(!path.contains(&first), "the vendor has an id of its own");
+    assert_eq!(asked, json!({"prompt": "A dog"}));
+    assert_eq!(studio.end(&second).await["status"], "succeeded");
+    let shown = studio.get(&format!("/v1/videos/{second}")).await.json();
+    assert_eq!((&shown["remixed_from_video_id"], &shown["status"]), (&json!(first), &json!("completed")));
+    let unknown = json!({"model": "sora-2", "prompt": "A dog", "remix_from_video_id": "video_0"});
+    let answer = studio.gateway.ask(post("/v1/video/generations", unknown.to_string())).await;
+    assert_eq!((answer.status(), &answer.json()["error"]["code"]), (404, &json!("task_not_found")));
+}
+
+#[tokio::test]
+async fn ends_without_a_video_say_why() {
+    let studio = Studio::open().await;
+    let mut ids = Vec::new();
+    for (model, ..) in MODELS {
+        for word in ["fail", "cancel", "expire", "forget"] {
+            ids.push((model, word, studio.begin(&body(model, &format!("A cat [[film {word}]]"))).await));
+        }
+    }
+    for (model, word, id) in ids {
+        let ended = studio.end(&id).await;
+        assert_eq!(ended["status"], "failed", "{model} {word}");
+        assert!(ended["url"].is_null());
+        let (code, message) =
+            (ended["error"]["code"].as_str().unwrap(), ended["error"]["message"].as_str().unwrap());
+        assert!(!message.is_empty(), "{model} {word}");
+        let expected: &[&str] = match (word, &model[..3]) {
+            ("fail", "sor") => &["moderation_blocked"],
+            ("fail", "veo") => &["content_filtered"],
+            ("fail", "wan") => &["DataInspectionFailed"],
+            ("fail", _) => &["OutputVideoSensitiveContentDetected"],
+            ("cancel", "veo") => &["1"],
+            ("expire", "veo") => &["4"],
+            ("cancel", _) => &["cancelled"],
+            _ => &["expired"],
+        };
+        assert!(expected.contains(&code), "{model} {word}: {ended}");
+        let content = studio.get(&format!("/v1/videos/{id}/content")).await;
+        assert_eq!((content.status(), &content.json()["error"]["code"]), (409, &json!(code)));
+    }
+}
+
+#[tokio::test]
+async fn a_task_is_its_owner_s_alone() {
+    let studio = Studio::open().await;
+    let id = studio.begin(&body("sora-2", "A cat")).await;
+    let narrow = [("authorization", format!("Bearer {NARROW_KEY}"))];
+    let narrow: Vec<(&str, &str)> = narrow.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    for path in [
+        format!("/v1/video/generations/{id}"),
+        format!("/v1/video/generations/download?id={id}"),
+        format!("/v1/videos/{id}"),
+        format!("/v1/videos/{id}/content"),
+        format!("/v1beta/models/sora-2/operations/{id}"),
+        format!("/v1beta/files/{id}:download?alt=media"),
+    ] {
+        let others = studio.gateway.ask(request("GET", &path, &narrow)).await;
+        let nobody_s = studio.gateway.ask(request("GET", &path.replace(&id, "video_0"), &narrow)).await;
+        assert_eq!((others.status(), nobody_s.status()), (404, 404), "{path}");
+        assert_eq!(others.text().replace(&id, "video_0"), nobody_s.text().to_owned(), "{path}");
+    }
+    let remix = json!({"model": "sora-2", "prompt": "x", "remix_from_video_id": id}).to_string();
+    let answer = studio.gateway.ask(post_with("/v1/video/generations", &narrow, remix)).await;
+    assert!(matches!(answer.status(), 403 | 404));
+    assert_eq!(studio.end(&id).await["status"], "succeeded");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named() {
+    let studio = Studio::open().await;
+    let before = studio.vendors["sora-2"].requests();
+    for (body, status, param) in [
+        (json!({"prompt": "p"}), 400, "model"),
+        (json!({"model": "none", "prompt": "p"}), 404, "model"),
+        (json!({"model": "sora-2"}), 400, "prompt"),
+        (json!({"model": "sora-2", "prompt": "p", "seconds": 5}), 400, "seconds"),
+        (json!({"model": "sora-2", "prompt": "p", "size": "1x1"}), 400, "size"),
+        (json!({"model": "sora-2", "prompt": "p", "aspect_ratio": "4:3"}), 400, "aspect_ratio"),
+        (
+            json!({"model": "sora-2", "prompt": "p", "remix_from_video_id": "task_1"}),
+            400,
+            "remix_from_video_id",
+        ),
+        (json!({"model": "sora-2", "prompt": "p", "lastFrame": "https://h/x"}), 400, "lastFrame"),
+        (json!({"model": "sora-2", "prompt": "p", "image": "no picture"}), 400, "image"),
+        (json!({"model": "sora-2", "prompt": 5}), 400, "prompt"),
+        (
+            json!({"model": "veo-3.1-generate-001", "prompt": "p", "durationSeconds": 5}),
+            400,
+            "durationSeconds",
+        ),
+        (json!({"model": "veo-3.1-generate-001", "prompt": "p", "aspectRatio": "1:1"}), 400, "aspectRatio"),
+        (json!({"model": "veo-3.1-generate-001", "prompt": "p", "resolution": "480p"}), 400, "resolution"),
+        (json!({"model": "veo-3.1-generate-001", "prompt": "p", "sampleCount": 5}), 400, "sampleCount"),
+        (
+            json!({"model": "veo-3.1-generate-001", "prompt": "p", "image": "http://127.0.0.1:1/x"}),
+            400,
+            "image",
+        ),
+        (json!({"model": "wan2.5-t2v-preview", "prompt": "p", "image": "https://h/x"}), 400, "image"),
+        (json!({"model": "wan2.5-i2v-preview", "prompt": "p"}), 400, "image"),
+        (
+            json!({"model": "wan2.5-t2v-preview", "prompt": "p", "metadata": {"content": []}}),
+            400,
+            "metadata.content",
+        ),
+        (json!({"model": "doubao-seedance-1-5-pro-251215"}), 400, "metadata.content"),
+        (json!({"model": "doubao-seedance-1-5-pro-251215", "prompt": "p", "duration": 13}), 400, "duration"),
+        (
+            json!({"model": "doubao-seedance-1-5-pro-251215", "prompt": "p", "resolution": "1080p"}),
+            400,
+            "resolution",
+        ),
+        (
+            json!({"model": "doubao-seedance-1-5-pro-251215", "metadata": {"content": [{"type": "text", "text": "x --rs 1080p"}]}}),
+            400,
+            "metadata.content[0].text",
+        ),
+        (
+            json!({"model": "doubao-seedance-1-5-pro-251215", "metadata": {"content": [{"type": "text", "text": "x"},
+                {"type": "image_url", "image_url": {"url": "https://h/1"}, "role": "reference_image"}]}}),
+            400,
+            "metadata.content[1]",
+        ),
+    ] {
+        let answer = studio.gateway.ask(post("/v1/video/generations", body.to_string())).await;
+        let found = answer.json();
+        assert_eq!((answer.status(), &found["error"]["param"]), (status, &json!(param)), "{body}: {found}");
+        assert!(found["error"]["message"].as_str().unwrap().len() > 10);
+    }
+    assert_eq!(studio.vendors["sora-2"].requests(), before);
+    let answer = studio.get("/v1/video/generations/download").await;
+    assert_eq!((answer.status(), &answer.json()["error"]["param"]), (400, &json!("id")));
+}
+
+#[tokio::test]
+async fn the_sdks_of_both_vendors_find_their_own_words() {
+    let studio = Studio::open().await;
+    let form = "--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nA cat\r\n\
+         --b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsora-2\r\n\
+         --b\r\nContent-Disposition: form-data; name=\"seconds\"\r\n\r\n8\r\n\
+         --b\r\nContent-Disposition: form-data; name=\"input_reference\"; filename=\"x.png\"\r\n\
+         Content-Type: image/png\r\n\r\n";
+    let form = [form.as_bytes(), &STANDARD.decode(PICTURE).unwrap(), b"\r\n--b--\r\n"].concat();
+    let head = format!(
+        "POST /v1/videos HTTP/1.1\r\nhost: gateway.test\r\nauthorization: Bearer {KEY}\r\n\
+         content-type: multipart/form-data; boundary=b\r\ncontent-length: {}\r\n\r\n",
+        form.len()
+    );
+    let created = studio.gateway.ask([head.as_bytes(), &form].concat()).await;
+    assert_eq!(created.status(), 200, "{}", created.text());
+    let created = created.json();
+    assert_eq!((&created["object"], &created["status"]), (&json!("video"), &json!("queued")));
+    assert_eq!((&created["seconds"], &created["size"]), (&json!("8"), &json!("720x1280")));
+    let (_, asked) = studio.asked("sora-2");
+    assert_eq!(asked["input_reference"]["image_url"], format!("data:image/png;base64,{PICTURE}"));
+    let id = created["id"].as_str().unwrap();
+    studio.end(id).await;
+    let shown = studio.get(&format!("/v1/videos/{id}")).await.json();
+    assert_eq!((&shown["status"], &shown["progress"]), (&json!("completed"), &json!(100)));
+
+    let model = "veo-3.1-fast-generate-preview";
+    let body = json!({"instances": [{"prompt": "A cat"}], "parameters": {"durationSeconds": 6}}).to_string();
+    let begun = studio.gateway.ask(post(&format!("/v1beta/models/{model}:predictLongRunning"), body)).await;
+    assert_eq!(begun.status(), 200, "{}", begun.text());
+    let name = begun.json()["name"].as_str().unwrap().to_owned();
+    assert!(name.starts_with(&format!("models/{model}/operations/task_")), "{name}");
+    studio.end(name.rsplit('/').next().unwrap()).await;
+    let operation = studio.get(&format!("/v1beta/{name}")).await.json();
+    assert_eq!(operation["done"], true);
+    let uri = operation["response"]["generateVideoResponse"]["generatedSamples"][0]["video"]["uri"].clone();
+    let uri = uri.as_str().unwrap();
+    let (_, path) = uri.split_once("http://gateway.test").unwrap();
+    is_video(&studio.get(path).await.body, 4_096);
+}
+
+#[tokio::test]
+async fn a_vendor_that_fails_is_told_at_the_submission_and_waited_for_afterwards() {
+    let studio = Studio::open().await;
+    for (model, ..) in MODELS {
+        for (words, status) in
+            [("[[status 429]]", 429), ("[[status 500]]", 500), ("[[garbage]]", 500), ("[[empty]]", 500)]
+        {
+            let body = body(model, &format!("A cat {words}"));
+            let answer = studio.gateway.ask(post("/v1/video/generations", body.to_string())).await;
+            assert_eq!(answer.status(), status, "{model} {words}: {}", answer.text());
+            assert!(answer.json()["error"]["message"].is_string());
+        }
+        // A vendor that does not say how far a task is is no reason for the task to be lost.
+        let id = studio.begin(&body(model, "A cat [[film stuck 503]]")).await;
+        let shown = studio.get(&format!("/v1/video/generations/{id}")).await;
+        assert_eq!((shown.status(), &shown.json()["status"]), (200, &json!("submitted")), "{model}");
+        let early = studio.get(&format!("/v1/videos/{id}/content")).await;
+        assert_eq!((early.status(), &early.json()["error"]["code"]), (409, &json!("task_state")));
+    }
+    // The video itself is gone.
+    for model in ["sora-2", "veo-3.1-fast-generate-preview"] {
+        let id = studio.begin(&body(model, "A cat [[film gone]] [[film looks 0]]")).await;
+        for _ in 0..20 {
+            let shown = studio.get(&format!("/v1/videos/{id}")).await.json();
+            if shown["status"] == "completed" {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+        }
+        let content = studio.get(&format!("/v1/videos/{id}/content")).await;
+        assert_eq!((content.status(), &content.json()["error"]["code"]), (410, &json!("expired")), "{model}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Streams that are cut off, at every byte: whatever the formats of vendor and client, the client never gets an answer
+//! that looks complete and is not.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use model_gateway::translate::verbatim::{Arrival, Changes, StreamError};
+use model_gateway::translate::{Exchange, Verbatim};
+use model_gateway::wire::Format;
+use model_gateway::wire::error::{VendorError, from_vendor};
+
+use crate::route::{Way, pairs};
+
+/// Cases that have text, reasoning and calls in them.
+const CASES: [&str; 3] = ["plain", "reasoning", "tools"];
+
+fn stream(case: &str, format: Format) -> Option<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(case);
+    std::fs::read_to_string(folder.join(format!("answer.{format}.sse"))).ok()
+}
+
+/// From where on nothing of the answer is missing: behind the data of the frame that ends it.
+fn complete_at(format: Format, stream: &str) -> usize {
+    let ends = |data: &str| match format {
+        Format::Chat => data.contains("\"finish_reason\":\""),
+        Format::Messages => data.contains("\"type\":\"message_stop\""),
+        Format::Responses => ["completed", "incomplete"]
+            .iter()
+            .any(|end| data.contains(&format!("\"type\":\"response.{end}\""))),
+        Format::Generate => data.contains("\"finishReason\":"),
+    };
+    let mut at = 0;
+    let mut found = None;
+    for line in stream.split_inclusive('\n') {
+        let end = at + line.trim_end().len();
+        if line.strip_prefix("data:").is_some_and(|data| ends(&data.replace("\": ", "\":"))) {
+            found = Some(end);
+        }
+        at += line.len();
+    }
+    found.unwrap_or_else(|| panic!("{format} has no end: {stream}"))
+}
+
+/// What a client of the vendor's own format gets.
+fn pass_on(format: Format, stream: &[u8]) -> (String, bool) {
+    let verbatim = Verbatim::new(format.api(), Arrival::Events, Changes::default(), 1 << 24);
+    let mut exchange = Exchange::Verbatim(verbatim);
+    let mut out = Vec::new();
+    let mut feed = || -> Result<(), StreamError> {
+        out.extend_from_slice(&exchange.feed(Bytes::copy_from_slice(stream))?);
+        out.extend_from_slice(&exchange.finish()?);
+        Ok(())
+    };
+    let ended = feed();
+    if ended.is_err() {
+        let error =
+            from_vendor(500, VendorError { message: "cut off".to_owned(), ..VendorError::default() }, None);
+        out.extend_from_slice(&exchange.fail(format, &error, "req_1"));
+    }
+    (String::from_utf8(out).unwrap(), ended.is_ok())
+}
+
+/// Whether a stream ends with an error that every SDK of its format raises, and not with what ends a good one.
+fn ends_with_an_error(client: Format, text: &str) -> bool {
+    let events: Vec<&str> = text.split("\n\n").flat_map(|part| part.split("\r\n\r\n")).collect();
+    let events: Vec<&str> = events.into_iter().map(str::trim).filter(|event| !event.is_empty()).collect();
+    let (last, before) = match (client, &events[..]) {
+        (Format::Chat, [.., before, last]) => (*before, *last),
+        (_, [.., last]) => (*last, ""),
+        _ => return false,
+    };
+    match client {
+        Format::Chat => last.starts_with("data: {\"error\"") && before == "data: [DONE]",
+        Format::Messages => last.starts_with("event: error\n") && !text.contains("event: message_stop"),
+        Format::Responses => {
+            (last.contains("\"type\":\"error\"") || last.starts_with("event: response.failed\n"))
+                && !text.contains("event: response.completed")
+                && !text.contains("event: response.incomplete")
+        }
+        Format::Generate => last.starts_with("data: {\"error\""),
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_at_any_byte_never_looks_complete() {
+    let mut cuts = 0;
+    for case in CASES {
+        for (vendor, client) in pairs() {
+            let Some(stream) = stream(case, vendor) else { continue };
+            let complete = complete_at(vendor, &stream);
+            let pass = |cut: usize| {
+                let piece = &stream.as_bytes()[..cut];
+                if vendor == client {
+                    return pass_on(vendor, piece);
+                }
+                let (text, ended) = Way::streamed(vendor, client).pass(&[piece]);
+                (text, ended.is_ok())
+            };
+            let (_, whole) = pass(stream.len());
+            assert!(whole, "{case}, {vendor} to {client}");
+            for cut in 0..=stream.len() {
+                let (text, looks_complete) = pass(cut);
+                let what = format!("{case}, {vendor} to {client}, {cut} of {} bytes", stream.len());
+                if cut < complete {
+                    assert!(!looks_complete, "{what}: {text}");
+                }
+                if !looks_complete {
+                    assert!(ends_with_an_error(client, &text), "{what}: {text}");
+                }
+                cuts += 1;
+            }
+        }
+    }
+    println!("{cuts} cuts");
+    assert!(cuts > 20_000, "only {cuts} cuts");
+}
