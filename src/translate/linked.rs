@@ -4,6 +4,7 @@
 //! ([`links`]), and the request with what lay behind them in it ([`Brought`]).
 
 use super::codecs::decode_request;
+use super::outgoing::{Stored, whole};
 use crate::canonical::{Block, Dialect, Request, Source};
 use crate::json::JsonStr;
 use crate::wire::Format;
@@ -94,8 +95,15 @@ fn document(bytes: &[u8]) -> Option<&'static str> {
 }
 
 /// The addresses of a request that its vendor must not be given, each once. None where the request cannot be read.
-pub fn links(body: &str, client: Format, vendor: Format, dialect: &Dialect<'_>) -> Vec<(String, Wanted)> {
-    let Ok(mut request) = decode_request(client, body) else { return Vec::new() };
+pub fn links(
+    body: &str,
+    client: Format,
+    vendor: Format,
+    dialect: &Dialect<'_>,
+    stored: Stored<'_>,
+) -> Vec<(String, Wanted)> {
+    let body = whole(body, client, stored);
+    let Ok(mut request) = decode_request(client, &body) else { return Vec::new() };
     let mut links: Vec<(String, Wanted)> = Vec::new();
     each_block(&mut request, &mut |block| {
         let wanted = match block {

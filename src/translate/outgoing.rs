@@ -1,5 +1,7 @@
 //! A request from a client of one format, as a vendor of another gets it.
 
+use std::borrow::Cow;
+
 use bumpalo::Bump;
 use bytes::{Bytes, BytesMut};
 
@@ -117,7 +119,7 @@ pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
 pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<Outgoing, Refused> {
     let bump = Bump::new();
     let conversation = conversation(body, ask.client, stored);
-    let longer = conversation.as_ref().filter(|_| stored.before.is_some()).map(|all| all.request(body));
+    let longer = longer(body, conversation.as_ref(), stored);
     let decoded = decode_request(ask.client, longer.as_deref().unwrap_or(body));
     let mut request = decoded.map_err(|error| Refused { error, losses: Vec::new() })?;
     if longer.is_some() {
@@ -189,6 +191,17 @@ fn sends_back(request: &Request<'_>, issuer: &str) -> bool {
         Block::Reasoning { seal: Some(seal), .. } => seal.issuer.as_deref() == Some(issuer),
         _ => false,
     })
+}
+
+/// The request with all that it goes on from in it, if it goes on from anything.
+fn longer(body: &str, conversation: Option<&Conversation>, stored: Stored<'_>) -> Option<String> {
+    conversation.filter(|_| stored.before.is_some()).map(|all| all.request(body))
+}
+
+/// The same, for whoever has nothing but the body.
+pub(super) fn whole<'b>(body: &'b str, client: Format, stored: Stored<'_>) -> Cow<'b, str> {
+    let conversation = conversation(body, client, stored);
+    longer(body, conversation.as_ref(), stored).map_or(Cow::Borrowed(body), Cow::Owned)
 }
 
 /// The conversation that the request is part of, if it goes on from one or is kept. A body that cannot be read is the

@@ -26,7 +26,7 @@ fn way(kind: Kind, model: &'static str, from: Format, to: Format) -> Way {
 impl Way {
     fn links(&self, body: &Value) -> Vec<(String, Wanted)> {
         let dialect = self.provider.dialect(self.to.api(), self.model);
-        links(&body.to_string(), self.from, self.to, &dialect)
+        links(&body.to_string(), self.from, self.to, &dialect, Stored::default())
     }
 
     fn sent(&self, body: &Value, brought: &[Linked]) -> Result<Value, String> {
