@@ -58,78 +58,118 @@ const fn escaped(slashes: u64, carry: &mut bool) -> u64 {
     behind ^ (slashes | before)
 }
 
-/// What stands in a block; nothing where it is plain text.
+/// What stands in a block.
+#[inline]
+pub(super) fn marks(block: &[u8; BLOCK]) -> Marks {
+    vectors::marks(block)
+}
+
+/// Quotes, backslashes and control characters of a block together.
+#[inline]
+pub(super) fn specials_in(block: &[u8; BLOCK]) -> u64 {
+    vectors::specials_in(block)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use words as vectors;
+
+/// In registers of sixteen bytes.
 #[cfg(target_arch = "x86_64")]
 #[allow(
     unsafe_code,
     reason = "the compiler makes no such masks of its own; half of what a request with tools costs is here"
 )]
-#[inline]
-pub(super) fn marks(block: &[u8; BLOCK]) -> Option<Marks> {
-    // SAFETY: SSE2 is a part of x86-64. Nothing else is asked of the caller: no pointer is involved.
-    unsafe { marks_by_vectors(block) }
-}
-
-/// The same in registers of sixteen bytes.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse2")]
-#[inline]
-fn marks_by_vectors(block: &[u8; BLOCK]) -> Option<Marks> {
+mod vectors {
     use std::arch::x86_64::{
         __m128i, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8,
     };
-    let load = |half: &[u8; 16]| {
-        let both = u128::from_le_bytes(*half);
-        _mm_set_epi64x(((both >> 64) as u64).cast_signed(), (both as u64).cast_signed())
-    };
-    let is = |bytes: __m128i, byte: u8| _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte.cast_signed()));
-    let below = |bytes: __m128i| _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
-    let bits = |bytes: __m128i| u64::from(_mm_movemask_epi8(bytes).cast_unsigned());
-    let (quarters, _) = block.as_chunks::<16>();
-    let [a, b, c, d] = quarters else { return None };
-    let of = |quarter| {
-        let bytes = load(quarter);
-        (is(bytes, b'"'), is(bytes, b'\\'), below(bytes))
-    };
-    let (a, b, c, d) = (of(a), of(b), of(c), of(d));
-    let any = |of: (__m128i, __m128i, __m128i)| _mm_or_si128(_mm_or_si128(of.0, of.1), of.2);
-    if _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(any(a), any(b)), _mm_or_si128(any(c), any(d)))) == 0 {
-        return None;
+
+    use super::{BLOCK, Marks};
+
+    #[inline]
+    pub(super) fn marks(block: &[u8; BLOCK]) -> Marks {
+        // SAFETY: SSE2 is a part of x86-64. Nothing else is asked of the caller: no pointer is involved.
+        unsafe { marks_of(block) }
     }
-    let join = |a, b, c, d| bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48;
-    Some(Marks {
-        quotes: join(a.0, b.0, c.0, d.0),
-        slashes: join(a.1, b.1, c.1, d.1),
-        controls: join(a.2, b.2, c.2, d.2),
-    })
+
+    #[inline]
+    pub(super) fn specials_in(block: &[u8; BLOCK]) -> u64 {
+        // SAFETY: as above.
+        unsafe { specials_of(block) }
+    }
+
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn marks_of(block: &[u8; BLOCK]) -> Marks {
+        Marks {
+            quotes: bits(block, |bytes| is(bytes, b'"')),
+            slashes: bits(block, |bytes| is(bytes, b'\\')),
+            controls: bits(block, |bytes| control(bytes)),
+        }
+    }
+
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn specials_of(block: &[u8; BLOCK]) -> u64 {
+        bits(block, |bytes| _mm_or_si128(_mm_or_si128(is(bytes, b'"'), is(bytes, b'\\')), control(bytes)))
+    }
+
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn is(bytes: __m128i, byte: u8) -> __m128i {
+        _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte.cast_signed()))
+    }
+
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn control(bytes: __m128i) -> __m128i {
+        _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes)
+    }
+
+    /// One bit for each byte of which all bits are set.
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn bits(block: &[u8; BLOCK], test: impl Fn(__m128i) -> __m128i) -> u64 {
+        let (quarters, _) = block.as_chunks::<16>();
+        let mut bits = 0;
+        for (n, quarter) in quarters.iter().enumerate() {
+            let both = u128::from_le_bytes(*quarter);
+            let bytes = _mm_set_epi64x(((both >> 64) as u64).cast_signed(), (both as u64).cast_signed());
+            bits |= u64::from(_mm_movemask_epi8(test(bytes)).cast_unsigned()) << (16 * n);
+        }
+        bits
+    }
 }
 
-/// What stands in a block; nothing where it is plain text.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-pub(super) fn marks(block: &[u8; BLOCK]) -> Option<Marks> {
-    marks_by_words(block)
-}
-
-/// The same in registers of eight bytes.
+/// In registers of eight bytes.
 #[cfg(any(test, not(target_arch = "x86_64")))]
-fn marks_by_words(block: &[u8; BLOCK]) -> Option<Marks> {
+mod words {
+    use super::{BLOCK, Marks};
+
     const ONES: u64 = 0x0101_0101_0101_0101;
     const LOWS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    // The high bit of each byte that is zero; no carry leaves its byte.
-    let zero = |word: u64| !(((word & LOWS) + LOWS) | word | LOWS);
-    // High bits of bytes become neighbours.
-    let gather = |highs: u64| (highs >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-    let mut marks = Marks { quotes: 0, slashes: 0, controls: 0 };
-    let (words, _) = block.as_chunks::<8>();
-    for (n, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let is = |byte: u8| gather(zero(word ^ (ONES * u64::from(byte)))) << (8 * n);
-        marks.quotes |= is(b'"');
-        marks.slashes |= is(b'\\');
-        marks.controls |= gather(zero(word & (ONES * 0xe0))) << (8 * n);
+
+    pub(super) fn marks(block: &[u8; BLOCK]) -> Marks {
+        // The high bit of each byte that is zero; no carry leaves its byte.
+        let zero = |word: u64| !(((word & LOWS) + LOWS) | word | LOWS);
+        // High bits of bytes become neighbours.
+        let gather = |highs: u64| (highs >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        let mut marks = Marks { quotes: 0, slashes: 0, controls: 0 };
+        let (words, _) = block.as_chunks::<8>();
+        for (n, word) in words.iter().enumerate() {
+            let word = u64::from_le_bytes(*word);
+            let is = |byte: u8| gather(zero(word ^ (ONES * u64::from(byte)))) << (8 * n);
+            marks.quotes |= is(b'"');
+            marks.slashes |= is(b'\\');
+            marks.controls |= gather(zero(word & (ONES * 0xe0))) << (8 * n);
+        }
+        marks
     }
-    (marks.quotes | marks.slashes | marks.controls != 0).then_some(marks)
+
+    pub(super) fn specials_in(block: &[u8; BLOCK]) -> u64 {
+        let Marks { quotes, slashes, controls } = marks(block);
+        quotes | slashes | controls
+    }
 }
 
 #[cfg(test)]
@@ -154,8 +194,10 @@ mod tests {
                 slashes: bits(&|byte| byte == b'\\'),
                 controls: bits(&|byte| byte < 0x20),
             };
-            prop_assert_eq!(marks(&block).unwrap(), expected);
-            prop_assert_eq!(marks_by_words(&block).unwrap(), expected);
+            prop_assert_eq!(marks(&block), expected);
+            prop_assert_eq!(words::marks(&block), expected);
+            let all = expected.quotes | expected.slashes | expected.controls;
+            prop_assert_eq!((specials_in(&block), words::specials_in(&block)), (all, all));
         }
 
         #[test]
@@ -167,8 +209,7 @@ mod tests {
                     expected |= u64::from(next) << n;
                     next = *byte == b'\\' && !next;
                 }
-                let slashes = marks(&block).map_or(0, |marks| marks.slashes);
-                prop_assert_eq!(escaped(slashes, &mut carry), expected);
+                prop_assert_eq!(escaped(marks(&block).slashes, &mut carry), expected);
                 prop_assert_eq!(carry, next);
             }
         }
@@ -176,8 +217,8 @@ mod tests {
 
     #[test]
     fn plain_text_has_no_marks() {
-        assert_eq!(marks(&[b'a'; BLOCK]), None);
-        assert_eq!(marks_by_words(&[0xff; BLOCK]), None);
-        assert_eq!(marks(&[0xff; BLOCK]), None);
+        for byte in [b'a', 0x20, 0x7f, 0x80, 0xff] {
+            assert_eq!((specials_in(&[byte; BLOCK]), words::specials_in(&[byte; BLOCK])), (0, 0));
+        }
     }
 }

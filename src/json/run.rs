@@ -3,7 +3,7 @@
 //! Most strings end within a few bytes and a few are megabytes of base64, so there are two gaits: eight bytes at a
 //! time in a register, which finds a near end exactly, and blocks of sixty-four.
 
-use super::block::{BLOCK, marks};
+use super::block::{BLOCK, marks, specials_in};
 
 /// Bytes that the register gait tries before the block gait takes over.
 const NEAR: usize = 24;
@@ -27,7 +27,7 @@ const fn equal(word: u64, byte: u8) -> u64 {
 }
 
 /// The number of leading bytes of `bytes` that are plain text: neither `"`, nor `\`, nor below 0x20.
-#[inline]
+#[inline(always)]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     let mut done = 0;
     while done < NEAR {
@@ -78,8 +78,8 @@ fn far_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     }
     // The last ones: with the end of what was before them, whose bits are shifted out.
     let escaped = carry;
-    let last = bytes.last_chunk().filter(|_| !rest.is_empty()).and_then(marks);
-    if let Some(marks) = last.map(|marks| marks.without_first(BLOCK - rest.len())) {
+    let last = bytes.last_chunk().filter(|_| !rest.is_empty());
+    if let Some(marks) = last.map(|block| marks(block).without_first(BLOCK - rest.len())) {
         let ends = marks.ends(&mut carry);
         let end = at + ends.trailing_zeros() as usize;
         if bytes.get(end) == Some(&b'"') {
@@ -93,11 +93,16 @@ fn far_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
 /// Where a string ends or is broken in a block.
 #[inline]
 fn end_in(block: &[u8; BLOCK], carry: &mut bool) -> Option<usize> {
-    let Some(marks) = marks(block) else {
+    let first = specials_in(block).trailing_zeros() as usize;
+    let Some(&byte) = block.get(first) else {
         *carry = false;
         return None;
     };
-    match marks.ends(carry) {
+    // Most strings have no escape in their last block.
+    if !*carry && byte != b'\\' {
+        return Some(first);
+    }
+    match marks(block).ends(carry) {
         0 => None,
         ends => Some(ends.trailing_zeros() as usize),
     }
@@ -109,10 +114,7 @@ pub(super) fn escaped_run(bytes: &[u8], from: usize) -> usize {
     let (mut at, mut carry) = (from, false);
     let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
     for block in blocks {
-        let (ends, escaped) = match marks(block) {
-            Some(marks) => marks.ends_and_escaped(&mut carry),
-            None => (0, u64::from(std::mem::take(&mut carry))),
-        };
+        let (ends, escaped) = marks(block).ends_and_escaped(&mut carry);
         // Those below the lowest end; all, where there is none.
         let mut left = escaped & (ends.wrapping_sub(1) & !ends);
         while left != 0 {
@@ -244,7 +246,7 @@ fn tail(bytes: &[u8]) -> usize {
 /// Long text: over all blocks without a special byte.
 fn clean_blocks(bytes: &[u8], from: usize) -> usize {
     let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
-    from + blocks.iter().take_while(|block| marks(block).is_none()).count() * BLOCK
+    from + blocks.iter().take_while(|block| specials_in(block) == 0).count() * BLOCK
 }
 
 /// Long text.

@@ -13,6 +13,7 @@ use pingora::http::RequestHeader;
 
 use super::context::{Answer, Context, Plan};
 use super::exchange::End;
+use super::linked::Untold;
 use super::plan::Chosen;
 use super::{Gateway, names};
 use crate::canonical::Thinking;
@@ -201,7 +202,15 @@ impl Gateway {
             // Boxed: hardly any request has to wait for the store.
             Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await
         } else {
-            self.translate(ctx, chosen, thinking, &body.text.into_contiguous(), Stored::default())
+            let text = body.text.into_contiguous();
+            match self.translate(ctx, chosen, thinking, &text, Stored::default()) {
+                Ok(plan) => Ok(plan),
+                Err(Untold::Told(error)) => Err(error),
+                Err(Untold::Linked(stuck)) => {
+                    let stored = Stored::default();
+                    Box::pin(self.translate_linked(ctx, *stuck, thinking, &text, stored)).await
+                }
+            }
         }
     }
 

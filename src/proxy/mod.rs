@@ -34,6 +34,7 @@ mod identify;
 mod images;
 mod job;
 mod lane;
+mod linked;
 mod live;
 mod memory;
 mod names;

@@ -9,6 +9,7 @@ use smallvec::smallvec;
 use super::Gateway;
 use super::context::{Context, Plan, Translation};
 use super::lane::Lane;
+use super::linked::{Untold, may_be_linked};
 use super::stored::{Keep, new_id};
 use crate::account::Losses;
 use crate::canonical::Thinking;
@@ -187,9 +188,15 @@ impl Gateway {
         let keep_as = if wish.keep { new_id() } else { String::new() };
         let remembers = self.may_recall(&chosen);
         let found = if remembers { self.recall(ctx, &chosen, thinking, body).await } else { Vec::new() };
-        let stored =
-            Stored { before: before.as_deref(), keep_as: &keep_as, remembers, recalled: Recalled(&found) };
-        self.translate(ctx, chosen, thinking, &text, stored)
+        let (before, recalled) = (before.as_deref(), Recalled(&found));
+        let stored = Stored { before, keep_as: &keep_as, remembers, recalled, ..Stored::default() };
+        match self.translate(ctx, chosen, thinking, &text, stored) {
+            Err(Untold::Linked(stuck)) => {
+                Box::pin(self.translate_linked(ctx, *stuck, thinking, &text, stored)).await
+            }
+            Err(Untold::Told(error)) => Err(error),
+            Ok(plan) => Ok(plan),
+        }
     }
 
     /// The body is translated; or, where only the model's name asks for reasoning, said anew in the same format.
@@ -200,12 +207,12 @@ impl Gateway {
         thinking: Thinking,
         text: &[u8],
         stored: Stored<'_>,
-    ) -> Result<Plan, ApiError> {
+    ) -> Result<Plan, Untold> {
         let target = chosen.target()?;
         let (Some(client), Some(vendor)) = (chosen.api.format(), chosen.upstream.format()) else {
             let message =
                 format!("The model `{}` cannot be asked to reason through this API.", chosen.model.id);
-            return Err(ApiError::new(Kind::Unsupported, message).param("model"));
+            return Err(ApiError::new(Kind::Unsupported, message).param("model").into());
         };
         let array = matches!(chosen.action, Some(Action::Stream { sse: false }));
         let dialect = target.provider.dialect(chosen.upstream, &target.model);
@@ -226,15 +233,21 @@ impl Gateway {
             },
             stored,
         );
-        let Outgoing { body, restore, reply, losses, items } = asked.map_err(|refused| {
-            self.count_losses(client, vendor, &refused.losses);
-            refused.error
-        })?;
+        let Outgoing { body, restore, reply, losses, items } = match asked {
+            Ok(outgoing) => outgoing,
+            Err(refused) if may_be_linked(&refused, &stored) => {
+                return Err(Untold::Linked(Box::new((chosen, refused))));
+            }
+            Err(refused) => {
+                self.count_losses(client, vendor, &refused.losses);
+                return Err(refused.error.into());
+            }
+        };
         let policy = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
         let (losses, refused) = weigh(losses, policy, vendor);
         self.count_losses(client, vendor, &losses);
         if let Some(refused) = refused {
-            return Err(refused);
+            return Err(refused.into());
         }
         let changes = Changes {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
@@ -258,7 +271,7 @@ impl Gateway {
         })
     }
 
-    fn count_losses(&self, from: Format, to: Format, losses: &[Loss]) {
+    pub(super) fn count_losses(&self, from: Format, to: Format, losses: &[Loss]) {
         for Loss { element, policy } in losses {
             // Names that clients make up must not become series.
             let known = loss::ROWS.iter().find(|row| row.element == element);

@@ -1,11 +1,14 @@
 //! A request from a client of one format, as a vendor of another gets it.
 
+use std::borrow::Cow;
+
 use bumpalo::Bump;
 use bytes::{Bytes, BytesMut};
 
 use super::adapt::adapt;
 use super::codecs::{decode_request, encode_request};
 use super::keepsake::{Key, Recalled, may_seal, missing};
+use super::linked::Brought;
 use super::restore::Restore;
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Request, Thinking};
@@ -60,7 +63,8 @@ pub struct Ask<'a> {
     pub now: u64,
 }
 
-/// What a request has to do with conversations that the gateway keeps. Nothing by default.
+/// What there is for a request besides its body: of conversations that the gateway keeps, and what lay behind addresses. Nothing by
+/// default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stored<'a> {
     /// The conversation that the request goes on from: items, joined with commas.
@@ -71,6 +75,8 @@ pub struct Stored<'a> {
     pub remembers: bool,
     /// What was found for the turns of this request that have lost theirs ([`bare_turns`]).
     pub recalled: Recalled<'a>,
+    /// What lay behind the addresses that the vendor must not be given ([`links`](super::links)).
+    pub brought: Brought<'a>,
 }
 
 /// What goes to the vendor, and what must be known when its answer comes.
@@ -113,7 +119,7 @@ pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
 pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<Outgoing, Refused> {
     let bump = Bump::new();
     let conversation = conversation(body, ask.client, stored);
-    let longer = conversation.as_ref().filter(|_| stored.before.is_some()).map(|all| all.request(body));
+    let longer = longer(body, conversation.as_ref(), stored);
     let decoded = decode_request(ask.client, longer.as_deref().unwrap_or(body));
     let mut request = decoded.map_err(|error| Refused { error, losses: Vec::new() })?;
     if longer.is_some() {
@@ -140,6 +146,7 @@ pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<
         echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
     };
     stored.recalled.put_back(&mut request, ask.dialect.issuer);
+    stored.brought.put_into(&mut request, ask.vendor, ask.dialect);
     // A vendor's stream says what was used only if it is asked to.
     request.usage_wanted = true;
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
@@ -184,6 +191,17 @@ fn sends_back(request: &Request<'_>, issuer: &str) -> bool {
         Block::Reasoning { seal: Some(seal), .. } => seal.issuer.as_deref() == Some(issuer),
         _ => false,
     })
+}
+
+/// The request with all that it goes on from in it, if it goes on from anything.
+fn longer(body: &str, conversation: Option<&Conversation>, stored: Stored<'_>) -> Option<String> {
+    conversation.filter(|_| stored.before.is_some()).map(|all| all.request(body))
+}
+
+/// The same, for whoever has nothing but the body.
+pub(super) fn whole<'b>(body: &'b str, client: Format, stored: Stored<'_>) -> Cow<'b, str> {
+    let conversation = conversation(body, client, stored);
+    longer(body, conversation.as_ref(), stored).map_or(Cow::Borrowed(body), Cow::Owned)
 }
 
 /// The conversation that the request is part of, if it goes on from one or is kept. A body that cannot be read is the

@@ -27,6 +27,7 @@ mod fleet;
 mod images;
 mod jobs;
 mod limits;
+mod linked;
 mod listing;
 mod losses;
 mod overload;

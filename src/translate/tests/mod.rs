@@ -8,6 +8,7 @@ mod changes;
 mod ends;
 mod first_error;
 mod keep_alive;
+mod linked;
 mod requests;
 mod rows;
 mod silent_ends;

@@ -1,0 +1,125 @@
+//! Media that clients give by address, for vendors that must be given the bytes: brought before the request is encoded.
+//!
+//! Nothing is paid for it by other requests: a request is looked at for addresses only when it would be refused because of them.
+
+use base64_simd::STANDARD;
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use super::Gateway;
+use super::context::{Context, Plan};
+use super::fetch::FetchFault;
+use super::plan::Chosen;
+use crate::canonical::Thinking;
+use crate::error::{ApiError, Kind};
+use crate::translate::{Brought, Linked, Refused, Stored, Wanted, links};
+
+/// Addresses of one request that are followed at most: more than any vendor takes images.
+const MOST: usize = 100;
+/// How many are followed at a time.
+const AT_ONCE: usize = 4;
+
+/// Elements that are lost where a vendor cannot be given an address.
+const BY_ADDRESS: [&str; 3] = ["image_url", "file_url", "audio"];
+
+/// Why a request was not translated.
+pub(super) enum Untold {
+    /// The client is told.
+    Told(ApiError),
+    /// Something in it is given by address, perhaps.
+    Linked(Box<(Chosen, Refused)>),
+}
+
+impl From<ApiError> for Untold {
+    fn from(error: ApiError) -> Self {
+        Untold::Told(error)
+    }
+}
+
+/// Whether a refusal may be for want of what lies behind an address.
+pub(super) fn may_be_linked(refused: &Refused, stored: &Stored<'_>) -> bool {
+    stored.brought.0.is_empty()
+        && refused.losses.iter().any(|loss| BY_ADDRESS.contains(&loss.element.as_ref()))
+}
+
+impl Gateway {
+    /// Translates a request once more, with what lies behind its addresses.
+    pub(super) async fn translate_linked(
+        &self,
+        ctx: &Context,
+        stuck: (Chosen, Refused),
+        thinking: Thinking,
+        text: &[u8],
+        stored: Stored<'_>,
+    ) -> Result<Plan, ApiError> {
+        let (chosen, refused) = stuck;
+        let (Some(client), Some(vendor)) = (chosen.api.format(), chosen.upstream.format()) else {
+            return Err(refused.error);
+        };
+        let wanted = {
+            let target = chosen.target()?;
+            let dialect = target.provider.dialect(chosen.upstream, &target.model);
+            links(std::str::from_utf8(text).unwrap_or_default(), client, vendor, &dialect, stored)
+        };
+        if wanted.is_empty() {
+            self.count_losses(client, vendor, &refused.losses);
+            return Err(refused.error);
+        }
+        let brought = self.bring_all(wanted).await?;
+        let stored = Stored { brought: Brought(&brought), ..stored };
+        self.translate(ctx, chosen, thinking, text, stored).map_err(|untold| match untold {
+            Untold::Told(error) => error,
+            Untold::Linked(stuck) => stuck.1.error,
+        })
+    }
+
+    /// Brings what lies behind addresses: all of it together no more than a body may be.
+    async fn bring_all(&self, wanted: Vec<(String, Wanted)>) -> Result<Vec<Linked>, ApiError> {
+        if wanted.len() > MOST {
+            let message = format!("The request has more than {MOST} images and files given by address.");
+            return Err(ApiError::new(Kind::InvalidField, message));
+        }
+        let mut left = self.limits.body;
+        let mut brought = Vec::with_capacity(wanted.len());
+        let mut wanted = wanted.into_iter();
+        let mut tasks = JoinSet::new();
+        loop {
+            while tasks.len() < AT_ONCE
+                && let Some((url, kind)) = wanted.next()
+            {
+                let (gateway, most) = (self.clone(), self.limits.fetch.min(left));
+                tasks.spawn(async move {
+                    let fetched = gateway.fetch(&url, most).await;
+                    (url, kind, fetched)
+                });
+            }
+            let Some(done) = tasks.join_next().await else { return Ok(brought) };
+            let (url, kind, fetched) =
+                done.map_err(|_| ApiError::new(Kind::Internal, "The gateway failed."))?;
+            let result = fetched.as_ref().map_or_else(FetchFault::label, |_| "ok");
+            self.metrics.links.with_label_values(&["client", result]).inc();
+            let linked = read(url, kind, fetched)?;
+            left = left.checked_sub(linked.base64.len()).ok_or_else(|| {
+                let message = format!(
+                    "The images and files of the request that are given by address are larger than {} bytes together.",
+                    self.limits.body
+                );
+                ApiError::new(Kind::BodyTooLarge, message)
+            })?;
+            brought.push(linked);
+        }
+    }
+}
+
+/// What was brought, as the vendor gets it.
+fn read(url: String, wanted: Wanted, fetched: Result<Bytes, FetchFault>) -> Result<Linked, ApiError> {
+    // Addresses may be long, and hold what should be in no log for long.
+    let shown: String = url.split(['?', '#']).next().unwrap_or_default().chars().take(200).collect();
+    let cannot = |why: &str| {
+        let message = format!("The {} at '{shown}' cannot be brought: {why}.", wanted.name());
+        ApiError::new(Kind::InvalidField, message)
+    };
+    let bytes = fetched.map_err(|fault| cannot(&fault.to_string()))?;
+    let media_type = wanted.media_type(&bytes).ok_or_else(|| cannot("what lies there is of another kind"))?;
+    Ok(Linked { url: url.into(), media_type, base64: STANDARD.encode_to_string(&bytes) })
+}

@@ -1,0 +1,141 @@
+//! Media given by address, for vendors that must be given the bytes.
+
+use serde_json::{Value, json};
+
+use crate::canonical::Thinking;
+use crate::json::EscapedString;
+use crate::translate::{Ask, Brought, Linked, Stored, Wanted, links, outgoing_stored};
+use crate::vendor::{BaseUrl, Kind, Provider, Setup};
+use crate::wire::Format;
+
+const URL: &str = "https://pictures.example/a.png?x=1&y=\u{e9}";
+
+struct Way {
+    provider: Provider,
+    model: &'static str,
+    from: Format,
+    to: Format,
+}
+
+fn way(kind: Kind, model: &'static str, from: Format, to: Format) -> Way {
+    let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
+    let provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![to.api()], base });
+    Way { provider, model, from, to }
+}
+
+impl Way {
+    fn links(&self, body: &Value) -> Vec<(String, Wanted)> {
+        let dialect = self.provider.dialect(self.to.api(), self.model);
+        links(&body.to_string(), self.from, self.to, &dialect, Stored::default())
+    }
+
+    fn sent(&self, body: &Value, brought: &[Linked]) -> Result<Value, String> {
+        let ask = Ask {
+            client: self.from,
+            vendor: self.to,
+            stream: false,
+            array: false,
+            thinking: Thinking::Unsaid,
+            dialect: &self.provider.dialect(self.to.api(), self.model),
+            model: &EscapedString::from(self.model),
+            id: "req_1",
+            now: 0,
+        };
+        let stored = Stored { brought: Brought(brought), ..Stored::default() };
+        match outgoing_stored(&body.to_string(), &ask, stored) {
+            Ok(outgoing) => Ok(serde_json::from_slice(&outgoing.body).unwrap()),
+            Err(refused) => Err(refused.error.message.into_owned()),
+        }
+    }
+}
+
+fn linked(url: &str, media_type: &'static str, base64: &str) -> Linked {
+    Linked { url: url.into(), media_type, base64: base64.to_owned() }
+}
+
+#[test]
+fn mapping_2_an_image_at_an_address_reaches_a_vendor_of_bytes_as_bytes() {
+    let way = way(Kind::Gemini, "gemini-2.5-pro", Format::Chat, Format::Generate);
+    let image = json!({"type": "image_url", "image_url": {"url": URL}});
+    let body = json!({"model": "m", "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Look"}, image, image]},
+    ]});
+    assert!(way.sent(&body, &[]).unwrap_err().contains("image_url"));
+    // Asked for once, however often it stands there.
+    assert_eq!(way.links(&body), [(URL.to_owned(), Wanted::Image)]);
+    let sent = way.sent(&body, &[linked(URL, "image/png", "iVBO")]).unwrap();
+    for part in [1, 2] {
+        let inline = &sent["contents"][0]["parts"][part]["inlineData"];
+        assert_eq!(*inline, json!({"mimeType": "image/png", "data": "iVBO"}), "{sent}");
+    }
+    // What could not be brought is refused as before.
+    assert!(way.sent(&body, &[linked("https://else.example/", "image/png", "iVBO")]).is_err());
+}
+
+#[test]
+fn mapping_2_a_document_at_an_address_reaches_chat_as_a_file() {
+    let way = way(Kind::OpenAi, "gpt-4.1", Format::Messages, Format::Chat);
+    let document = json!({"type": "document", "source": {"type": "url", "url": URL}, "title": "t.pdf"});
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [
+        {"role": "user", "content": [document, {"type": "text", "text": "Read"}]},
+    ]});
+    assert_eq!(way.links(&body), [(URL.to_owned(), Wanted::File)]);
+    let sent = way.sent(&body, &[linked(URL, "application/pdf", "JVBE")]).unwrap();
+    let file = &sent["messages"][0]["content"][0]["file"];
+    assert_eq!(
+        *file,
+        json!({"filename": "t.pdf", "file_data": "data:application/pdf;base64,JVBE"}),
+        "{sent}"
+    );
+}
+
+#[test]
+fn results_of_tools_are_looked_into_as_well() {
+    let way = way(Kind::Gemini, "gemini-2.5-pro", Format::Messages, Format::Generate);
+    let image = json!({"type": "image", "source": {"type": "url", "url": URL}});
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [
+        {"role": "user", "content": "Look"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [image]}]},
+    ]});
+    assert_eq!(way.links(&body), [(URL.to_owned(), Wanted::Image)]);
+    assert!(way.sent(&body, &[linked(URL, "image/png", "iVBO")]).unwrap().to_string().contains("iVBO"));
+}
+
+#[test]
+fn nothing_is_brought_that_the_vendor_follows_itself_or_that_is_no_link() {
+    let image = |url: &str| {
+        json!({"model": "m", "max_tokens": 9, "messages": [
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]},
+        ]})
+    };
+    for (kind, model, to) in [
+        (Kind::Anthropic, "claude-sonnet-4-5", Format::Messages),
+        (Kind::OpenAi, "gpt-4.1", Format::Responses),
+        (Kind::Gemini, "gemini-3-pro-preview", Format::Generate),
+    ] {
+        assert_eq!(way(kind, model, Format::Chat, to).links(&image(URL)), [], "{model}");
+    }
+    let gemini = way(Kind::Gemini, "gemini-2.5-pro", Format::Chat, Format::Generate);
+    for url in ["data:image/png;base64,iVBO", "file:///etc/passwd", "gs://bucket/a.png", "ftp://a/b", ""] {
+        assert_eq!(gemini.links(&image(url)), [], "{url}");
+    }
+}
+
+#[test]
+fn what_a_link_led_to_is_told_by_its_bytes() {
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01";
+    for (bytes, image, audio, file) in [
+        (&png[..], Some("image/png"), None, Some("image/png")),
+        (b"%PDF-1.7 ...", None, None, Some("application/pdf")),
+        (b"RIFF....WAVEfmt ", None, Some("audio/wav"), Some("audio/wav")),
+        (b"ID3\x04...", None, Some("audio/mp3"), Some("audio/mp3")),
+        (b"Plain words.", None, None, Some("text/plain")),
+        (b"<html>", None, None, Some("text/plain")),
+        (b"\x7fELF\x02\x01\x01\0", None, None, None),
+        (b"", None, None, None),
+    ] {
+        let found = [Wanted::Image, Wanted::Audio, Wanted::File].map(|wanted| wanted.media_type(bytes));
+        assert_eq!(found, [image, audio, file], "{bytes:?}");
+    }
+}

@@ -1,0 +1,91 @@
+//! Conversations with media given by address, at vendors that must be given the bytes.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::images::picture;
+use super::support::client::post;
+use super::support::form::Form;
+use super::support::gateway::Gateway;
+use super::support::reply;
+use super::support::setup::Setup;
+use super::support::upstream::Upstream;
+
+const ALLOWED: &str = "fetch_allow = [\"127.0.0.0/8\"]";
+
+async fn vendor() -> Upstream {
+    Upstream::answering(reply::json(200, Form::Generate.whole("gemini-2.5-flash"))).await
+}
+
+async fn gateway(vendor: &Upstream, limits: &str) -> Gateway {
+    let setup = Setup::new()
+        .limits(limits)
+        .provider("google", "gemini", &format!("http://{}/v1beta", vendor.addr), "")
+        .model("flash", "google", "gemini-2.5-flash");
+    Gateway::start(&setup).await
+}
+
+fn wanted(urls: &[String]) -> String {
+    let mut content = vec![json!({"type": "text", "text": "Look"})];
+    content.extend(urls.iter().map(|url| json!({"type": "image_url", "image_url": {"url": url}})));
+    json!({"model": "flash", "messages": [{"role": "user", "content": content}]}).to_string()
+}
+
+fn png() -> Vec<u8> {
+    reply::whole(200, &[("content-type", "text/html")], picture())
+}
+
+#[tokio::test]
+async fn an_image_behind_a_link_reaches_a_vendor_that_follows_none() {
+    let files = Upstream::answering(png()).await;
+    let vendor = vendor().await;
+    let gateway = gateway(&vendor, ALLOWED).await;
+    let url = |name: &str| format!("http://{}/{name}.png?x=%20&y=1", files.addr);
+    let answer = gateway.ask(post("/v1/chat/completions", wanted(&[url("a"), url("b"), url("a")]))).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    assert!(answer.get("x-gateway-warning").is_none());
+    let sent: Value = serde_json::from_slice(&vendor.only_request().body).unwrap();
+    let parts = sent["contents"][0]["parts"].as_array().unwrap();
+    assert_eq!(parts.len(), 4);
+    for part in &parts[1..] {
+        // By its bytes, whatever the server calls it.
+        assert_eq!(part["inlineData"]["mimeType"], "image/png");
+        let data = part["inlineData"]["data"].as_str().unwrap();
+        assert_eq!(STANDARD.decode(data).unwrap(), picture());
+    }
+    // Each address once, and nobody's key goes there.
+    let asked = files.requests();
+    assert_eq!(asked.len(), 2);
+    assert!(asked.iter().all(|request| request.head.get("authorization").is_none()));
+}
+
+#[tokio::test]
+async fn what_cannot_be_brought_is_said_and_the_vendor_is_not_asked() {
+    let files = Upstream::answering(png()).await;
+    let page = Upstream::answering(reply::whole(200, &[("content-type", "image/png")], "<html>")).await;
+    let gone = Upstream::answering(reply::whole(404, &[], "")).await;
+    let vendor = vendor().await;
+    let at = |upstream: &Upstream| format!("http://{}/a.png?token=secret", upstream.addr);
+    for (limits, url, message) in [
+        ("", at(&files), "a network that the gateway does not connect to"),
+        (ALLOWED, at(&page), "what lies there is of another kind"),
+        (ALLOWED, at(&gone), "HTTP status 404"),
+        (ALLOWED, "http://127.0.0.1:1/a.png".to_owned(), "cannot be reached"),
+    ] {
+        let gateway = gateway(&vendor, limits).await;
+        let answer = gateway.ask(post("/v1/chat/completions", wanted(&[url]))).await;
+        assert_eq!(answer.status(), 400, "{}", answer.text());
+        let error = &answer.json()["error"];
+        let told = error["message"].as_str().unwrap();
+        assert!(told.contains(message) && !told.contains("secret"), "{told}");
+    }
+    assert_eq!((vendor.count(), files.count()), (0, 0));
+    // Nobody makes the gateway ask for a thousand pages.
+    let gateway = gateway(&vendor, ALLOWED).await;
+    let many: Vec<String> = (0..101).map(|n| format!("http://{}/{n}.png", files.addr)).collect();
+    let answer = gateway.ask(post("/v1/chat/completions", wanted(&many))).await;
+    assert_eq!(answer.status(), 400);
+    assert!(answer.text().contains("more than 100"), "{}", answer.text());
+    assert_eq!(files.count(), 0);
+}
