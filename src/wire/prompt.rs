@@ -10,17 +10,9 @@ use crate::json::{Cursor, JsonError, Kind, RawJson};
 const BINARY: usize = 256;
 
 /// Gives what is said in the messages up to the first of the user. `content` is the list of them in any format, or its
-/// beginning; or a text.
-pub fn beginning(content: &str, each: &mut impl FnMut(&[u8])) {
-    let mut read = 0;
-    let mut noted = |piece: &[u8]| {
-        read += 1;
-        each(piece);
-    };
-    if messages(content, &mut noted).is_err() && read == 0 {
-        // Longer than what was given of it.
-        each(content.as_bytes());
-    }
+/// beginning; or a text. False when what is looked for goes on behind what was given.
+pub fn beginning(content: &str, each: &mut impl FnMut(&[u8])) -> bool {
+    messages(content, each).is_ok()
 }
 
 fn messages(content: &str, each: &mut impl FnMut(&[u8])) -> Result<(), JsonError> {
@@ -86,13 +78,13 @@ fn said(content: RawJson<'_>, each: &mut impl FnMut(&[u8])) -> Result<(), JsonEr
 mod tests {
     use super::*;
 
-    fn of(content: &str) -> Vec<u8> {
+    fn of(content: &str) -> (Vec<u8>, bool) {
         let mut out = Vec::new();
-        beginning(content, &mut |piece| {
+        let whole = beginning(content, &mut |piece| {
             out.extend_from_slice(piece);
             out.push(b'|');
         });
-        out
+        (out, whole)
     }
 
     #[test]
@@ -121,14 +113,20 @@ mod tests {
             (r#""hello""#, r#""hello""#, r#""hello!""#),
         ] {
             assert_eq!(of(first), of(later));
+            assert!(of(first).1, "{first}");
             assert_ne!(of(first), of(other), "{first}");
         }
     }
 
     #[test]
-    fn what_is_cut_off_is_still_something() {
-        let long = format!(r#"[{{"role":"user","content":"{}"#, "a".repeat(1_000));
-        assert_eq!(of(&long).len(), long.len() + 1);
-        assert_eq!(of(""), b"|");
+    fn what_is_cut_off_is_told_from_what_is_whole() {
+        let long = r#"[{"role":"system","content":"be brief"},{"role":"user","content":"hello"},{"role":"assistant"}]"#;
+        let end = long.find(r#",{"role":"assistant"#).unwrap();
+        for cut in 0..end {
+            assert!(!of(&long[..cut]).1, "{}", &long[..cut]);
+        }
+        for cut in end..=long.len() {
+            assert_eq!(of(&long[..cut]), of(long));
+        }
     }
 }
