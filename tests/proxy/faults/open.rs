@@ -6,7 +6,7 @@ use crate::support::form::Form;
 use crate::support::upstream::Upstream;
 
 /// Longer than any test.
-const BREAKER: &str = "breaker = { failures = 3, cooldown = \"10m\", longest = \"10m\" }";
+const BREAKER: &str = "\n[breaker]\nfailures = 3\ncooldown = \"10m\"\nlongest = \"10m\"\n";
 
 /// How often a failing target may be asked until it is left alone: one of three is.
 const PATIENCE: usize = 60;
@@ -24,8 +24,11 @@ async fn who_is_left_alone_costs_nobody_a_detour() {
         (Fault::ErrorLater, true),
         (Fault::Cut, true),
     ] {
-        let three = three(fault, [Form::Chat; 3], BREAKER).await;
+        let three = three(fault, [Form::Chat; 3], "").await;
         let gateway = &three.gateway;
+        let routes = std::fs::read_to_string(gateway.folder().join("routes.toml")).unwrap();
+        gateway.replace("routes.toml", &(routes + BREAKER));
+        gateway.reload("applied").await;
         let opened = async || {
             gateway.metrics().await.sum("gateway_targets_opened_total", &[("provider", "failing")]) > 0.0
         };
