@@ -13,9 +13,9 @@ const BOUND: u64 = 125;
 /// ... and so many in any case: few requests are never evenly spread.
 const SLACK: u64 = 8;
 
-/// What of a prompt is read to know its conversation again, in bytes. Most begin within the first of these; the last
+/// What of a prompt is read to know its conversation again, in bytes. Most begin within the first of these; the other
 /// one is more than the system prompts of coding agents.
-const READ: [usize; 3] = [4 * 1024, 16 * 1024, 64 * 1024];
+const READ: [usize; 2] = [4 * 1024, 64 * 1024];
 /// Of a longer text, both ends of so many bytes are enough.
 const ENDS: usize = 2 * 1024;
 
@@ -49,14 +49,9 @@ pub fn conversation(body: &mut Body) -> Option<u64> {
     let mut hash = 0;
     for most in READ {
         let text = body.beginning(most)?;
-        // A letter may have been cut through.
-        let content = match std::str::from_utf8(&text) {
-            Ok(content) => content,
-            Err(error) => std::str::from_utf8(text.get(..error.valid_up_to())?).ok()?,
-        };
         let mut said = false;
         hash = 0;
-        let whole = prompt::beginning(content, &mut |piece| {
+        let whole = prompt::beginning(&text, &mut |piece| {
             said = true;
             hash = both_ends(hash, piece);
         });
