@@ -23,7 +23,7 @@ use model_gateway::wire::request::BodyReader;
 use model_gateway::wire::{Api, Format};
 use translation::{Said, Script, requests};
 
-const CASES: [&str; 13] = [
+const CASES: [&str; 16] = [
     "chat",
     "messages",
     "responses",
@@ -37,6 +37,9 @@ const CASES: [&str; 13] = [
     "request-100k",
     "request-1m",
     "request-1m-renamed",
+    "conversation-1k",
+    "conversation-100k",
+    "conversation-50k-system",
 ];
 /// Frames that pass before counting begins.
 const WARM: usize = 100;
@@ -112,6 +115,31 @@ fn request(size: usize, edit: bool) -> usize {
     turns
 }
 
+/// Knows a conversation again by the beginning of its prompt.
+fn conversation(body: Bytes) -> usize {
+    let mut reader = BodyReader::new(Api::Chat, false);
+    for at in (0..body.len()).step_by(16_384) {
+        reader.push(body.slice(at..body.len().min(at + 16_384))).unwrap();
+    }
+    let mut body = reader.finish().unwrap();
+    measured(|| {
+        for _ in 0..FRAMES {
+            black_box(model_gateway::route::affinity::conversation(&mut body));
+        }
+    });
+    FRAMES
+}
+
+/// A request whose system prompt is as long as those of coding agents.
+fn with_a_long_system_prompt() -> Bytes {
+    let system = "Whatever is said here is said in every turn. ".repeat(1_100);
+    let body = format!(
+        "{{\"model\":\"m\",\"messages\":[{{\"role\":\"system\",\"content\":\"{system}\"}},\
+         {{\"role\":\"user\",\"content\":\"hello\"}}]}}"
+    );
+    Bytes::from(body)
+}
+
 /// What comes behind the name of a pair, and what is said in its frames.
 const TRANSLATED: [(&str, Said); 3] =
     [("", Said::Text), ("-reasoning", Said::Reasoning), ("-arguments", Said::Arguments)];
@@ -181,6 +209,9 @@ fn main() -> ExitCode {
         "request-100k" => request(100_000, true),
         "request-1m" => request(1_000_000, false),
         "request-1m-renamed" => request(1_000_000, true),
+        "conversation-1k" => conversation(workload::request(1_000)),
+        "conversation-100k" => conversation(workload::request(100_000)),
+        "conversation-50k-system" => conversation(with_a_long_system_prompt()),
         case if CASES.contains(&case) => stream(case),
         _ => {
             println!("{}", CASES.join("\n"));

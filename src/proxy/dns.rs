@@ -43,8 +43,20 @@ impl Resolver {
         Ok(Resolver { resolver: builder.build().map_err(|reason| error(&reason))? })
     }
 
-    /// All addresses of a name, and until when they may be used.
-    pub(super) async fn lookup(&self, host: &str) -> Result<(Vec<IpAddr>, Instant), DnsError> {
+    /// Asks this server and no other.
+    #[cfg(test)]
+    pub(super) fn asking(server: std::net::SocketAddr) -> Self {
+        use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+        let mut connection = ConnectionConfig::udp();
+        connection.port = server.port();
+        let server = NameServerConfig::new(server.ip(), true, vec![connection]);
+        let config = ResolverConfig::from_name_servers(vec![server]);
+        let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        Resolver { resolver: builder.build().unwrap() }
+    }
+
+    /// All addresses of a name, and how long they may be used.
+    pub(super) async fn lookup(&self, host: &str) -> Result<(Vec<IpAddr>, Duration), DnsError> {
         let answer = self
             .resolver
             .lookup_ip(host)
@@ -59,8 +71,7 @@ impl Resolver {
         if addresses.is_empty() {
             return Err(DnsError::nothing(host));
         }
-        let now = Instant::now();
-        let ttl = answer.valid_until().saturating_duration_since(now).clamp(MIN_TTL, MAX_TTL);
-        Ok((addresses, now + ttl))
+        let ttl = answer.valid_until().saturating_duration_since(Instant::now());
+        Ok((addresses, ttl.clamp(MIN_TTL, MAX_TTL)))
     }
 }

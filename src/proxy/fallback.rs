@@ -3,7 +3,6 @@
 //! As long as the client has not been given a byte, whatever a target does can be hidden, if another one does better.
 //! What is needed to ask another one is kept until then ([`Origin`]); a request that has one target only keeps nothing.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,21 +17,15 @@ use super::plan::Chosen;
 use super::{Gateway, names};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind, RetryAfter, Source};
-use crate::route::affinity::fingerprint;
+use crate::route::affinity::{self, fingerprint};
 use crate::route::blame::{Blame, Next, usefulness, verdict};
 use crate::route::pick::{Ask, Nobody, Policy, pick};
 use crate::route::seat::{Changed, Permit};
 use crate::route::{Model, Nanos, upstream_api};
 use crate::translate::Stored;
 use crate::wire::path::Action;
-use crate::wire::prompt;
 use crate::wire::request::Body;
 use crate::wire::{Api, Format};
-
-/// What of a prompt is read to know its conversation again, in bytes: more than the system prompts of coding agents.
-const PROMPT: usize = 64 * 1024;
-/// Of a longer text, both ends of so many bytes are enough.
-const ENDS: usize = 2 * 1024;
 
 /// What a request wants, whichever target it goes to.
 #[derive(Clone, Copy)]
@@ -49,7 +42,8 @@ pub(super) struct Wanted<'w> {
 /// What is kept of a request until the client is given the first byte.
 pub(super) struct Origin {
     model: Arc<Model>,
-    name: Box<str>,
+    /// The model as the client named it, where that is not its id.
+    name: Option<Box<str>>,
     thinking: Thinking,
     api: Api,
     action: Option<Action>,
@@ -62,8 +56,20 @@ pub(super) struct Origin {
 }
 
 impl Origin {
+    fn new(wanted: &Wanted<'_>, body: Body, ask: Ask) -> Origin {
+        let Wanted { model, name, thinking, api, action, label } = *wanted;
+        let name = (*name != *model.id).then(|| name.into());
+        Origin { model: model.clone(), name, thinking, api, action, label, body, ask, asked: 0, best: None }
+    }
+
+    fn has_asked(&mut self, index: usize) {
+        self.ask.tried |= 1 << index;
+        self.asked = self.asked.saturating_add(1);
+    }
+
     fn wanted(&self) -> Wanted<'_> {
         let Origin { model, name, thinking, api, action, label, .. } = self;
+        let name = name.as_deref().unwrap_or(&model.id);
         Wanted { model, name, thinking: *thinking, api: *api, action: *action, label }
     }
 }
@@ -92,34 +98,38 @@ impl Gateway {
     ) -> Result<(), ApiError> {
         let now = ctx.live.till.nanos(ctx.record.complete.unwrap_or_else(Instant::now));
         let mut ask = Ask { now, tokens: ctx.tab.input, fitting, ..Ask::default() };
-        if fitting.is_power_of_two() {
-            let (index, permit) = pick(&**wanted.model, wanted.model.routing.policy, &ask)
-                .map_err(|nobody| full(nobody, now))?;
-            let plan = self.prepare(ctx, wanted, index, permit, body).await?;
-            ctx.plan = Some(Box::new(plan));
-            return Ok(());
-        }
-        ask.point = chance();
         let routing = &wanted.model.routing;
-        if routing.policy == Policy::Affinity {
-            ask.conversation = conversation(&head.headers, &mut body);
+        let several = !fitting.is_power_of_two();
+        if several {
+            ask.point = chance();
+            if routing.policy == Policy::Affinity {
+                ask.conversation = conversation(&head.headers, &mut body);
+            }
+            wanted.model.budget.pay(&routing.retry.share);
         }
-        wanted.model.budget.pay(&routing.retry.share);
-        let Wanted { model, name, thinking, api, action, label } = wanted;
-        let (model, name) = (model.clone(), name.into());
-        ctx.origin = Some(Box::new(Origin {
-            model,
-            name,
-            thinking,
-            api,
-            action,
-            label,
-            body,
-            ask,
-            asked: 0,
-            best: None,
-        }));
-        self.next_target(ctx).await
+        let (index, permit) =
+            pick(&**wanted.model, routing.policy, &ask).map_err(|nobody| full(nobody, now))?;
+        // Its text is shared, not copied.
+        let mut origin = several.then(|| Box::new(Origin::new(&wanted, body.clone(), ask)));
+        match self.prepare(ctx, wanted, index, permit, body).await {
+            Ok(plan) => {
+                if let Some(origin) = &mut origin {
+                    origin.has_asked(index);
+                    ctx.record.targets = origin.asked;
+                }
+                ctx.origin = origin;
+                ctx.plan = Some(Box::new(plan));
+                Ok(())
+            }
+            Err(error) if error.kind == Kind::Unsupported && routing.retry.unsupported => {
+                let Some(mut origin) = origin else { return Err(error) };
+                origin.ask.tried |= 1 << index;
+                ctx.origin = Some(origin);
+                // Boxed: hardly any request is told to more than one target.
+                Box::pin(self.next_target(ctx, Some(error))).await
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// A place at one of the targets that fit, for what is begun once and never tried elsewhere.
@@ -135,42 +145,40 @@ impl Gateway {
     }
 
     /// Chooses the next target of those that are left. One that cannot be told what is wanted is passed over where the
-    /// route says so. Boxed: it is called from two places, and its state is large.
-    fn next_target<'f>(
-        &'f self,
-        ctx: &'f mut Context,
-    ) -> Pin<Box<dyn Future<Output = Result<(), ApiError>> + Send + 'f>> {
-        Box::pin(async move {
-            let mut refused = None;
-            loop {
-                let Some(origin) = ctx.origin.as_deref_mut() else { return Err(gone_wrong()) };
-                let routing = origin.model.routing;
-                let (index, permit) = match pick(&*origin.model, routing.policy, &origin.ask) {
-                    Ok(picked) => picked,
-                    Err(nobody) => return Err(refused.unwrap_or_else(|| full(nobody, origin.ask.now))),
-                };
-                origin.ask.tried |= 1 << index;
-                origin.asked = origin.asked.saturating_add(1);
-                let (body, also) = (origin.body.clone(), routing.retry.unsupported);
-                // Taken out, so that the rest of the request's state can be worked with.
-                let Some(mut origin) = ctx.origin.take() else { return Err(gone_wrong()) };
-                let prepared = self.prepare(ctx, origin.wanted(), index, permit, body).await;
-                match prepared {
-                    Ok(plan) => {
-                        ctx.record.targets = origin.asked;
-                        ctx.origin = Some(origin);
-                        ctx.plan = Some(Box::new(plan));
-                        return Ok(());
-                    }
-                    Err(error) if also && error.kind == Kind::Unsupported => {
-                        origin.asked = origin.asked.saturating_sub(1);
-                        ctx.origin = Some(origin);
-                        refused.get_or_insert(error);
-                    }
-                    Err(error) => return Err(error),
+    /// route says so; `refused` is what one said to that already.
+    async fn next_target(&self, ctx: &mut Context, mut refused: Option<ApiError>) -> Result<(), ApiError> {
+        loop {
+            // Taken out, so that the rest of the request's state can be worked with.
+            let Some(mut origin) = ctx.origin.take() else { return Err(gone_wrong()) };
+            let routing = origin.model.routing;
+            let (index, permit) = match pick(&*origin.model, routing.policy, &origin.ask) {
+                Ok(picked) => picked,
+                Err(nobody) => {
+                    let error = refused.unwrap_or_else(|| full(nobody, origin.ask.now));
+                    ctx.origin = Some(origin);
+                    return Err(error);
+                }
+            };
+            let body = origin.body.clone();
+            match self.prepare(ctx, origin.wanted(), index, permit, body).await {
+                Ok(plan) => {
+                    origin.has_asked(index);
+                    ctx.record.targets = origin.asked;
+                    ctx.origin = Some(origin);
+                    ctx.plan = Some(Box::new(plan));
+                    return Ok(());
+                }
+                Err(error) if error.kind == Kind::Unsupported && routing.retry.unsupported => {
+                    origin.ask.tried |= 1 << index;
+                    ctx.origin = Some(origin);
+                    refused.get_or_insert(error);
+                }
+                Err(error) => {
+                    ctx.origin = Some(origin);
+                    return Err(error);
                 }
             }
-        })
+        }
     }
 
     /// Prepares what goes to a target.
@@ -265,7 +273,7 @@ impl Gateway {
             let reason = error.kind.label();
             self.count_retry(ctx, reason);
             ctx.begin_again();
-            if self.next_target(ctx).await.is_ok() {
+            if self.next_target(ctx, None).await.is_ok() {
                 return Ok(());
             }
         } else if let (Some(reason), Some(origin)) = (refused, ctx.origin.as_deref()) {
@@ -348,7 +356,13 @@ impl Context {
         let asked = self.record.targets;
         let target = (asked > 0).then(|| self.plan.as_ref()?.lane.name.clone()).flatten();
         let target = target.map(|target| (names::X_GATEWAY_TARGET, target));
-        let attempts = (asked > 0).then(|| (names::X_GATEWAY_ATTEMPTS, HeaderValue::from(u16::from(asked))));
+        let attempts = match asked {
+            0 => None,
+            // Nearly always; what is not written needs no memory.
+            1 => Some(HeaderValue::from_static("1")),
+            more => Some(HeaderValue::from(u16::from(more))),
+        };
+        let attempts = attempts.map(|attempts| (names::X_GATEWAY_ATTEMPTS, attempts));
         target.into_iter().chain(attempts)
     }
 
@@ -401,19 +415,7 @@ fn conversation(headers: &HeaderMap, body: &mut Body) -> Option<u64> {
     if let Some((_, session)) = session.min_by_key(|(rank, _)| *rank) {
         return Some(fingerprint(0, session.as_bytes()));
     }
-    let text = body.beginning(PROMPT)?;
-    // A letter may have been cut through.
-    let text = match std::str::from_utf8(&text) {
-        Ok(text) => text,
-        Err(error) => std::str::from_utf8(text.get(..error.valid_up_to())?).ok()?,
-    };
-    let mut hash = 0;
-    prompt::beginning(text, &mut |piece| {
-        let (first, last) = piece.split_at(piece.len().min(ENDS));
-        hash = fingerprint(hash ^ piece.len() as u64, first);
-        hash = fingerprint(hash, last.get(last.len().saturating_sub(ENDS)..).unwrap_or_default());
-    });
-    Some(hash)
+    affinity::conversation(body)
 }
 
 fn wait_of(wait: &RetryAfter) -> Option<Nanos> {

@@ -148,17 +148,21 @@ impl Link {
     pub(super) async fn resolved(&self, resolver: &Resolver) -> Result<Arc<Upstream>, DnsError> {
         // One request resolves, the others wait for it.
         let _turn = self.resolving.lock().await;
-        let now = Instant::now();
+        self.resolved_at(Instant::now(), resolver).await
+    }
+
+    async fn resolved_at(&self, now: Instant, resolver: &Resolver) -> Result<Arc<Upstream>, DnsError> {
         if let Some(peer) = self.pick(now) {
             return Ok(peer);
         }
         let found = match self.provider.base.ip() {
             // An address stays as it is for ever; the time is only kept finite.
-            Some(ip) => Ok((vec![ip], now + Duration::from_secs(365 * 86_400))),
+            Some(ip) => Ok((vec![ip], Duration::from_secs(365 * 86_400))),
             None => resolver.lookup(self.provider.base.host()).await,
         };
         match found {
-            Ok((addresses, until)) => {
+            Ok((addresses, span)) => {
+                let until = now + span;
                 let peers = addresses.into_iter().map(|ip| Arc::new(self.peer(ip))).collect();
                 self.resolved.store(Some(Arc::new(Resolved { peers, until })));
             }
@@ -207,5 +211,89 @@ fn roots_group(roots: &[Vec<u8>]) -> u64 {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Link({})", self.provider.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::vendor::{BaseUrl, Kind, Setup};
+    use crate::wire::Api;
+
+    /// What a server of names says: an address that may be kept for no time at all, or that it failed.
+    type Said = Arc<Mutex<Option<Ipv4Addr>>>;
+
+    /// A server of names, and how often it was asked for an address.
+    async fn names(said: Said) -> (SocketAddr, Arc<AtomicUsize>) {
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        tokio::spawn(async move {
+            let mut query = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut query).await {
+                // The question: labels up to an empty one, a type and a class.
+                let labels = query[12..length].iter().position(|byte| *byte == 0).unwrap();
+                let question = &query[12..12 + labels + 5];
+                let is_a = question[labels + 1..labels + 3] == [0, 1];
+                let address = *said.lock().unwrap();
+                let (code, answers) = match address {
+                    None => (2, 0),
+                    Some(_) => (0, u8::from(is_a)),
+                };
+                let mut answer =
+                    [&query[..2], &[0x81, 0x80 | code, 0, 1, 0, answers, 0, 0, 0, 0], question].concat();
+                if let Some(address) = address.filter(|_| is_a) {
+                    answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+                    answer.extend(address.octets());
+                }
+                count.fetch_add(usize::from(is_a), Ordering::SeqCst);
+                socket.send_to(&answer, from).await.unwrap();
+            }
+        });
+        (address, asked)
+    }
+
+    #[tokio::test]
+    async fn a_name_is_followed_to_another_address_when_its_time_is_over() {
+        let said: Said = Arc::new(Mutex::new(Some(Ipv4Addr::new(192, 0, 2, 1))));
+        let (server, asked) = names(said.clone()).await;
+        let resolver = Resolver::asking(server);
+        let base = BaseUrl::parse("http://vendor.example:8080/v1").unwrap();
+        let setup = Setup { name: "vendor".to_owned(), kind: Kind::OpenAi, apis: vec![Api::Chat], base };
+        let link = Link::new(Arc::new(Provider::new(setup)), &Limits::default());
+        let place = |peer: &Upstream| peer.http().address().to_string();
+        let mut now = Instant::now();
+        assert!(link.pick(now).is_none());
+
+        let first = link.resolved_at(now, &resolver).await.unwrap();
+        assert_eq!(place(&first), "192.0.2.1:8080");
+        *said.lock().unwrap() = Some(Ipv4Addr::new(192, 0, 2, 2));
+        // A time of zero would mean a question per request.
+        now += Duration::from_secs(4);
+        assert_eq!(place(&link.pick(now).unwrap()), "192.0.2.1:8080");
+        assert_eq!(place(&link.resolved_at(now, &resolver).await.unwrap()), "192.0.2.1:8080");
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+
+        now += Duration::from_secs(1);
+        assert!(link.pick(now).is_none(), "used past its time");
+        let second = link.resolved_at(now, &resolver).await.unwrap();
+        assert_eq!(place(&second), "192.0.2.2:8080");
+        // Connections to the old address are in another place of the pool.
+        assert_ne!(first.reuse_hash(), second.reuse_hash());
+
+        // While nobody knows the name, the last address is better than none; but not for ever.
+        *said.lock().unwrap() = None;
+        now += Duration::from_secs(5);
+        assert_eq!(place(&link.resolved_at(now, &resolver).await.unwrap()), "192.0.2.2:8080");
+        *said.lock().unwrap() = Some(Ipv4Addr::new(192, 0, 2, 3));
+        now += Duration::from_secs(5);
+        assert_eq!(place(&link.resolved_at(now, &resolver).await.unwrap()), "192.0.2.3:8080");
+        *said.lock().unwrap() = None;
+        now += STALE + Duration::from_secs(5);
+        assert!(link.resolved_at(now, &resolver).await.is_err());
     }
 }

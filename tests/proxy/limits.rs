@@ -29,6 +29,8 @@ fn head(length: usize) -> String {
 #[tokio::test]
 async fn a_connection_beyond_the_cap_is_told_so() {
     let (_upstream, gateway) = chat_with("connections = 2").await;
+    // That of the start has been served, and its place may be free a moment later.
+    gateway.wait_for_metric("gateway_connections", &[], 0.0).await;
     let mut first = gateway.connect().await;
     assert_eq!(first.ask(Form::Chat.request(false)).await.status(), 200);
     let mut second = gateway.connect().await;

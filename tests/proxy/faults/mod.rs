@@ -2,6 +2,7 @@
 //! load, before the first content of an answer.
 
 mod hour;
+mod open;
 mod scripts;
 
 use std::sync::Arc;
