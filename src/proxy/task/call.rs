@@ -49,7 +49,7 @@ impl Road {
         if let Ok(id) = HeaderValue::from_str(&self.request) {
             parts.headers.insert(names::X_REQUEST_ID, id);
         }
-        let timeouts = target.provider.timeouts;
+        let timeouts = target.timeouts;
         Some(Ask {
             live: &self.live,
             lane: &self.lane,
