@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 use model_gateway::json::EscapedString;
+use model_gateway::route::affinity::fingerprint;
 use model_gateway::translate::Verbatim;
 use model_gateway::translate::verbatim::{Arrival, Changes};
 use model_gateway::wire::request::BodyReader;
@@ -124,7 +125,7 @@ fn conversation(body: Bytes) -> usize {
     let mut body = reader.finish().unwrap();
     measured(|| {
         for _ in 0..FRAMES {
-            black_box(model_gateway::route::affinity::conversation(&mut body));
+            black_box(model_gateway::wire::prompt::conversation(&mut body, fingerprint));
         }
     });
     FRAMES

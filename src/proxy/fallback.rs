@@ -17,13 +17,14 @@ use super::plan::Chosen;
 use super::{Gateway, names};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind, RetryAfter, Source};
-use crate::route::affinity::{self, fingerprint};
+use crate::route::affinity::fingerprint;
 use crate::route::blame::{Blame, Next, usefulness, verdict};
 use crate::route::pick::{Ask, Nobody, Policy, pick};
 use crate::route::seat::{Changed, Permit};
 use crate::route::{Model, Nanos, upstream_api};
 use crate::translate::Stored;
 use crate::wire::path::Action;
+use crate::wire::prompt;
 use crate::wire::request::Body;
 use crate::wire::{Api, Format};
 
@@ -415,7 +416,7 @@ fn conversation(headers: &HeaderMap, body: &mut Body) -> Option<u64> {
     if let Some((_, session)) = session.min_by_key(|(rank, _)| *rank) {
         return Some(fingerprint(0, session.as_bytes()));
     }
-    affinity::conversation(body)
+    prompt::conversation(body, fingerprint)
 }
 
 fn wait_of(wait: &RetryAfter) -> Option<Nanos> {

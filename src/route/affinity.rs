@@ -5,19 +5,11 @@
 //! share is passed over, and the next best one wins.
 
 use super::seat::Seat;
-use crate::wire::prompt;
-use crate::wire::request::Body;
 
 /// A target may have so many hundredths of its share under way ...
 const BOUND: u64 = 125;
 /// ... and so many in any case: few requests are never evenly spread.
 const SLACK: u64 = 8;
-
-/// What of a prompt is read to know its conversation again, in bytes. Most begin within the first of these; the other
-/// one is more than the system prompts of coding agents.
-const READ: [usize; 2] = [4 * 1024, 64 * 1024];
-/// Of a longer text, both ends of so many bytes are enough.
-const ENDS: usize = 2 * 1024;
 
 /// A number that two others stand for, evenly spread (the finaliser of splitmix64, whose output is fixed for ever).
 fn mix(one: u64, other: u64) -> u64 {
@@ -41,35 +33,6 @@ pub fn fingerprint(seed: u64, text: &[u8]) -> u64 {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
     }
     mix(hash, seed)
-}
-
-/// What stands for the conversation that begins as this prompt does. How much of it had to be read makes no difference:
-/// what lies behind its beginning is not looked at.
-pub fn conversation(body: &mut Body) -> Option<u64> {
-    let mut hash = 0;
-    for most in READ {
-        let text = body.beginning(most)?;
-        let mut said = false;
-        hash = 0;
-        let whole = prompt::beginning(&text, &mut |piece| {
-            said = true;
-            hash = both_ends(hash, piece);
-        });
-        if whole || text.len() < most {
-            return Some(hash);
-        }
-        if !said {
-            // A first message that is longer than all that is read.
-            hash = both_ends(0, &text);
-        }
-    }
-    Some(hash)
-}
-
-fn both_ends(hash: u64, piece: &[u8]) -> u64 {
-    let (first, last) = piece.split_at(piece.len().min(ENDS));
-    let hash = fingerprint(hash ^ piece.len() as u64, first);
-    fingerprint(hash, last.get(last.len().saturating_sub(ENDS)..).unwrap_or_default())
 }
 
 /// How well a target fits: `-weight / ln(u)`, whose largest falls to each with the probability of its weight.

@@ -3,8 +3,47 @@
 //! A conversation grows at its end. Its messages up to the first one of the user stay as they are, but for the marks that
 //! clients move along (`cache_control`), which is why what is said is read and not the text around it.
 
+use super::request::Body;
+
+/// What of a prompt is read to know its conversation again, in bytes. Most begin within the first of these; the other
+/// one is more than the system prompts of coding agents.
+const READ: [usize; 2] = [4 * 1024, 64 * 1024];
+/// Of a longer text, both ends of so many bytes are enough.
+const ENDS: usize = 2 * 1024;
+/// What stands for a text, given what stands for those before it.
+pub type Fingerprint = fn(u64, &[u8]) -> u64;
+
 /// Of what is no text (an image, a file), so much is enough to know it again.
 const BINARY: usize = 256;
+
+/// What stands for the conversation that begins as this prompt does. How much of it had to be read makes no difference:
+/// what lies behind its beginning is not looked at.
+pub fn conversation(body: &mut Body, fingerprint: Fingerprint) -> Option<u64> {
+    let mut hash = 0;
+    for most in READ {
+        let text = body.beginning(most)?;
+        let mut said = false;
+        hash = 0;
+        let whole = beginning(&text, &mut |piece| {
+            said = true;
+            hash = both_ends(fingerprint, hash, piece);
+        });
+        if whole || text.len() < most {
+            return Some(hash);
+        }
+        if !said {
+            // A first message that is longer than all that is read.
+            hash = both_ends(fingerprint, 0, &text);
+        }
+    }
+    Some(hash)
+}
+
+fn both_ends(fingerprint: Fingerprint, hash: u64, piece: &[u8]) -> u64 {
+    let (first, last) = piece.split_at(piece.len().min(ENDS));
+    let hash = fingerprint(hash ^ piece.len() as u64, first);
+    fingerprint(hash, last.get(last.len().saturating_sub(ENDS)..).unwrap_or_default())
+}
 
 /// Gives what is said in the messages up to the first of the user. `content` is the list of them in any format, or its
 /// beginning; or a text. It has been found to be sound where the body was read. False when what is looked for goes on
@@ -151,7 +190,11 @@ impl<'t> Walk<'t> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::wire::Api;
+    use crate::wire::request::BodyReader;
 
     fn of(content: &str) -> (Vec<u8>, bool) {
         let mut out = Vec::new();
@@ -208,5 +251,59 @@ mod tests {
         for cut in end..=long.len() {
             assert_eq!(of(&long[..cut]), of(long));
         }
+    }
+
+    fn fingerprint(seed: u64, text: &[u8]) -> u64 {
+        text.iter().fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    }
+
+    fn key(messages: &str, piece: usize) -> u64 {
+        let body = format!("{{\"model\":\"m\",\"messages\":[{messages}]}}");
+        let mut reader = BodyReader::new(Api::Chat, false);
+        for piece in body.as_bytes().chunks(piece) {
+            reader.push(Bytes::copy_from_slice(piece)).unwrap();
+        }
+        conversation(&mut reader.finish().unwrap(), fingerprint).unwrap()
+    }
+
+    fn begun(system: &str, user: &str, mark: &str) -> String {
+        format!(
+            "{{\"role\":\"system\",\"content\":[{{\"type\":\"text\",\"text\":\"{system}\"{mark}}}]}},\
+         {{\"role\":\"user\",\"content\":\"{user}\"}}"
+        )
+    }
+
+    #[test]
+    fn a_conversation_has_one_key_whatever_its_length() {
+        let mark = ",\"cache_control\":{\"type\":\"ephemeral\"}";
+        // Around the sizes in which a prompt is read, and where letters are cut through.
+        for length in (0..40).chain(3_900..4_100).step_by(7).chain([16_000, 16_300, 16_384, 40_000, 65_000]) {
+            let system = "\u{fc}".repeat(length / 2);
+            let first = begun(&system, "hello", "");
+            let expected = key(&first, 1 << 20);
+            let mut later = begun(&system, "hello", mark);
+            for turn in 0..3 {
+                later += ",{\"role\":\"assistant\",\"content\":\"yes\"},{\"role\":\"user\",\"content\":\"";
+                later += &format!("{turn}{}\"}}", "more ".repeat(2_000));
+                assert_eq!(key(&later, 1 << 20), expected, "{length}, turn {turn}");
+                assert_eq!(key(&later, 1_000), expected, "{length}, turn {turn}, in pieces");
+            }
+            assert_ne!(key(&begun(&system, "hullo", ""), 1 << 20), expected, "{length}: another user");
+            assert_ne!(
+                key(&begun(&format!("{system}!"), "hello", ""), 1 << 20),
+                expected,
+                "{length}: another system"
+            );
+        }
+    }
+
+    #[test]
+    fn a_beginning_that_is_longer_than_what_is_read_is_known_by_what_is_read() {
+        let long = "a".repeat(200_000);
+        let first = format!("{{\"role\":\"user\",\"content\":\"{long}\"}}");
+        let later = format!("{first},{{\"role\":\"assistant\",\"content\":\"yes\"}}");
+        assert_eq!(key(&first, 1 << 20), key(&later, 1 << 20));
+        let other = first.replacen('a', "b", 1);
+        assert_ne!(key(&first, 1 << 20), key(&other, 1 << 20));
     }
 }

@@ -1,7 +1,6 @@
 //! The choice in virtual time, with chance from recorded seeds.
 
 mod breaker;
-mod conversation;
 mod pick;
 mod seat;
 mod simulation;
