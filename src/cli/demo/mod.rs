@@ -29,6 +29,8 @@ use page::Page;
 const PORT: u16 = 8080;
 /// Where its admin port is.
 const ADMIN_PORT: u16 = 9090;
+/// Any other port is one of these.
+const ANY: std::ops::Range<u16> = 15_000..32_000;
 /// How long the gateway may take to accept its first connection.
 const START: Duration = Duration::from_secs(20);
 /// How long it may take to end by itself after Ctrl-C, which it was sent too.
@@ -135,7 +137,17 @@ fn choose(asked: Option<u16>, usual: u16, flag: &'static str) -> Result<u16, Dem
 }
 
 fn free(port: u16) -> io::Result<u16> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port))?.local_addr().map(|address| address.port())
+    let bind =
+        |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port))?.local_addr().map(|address| address.port());
+    if port != 0 {
+        return bind(port);
+    }
+    // The gateway binds it a moment later. From the range that the system takes the ports of clients from, it might be gone
+    // by then.
+    let some =
+        || ANY.start + u16::try_from(rand::Rng::next_u64(&mut rand::rng()) % ANY.len() as u64).unwrap_or(0);
+    let tries = std::iter::repeat_with(some).take(64);
+    tries.map(bind).find(Result::is_ok).unwrap_or_else(|| bind(0))
 }
 
 /// What wants the demo to end: Ctrl-C, a polite kill, a closed terminal.
