@@ -70,6 +70,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "body_timeout   = {}", span(limits.body_timeout))?;
     writeln!(out, "write_timeout  = {}", span(limits.write_timeout))?;
     writeln!(out, "heartbeat      = {}", span(limits.heartbeat))?;
+    writeln!(out, "slow_start     = {}", span(limits.slow_start))?;
     writeln!(out, "keepalive      = {}", span(limits.keepalive))?;
     writeln!(out, "pool           = {}", limits.pool)?;
     writeln!(out, "pool_idle      = {}", span(limits.pool_idle))?;

@@ -40,6 +40,7 @@ mod rerank;
 mod routing;
 mod secrets;
 mod silence;
+mod slow;
 mod stop;
 mod stored;
 mod streams;
