@@ -144,15 +144,7 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
             HttpVersion::Http2 => "2",
         };
         writeln!(out, "http       = \"{http}\"")?;
-        let Timeouts { connect, first_byte, idle, total } = provider.timeouts;
-        writeln!(
-            out,
-            "timeouts   = {{ connect = {}, first_byte = {}, idle = {}, total = {} }}",
-            span(connect),
-            span(first_byte),
-            span(idle),
-            span(total)
-        )?;
+        writeln!(out, "timeouts   = {{ {} }}", times(&provider.timeouts))?;
         if provider.roots.is_some() {
             writeln!(out, "# ca: certificates of its own")?;
         }
@@ -181,9 +173,7 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         if let Some(target) =
             model.targets.first().filter(|target| target.timeouts != target.provider.timeouts)
         {
-            let Timeouts { first_byte, idle, total, .. } = target.timeouts;
-            let (first_byte, idle, total) = (span(first_byte), span(idle), span(total));
-            writeln!(out, "timeouts = {{ first_byte = {first_byte}, idle = {idle}, total = {total} }}")?;
+            writeln!(out, "timeouts = {{ {} }}", times(&target.timeouts))?;
         }
         if model.targets.len() > 1 || model.routing.retry != usual {
             writeln!(out, "retry    = {{ {} }}", retry(&model.routing.retry))?;
@@ -193,6 +183,12 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+fn times(timeouts: &Timeouts) -> String {
+    let Timeouts { connect, first_byte, idle, total } = *timeouts;
+    let [connect, first_byte, idle, total] = [connect, first_byte, idle, total].map(span);
+    format!("connect = {connect}, first_byte = {first_byte}, idle = {idle}, total = {total}")
 }
 
 /// A target, fallback included, with the tier in which it is.

@@ -242,7 +242,7 @@ impl Gateway {
         ended: &'f mut Ended<'_>,
     ) -> Pin<Box<dyn Future<Output = Result<Option<HttpSession>, End>> + Send + 'f>> {
         Box::pin(async move {
-            let mut connecting = pin!(self.connections.connect(peer));
+            let mut connecting = pin!(self.connections.connect(peer, clock.timeouts.connect));
             let connected = loop {
                 tokio::select! {
                     biased;

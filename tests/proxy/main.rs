@@ -30,6 +30,7 @@ mod limits;
 mod linked;
 mod listing;
 mod losses;
+mod names;
 mod overload;
 mod parity;
 mod pictures;
