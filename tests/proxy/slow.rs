@@ -203,7 +203,7 @@ fn at(upstream: &Upstream) -> String {
 async fn a_client_that_is_kept_does_not_hear_of_a_failure() {
     every_form(|form| async move {
         let frames = form.frames("m");
-        let beginning = reply::stream(&frames[..usize::from(form != Form::Generate)]);
+        let beginning = reply::stream(&[form.opening("m")]);
         let cases = [
             reply::json(503, vendor_error(form, 503, "sorry")),
             // What stood before its content is not seen either.
@@ -243,15 +243,13 @@ async fn what_is_held_back_stays_hidden_while_its_client_is_kept() {
     every_form(|form| async move {
         let frames = form.frames("m");
         let gate = Gate::new();
-        let (opening, opened) = (frames[..usize::from(form != Form::Generate)].concat(), gate.clone());
+        let (opening, opened) = (form.opening("m"), gate.clone());
         let first = Upstream::start(move |mut conn| {
             let (opening, gate) = (opening.clone(), opened.clone());
             async move {
                 conn.request().await;
                 conn.send(reply::stream_head()).await;
-                if !opening.is_empty() {
-                    conn.send(reply::chunk(opening)).await;
-                }
+                conn.send(reply::chunk(opening)).await;
                 gate.passed().await;
             }
         })

@@ -152,8 +152,7 @@ pub(crate) async fn answer(
     stream: bool,
     turn: &AtomicUsize,
 ) -> Option<Conn> {
-    // What stands before the content of a stream.
-    let beginning = || form.frames("m").into_iter().take(1).collect::<String>();
+    let beginning = || form.opening("m");
     match fault {
         Fault::Reset => {
             conn.reset();
