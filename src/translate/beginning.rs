@@ -176,7 +176,7 @@ mod tests {
                 let kept = heard(text, pieces, 8_192);
                 assert!(kept.is_full());
                 assert_eq!(kept.text(), &text[..8_192]);
-                let bytes = kept.bytes.len() + std::mem::size_of_val(&*kept.lines);
+                let bytes = kept.bytes.len() + size_of_val(&*kept.lines);
                 assert!(bytes < most, "{bytes}");
             }
         }
