@@ -21,7 +21,7 @@ use crate::route::affinity::fingerprint;
 use crate::route::blame::{Blame, Next, usefulness, verdict};
 use crate::route::pick::{Ask, Nobody, Policy, pick};
 use crate::route::seat::{Changed, Permit};
-use crate::route::{Model, Nanos, upstream_api};
+use crate::route::{Model, Nanos, Retry, upstream_api};
 use crate::translate::Stored;
 use crate::wire::path::Action;
 use crate::wire::prompt;
@@ -103,6 +103,7 @@ impl Gateway {
         let several = !fitting.is_power_of_two();
         if several {
             ask.point = chance();
+            ask.fitting = self.at_home(wanted.model, wanted.api, fitting, &mut body);
             if routing.policy == Policy::Affinity {
                 ask.conversation = conversation(&head.headers, &mut body);
             }
@@ -122,7 +123,7 @@ impl Gateway {
                 ctx.plan = Some(Box::new(plan));
                 Ok(())
             }
-            Err(error) if error.kind == Kind::Unsupported && routing.retry.unsupported => {
+            Err(error) if is_another_s(&error, &routing.retry) => {
                 let Some(mut origin) = origin else { return Err(error) };
                 origin.ask.tried |= 1 << index;
                 ctx.origin = Some(origin);
@@ -169,7 +170,7 @@ impl Gateway {
                     ctx.plan = Some(Box::new(plan));
                     return Ok(());
                 }
-                Err(error) if error.kind == Kind::Unsupported && routing.retry.unsupported => {
+                Err(error) if is_another_s(&error, &routing.retry) => {
                     origin.ask.tried |= 1 << index;
                     ctx.origin = Some(origin);
                     refused.get_or_insert(error);
@@ -417,6 +418,16 @@ fn conversation(headers: &HeaderMap, body: &mut Body) -> Option<u64> {
         return Some(fingerprint(0, session.as_bytes()));
     }
     prompt::conversation(body, fingerprint)
+}
+
+/// Whether a request that cannot be told to one target is told to another: what one cannot do, where the route says so;
+/// and what goes on from a response that one does not have.
+fn is_another_s(error: &ApiError, retry: &Retry) -> bool {
+    match error.kind {
+        Kind::Unsupported => retry.unsupported,
+        Kind::UnknownResponse => true,
+        _ => false,
+    }
 }
 
 fn wait_of(wait: &RetryAfter) -> Option<Nanos> {
