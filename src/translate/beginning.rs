@@ -62,7 +62,9 @@ impl Beginning {
                 self.pack(&whole);
             }
         }
-        self.bytes.extend_from_slice(rest);
+        if !rest.is_empty() {
+            self.bytes.extend_from_slice(rest);
+        }
     }
 
     /// Whether more came than is kept.
@@ -114,25 +116,42 @@ impl Beginning {
 }
 
 /// Bytes that are compared at a time.
-const BLOCK: usize = 16;
+const BLOCK: usize = size_of::<u128>();
 
 /// How many bytes two texts begin with alike.
 fn alike(one: &[u8], other: &[u8]) -> usize {
-    let (blocks, others) = (one.as_chunks::<BLOCK>().0, other.as_chunks::<BLOCK>().0);
-    let whole = blocks.iter().zip(others).take_while(|(one, other)| one == other).count() * BLOCK;
-    let rest = one.get(whole..).unwrap_or_default().iter().zip(other.get(whole..).unwrap_or_default());
-    whole + rest.take_while(|(one, other)| one == other).count()
+    let (blocks, others) = (one.as_chunks::<BLOCK>(), other.as_chunks::<BLOCK>());
+    let mut alike = 0;
+    for (one, other) in blocks.0.iter().zip(others.0) {
+        let unlike = u128::from_le_bytes(*one) ^ u128::from_le_bytes(*other);
+        if unlike != 0 {
+            return alike + bytes(unlike.trailing_zeros());
+        }
+        alike += BLOCK;
+    }
+    let rest = one.get(alike..).unwrap_or_default().iter().zip(other.get(alike..).unwrap_or_default());
+    alike + rest.take_while(|(one, other)| one == other).count()
 }
 
 /// How many bytes two texts end with alike.
 fn alike_at_the_end(one: &[u8], other: &[u8]) -> usize {
-    let (blocks, others) = (one.as_rchunks::<BLOCK>().1, other.as_rchunks::<BLOCK>().1);
-    let whole =
-        blocks.iter().rev().zip(others.iter().rev()).take_while(|(one, other)| one == other).count() * BLOCK;
-    let left = |text: &[u8]| text.len() - whole;
+    let (blocks, others) = (one.as_rchunks::<BLOCK>(), other.as_rchunks::<BLOCK>());
+    let mut alike = 0;
+    for (one, other) in blocks.1.iter().rev().zip(others.1.iter().rev()) {
+        let unlike = u128::from_le_bytes(*one) ^ u128::from_le_bytes(*other);
+        if unlike != 0 {
+            return alike + bytes(unlike.leading_zeros());
+        }
+        alike += BLOCK;
+    }
+    let left = |text: &'_ [u8]| text.len() - alike;
     let (one, other) =
         (one.get(..left(one)).unwrap_or_default(), other.get(..left(other)).unwrap_or_default());
-    whole + one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count()
+    alike + one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count()
+}
+
+fn bytes(bits: u32) -> usize {
+    usize::try_from(bits / 8).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -176,7 +195,7 @@ mod tests {
                 let kept = heard(text, pieces, 8_192);
                 assert!(kept.is_full());
                 assert_eq!(kept.text(), &text[..8_192]);
-                let bytes = kept.bytes.len() + std::mem::size_of_val(&*kept.lines);
+                let bytes = kept.bytes.len() + size_of_val(&*kept.lines);
                 assert!(bytes < most, "{bytes}");
             }
         }
