@@ -5,6 +5,7 @@
 //! late, and never to a client that wants a document. Nothing else changes: as long as this is all that has left, the
 //! request is tried elsewhere as before.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,21 +117,23 @@ impl Gateway {
         Some(self.limits.slow_start).filter(|span| streams && !span.is_zero())
     }
 
-    /// Gives a client that waits its head, if it has none, and what means nothing.
-    pub(super) async fn keep_waiting(
-        &self,
-        client: &mut Client,
-        waiting: &mut Waiting<'_>,
-        clock: &mut Clock<'_>,
-    ) -> Result<(), ApiError> {
-        if !*waiting.kept {
-            self.metrics.slow_starts.with_label_values(&[&*waiting.model.id]).inc();
-            self.close_if_stopping(client);
-        }
-        let heartbeat = self.limits.heartbeat;
-        let kept = waiting.keep(client, !heartbeat.is_zero()).await;
-        clock.wait_on(heartbeat);
-        kept.map_err(|error| from_pingora(&error.into_down()))
+    /// Gives a client that waits its head, if it has none, and what means nothing. Boxed: hardly any client has to be kept.
+    pub(super) fn keep_waiting<'f>(
+        &'f self,
+        client: &'f mut Client,
+        waiting: &'f mut Waiting<'_>,
+        clock: &'f mut Clock<'_>,
+    ) -> Pin<Box<dyn Future<Output = Result<(), ApiError>> + Send + 'f>> {
+        Box::pin(async move {
+            if !*waiting.kept {
+                self.metrics.slow_starts.with_label_values(&[&*waiting.model.id]).inc();
+                self.close_if_stopping(client);
+            }
+            let heartbeat = self.limits.heartbeat;
+            let kept = waiting.keep(client, !heartbeat.is_zero()).await;
+            clock.wait_on(heartbeat);
+            kept.map_err(|error| from_pingora(&error.into_down()))
+        })
     }
 }
 
