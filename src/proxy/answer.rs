@@ -55,7 +55,7 @@ impl Gateway {
             .map(|span| Held { until: Instant::now() + span, frames: Vec::new() });
         if streaming && held.is_none() && !ctx.kept {
             // It has its head in a moment.
-            clock.wait_on(Duration::ZERO);
+            clock.has_answer();
         }
         let hold = if held.is_some() { silence.interval() } else { HOLD };
         clock.allow(if streaming { hold.min(clock.timeouts.idle) } else { silence.interval() });
@@ -101,6 +101,7 @@ impl Gateway {
                             _ => {
                                 if streaming {
                                     ctx.settle_on_target();
+                                    clock.has_answer();
                                 }
                                 keep(client, ctx, &mut head, due, &mut silence).await
                             }
@@ -141,6 +142,7 @@ impl Gateway {
                 None => body,
                 Some(held) => {
                     ctx.settle_on_target();
+                    clock.has_answer();
                     held.with(body)
                 }
             };
@@ -263,7 +265,7 @@ impl Held {
 /// From now on the client has something of an answer, and the answer's own filler.
 fn begin(ctx: &mut Context, clock: &mut Clock<'_>) {
     ctx.kept = false;
-    clock.wait_on(Duration::ZERO);
+    clock.has_answer();
 }
 
 /// Whether anything of what was asked for has come.

@@ -212,7 +212,7 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         if self.tab.open {
-            if self.record.status == 0 {
+            if self.record.status == 0 || self.kept {
                 self.record.status = 499;
             }
             // Nobody waits for it; the ledger does what it can.

@@ -71,6 +71,11 @@ impl Clock<'_> {
         self.due = (!span.is_zero()).then(|| Instant::now() + span);
     }
 
+    /// The client is given something of its answer.
+    pub(super) fn has_answer(&mut self) {
+        self.due = None;
+    }
+
     /// Whether the client is to be given something now.
     pub(super) fn is_due(&self) -> bool {
         self.due.is_some_and(|due| due <= Instant::now())
