@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::node::{Document, Table, Value};
 use super::report::{Report, closest};
@@ -10,8 +11,11 @@ use super::{Secret, folder, tokens};
 use super::{models, prices, routing};
 use crate::account::Tokens;
 use crate::route::{Policy, Retry, Routing, Table as Routes};
-use crate::vendor::{BaseUrl, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
+use crate::vendor::{BaseUrl, Check, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
 use crate::wire::Api;
+
+/// A provider is checked no more often than with this time between two checks.
+const CHECK_LEAST: Duration = Duration::from_millis(100);
 
 /// Reads a file beside this one.
 pub(super) type Beside<'b> = &'b dyn Fn(&Path) -> std::io::Result<String>;
@@ -118,6 +122,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
             total: table.duration("total").unwrap_or(default.total),
         }
     });
+    let check = table.table("check", read_check);
     let roots = table.get("ca").and_then(|value| read_roots(&value, folder, vault));
     let headers = table.table("headers", read_headers).unwrap_or_default();
     let ask_usage = table.boolean("ask_usage");
@@ -136,6 +141,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     provider.api_version = api_version.map(String::into_boxed_str);
     provider.http = http.unwrap_or_default();
     provider.timeouts = timeouts.unwrap_or_default();
+    provider.check = check;
     provider.roots = roots;
     provider.headers = headers;
     provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
@@ -207,6 +213,32 @@ fn read_credential(
             value.wrong(reason, None);
             None
         }
+    }
+}
+
+/// How a provider is checked.
+fn read_check(table: &Table<'_>) -> Check {
+    let default = Check::default();
+    let span = |key: &'static str, default: Duration, least: Duration| {
+        let span = table.duration(key).unwrap_or(default);
+        if span < least {
+            table.wrong(format!("{key} is less than {}ms", least.as_millis()), None);
+        }
+        span
+    };
+    let path = table.get("path").and_then(|value| {
+        value.parsed(|text| {
+            let sound =
+                text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+            sound
+                .then(|| text.into())
+                .ok_or_else(|| "it begins with a slash and has no space, as in \"/v1/models\"".to_owned())
+        })
+    });
+    Check {
+        path,
+        every: span("every", default.every, CHECK_LEAST),
+        timeout: span("timeout", default.timeout, Duration::from_millis(1)),
     }
 }
 

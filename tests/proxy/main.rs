@@ -18,6 +18,7 @@ mod support;
 
 mod accounts;
 mod bodies;
+mod checks;
 mod connections;
 mod counting;
 mod embeddings;
