@@ -49,7 +49,7 @@ pub(super) struct Origin {
     api: Api,
     action: Option<Action>,
     label: &'static str,
-    body: Body,
+    body: Box<Body>,
     ask: Ask,
     /// Targets that were asked.
     asked: u8,
@@ -57,7 +57,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    fn new(wanted: &Wanted<'_>, body: Body, ask: Ask) -> Origin {
+    fn new(wanted: &Wanted<'_>, body: Box<Body>, ask: Ask) -> Origin {
         let Wanted { model, name, thinking, api, action, label } = *wanted;
         let name = (*name != *model.id).then(|| name.into());
         Origin { model: model.clone(), name, thinking, api, action, label, body, ask, asked: 0, best: None }
@@ -95,7 +95,7 @@ impl Gateway {
         head: &RequestHeader,
         wanted: Wanted<'_>,
         fitting: u64,
-        mut body: Body,
+        mut body: Box<Body>,
     ) -> Result<(), ApiError> {
         let now = ctx.live.till.nanos(ctx.record.complete.unwrap_or_else(Instant::now));
         let mut ask = Ask { now, tokens: ctx.tab.input, fitting, ..Ask::default() };
@@ -190,7 +190,7 @@ impl Gateway {
         wanted: Wanted<'_>,
         index: usize,
         permit: Permit,
-        body: Body,
+        body: Box<Body>,
     ) -> Result<Plan, ApiError> {
         let Wanted { model, name, thinking, api, action, label } = wanted;
         let upstream = model.targets.get(index).and_then(|target| upstream_api(target, api)).unwrap_or(api);
@@ -201,13 +201,13 @@ impl Gateway {
         let chosen = Chosen { model: model.clone(), index, permit, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
         if matches!(api, Api::Embeddings | Api::EmbedContent) {
-            chosen.embed(name, action, body)
+            chosen.embed(name, action, *body)
         } else if api == Api::Rerank {
-            chosen.rank(body)
+            chosen.rank(*body)
         } else if let Some(request) = body.image {
             chosen.draw(ctx, *request)
         } else if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
-            chosen.pass_on(name, body)
+            chosen.pass_on(name, *body)
         } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
             // Boxed: hardly any request has to wait for the store.
             Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await

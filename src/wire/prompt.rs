@@ -18,6 +18,9 @@ const ENDS: usize = 2 * 1024;
 /// What stands for a text, given what stands for those before it.
 pub type Fingerprint = fn(u64, &[u8]) -> u64;
 
+/// A string of so many bytes is short.
+const SHORT: usize = 16;
+
 /// Of what is no text (an image, a file), so much is enough to know it again.
 const BINARY: usize = 256;
 
@@ -203,29 +206,36 @@ impl<'t> Walk<'t> {
 
     /// A value as it is written.
     fn value(&mut self) -> Option<&'t [u8]> {
-        self.look()?;
+        let first = self.look()?;
         let start = self.at;
+        match first {
+            b'"' => self.string()?,
+            b'{' | b'[' => self.container()?,
+            _ => {
+                // A number or a word, and at least a byte of it.
+                let end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+                self.at += self.text.get(start..)?.iter().position(end)?.max(1);
+            }
+        }
+        self.text.get(start..self.at)
+    }
+
+    /// Over an object or a list.
+    fn container(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
             match self.text.get(self.at)? {
-                b'"' => self.string()?,
-                b'{' | b'[' => {
-                    depth += 1;
-                    self.at += 1;
+                b'"' => {
+                    self.string()?;
+                    continue;
                 }
-                b'}' | b']' => {
-                    depth = depth.saturating_sub(1);
-                    self.at += 1;
-                }
-                _ if depth > 0 => self.at += 1,
-                _ => {
-                    // A number or a word, and at least a byte of it.
-                    let end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
-                    self.at += self.text.get(self.at..)?.iter().position(end)?.max(1);
-                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
             }
+            self.at += 1;
             if depth == 0 {
-                return self.text.get(start..self.at);
+                return Some(());
             }
         }
     }
@@ -233,6 +243,13 @@ impl<'t> Walk<'t> {
     /// Over a string. A quote ends it unless an odd number of backslashes stands before it.
     fn string(&mut self) -> Option<()> {
         let start = self.at + 1;
+        let text = self.text.get(start..)?;
+        // Names and most values are short: looking for their end costs less than a call.
+        let short = text.iter().take(SHORT).position(|byte| matches!(byte, b'"' | b'\\'));
+        if let Some(end) = short.filter(|end| text.get(*end) == Some(&b'"')) {
+            self.at = start + end + 1;
+            return Some(());
+        }
         self.at = start;
         loop {
             self.at += memchr::memchr(b'"', self.text.get(self.at..)?)? + 1;
