@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use super::node::{Document, Table, Value};
 use super::report::{Report, closest};
-use super::secret::{Source, Vault};
-use super::{Secret, folder, tokens};
-use super::{models, prices, routing};
+use super::secret::{self, Vault};
+use super::{Secret, folder, models, prices, routing, tokens};
 use crate::account::Tokens;
 use crate::route::{Policy, Retry, Routing, Table as Routes};
 use crate::vendor::{BaseUrl, Check, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
@@ -196,24 +195,7 @@ fn read_credential(
         }
         return None;
     };
-    let source = value.as_table(|table| {
-        let env = table.string("env").map(Source::Env);
-        let file = table.string("file").map(|path| Source::File(path.into()));
-        let text = table.get("value").map(Value::hidden);
-        let text = text.and_then(|text| text.as_str().map(|text| Source::Value(Secret::new(text))));
-        let mut given: Vec<Source> = [env, file, text].into_iter().flatten().collect();
-        if given.len() != 1 {
-            table.wrong("a credential comes from one place", format!("for example: {EXAMPLE}"));
-        }
-        given.pop()
-    })??;
-    match source.read(folder, vault) {
-        Ok(secret) => Some(secret),
-        Err(reason) => {
-            value.wrong(reason, None);
-            None
-        }
-    }
+    secret::read(&value, "credential", EXAMPLE, folder, vault)
 }
 
 /// How a provider is checked.
