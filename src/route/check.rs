@@ -5,7 +5,7 @@
 
 use super::Nanos;
 use super::blame::{Blame, verdict};
-use super::breaker::{Breaker, Entry, Rules};
+use super::breaker::{Breaker, Entry, Rules, State};
 use crate::error::ApiError;
 
 /// How a check went.
@@ -87,10 +87,14 @@ impl Checked {
         match outcome {
             Outcome::Well => {
                 let vouches = std::mem::take(&mut self.was_refused);
-                match breaker.vouch(vouches) {
-                    true => News::Back,
-                    false => News::Nothing,
+                if breaker.vouch(vouches) {
+                    return News::Back;
                 }
+                // What failed before it did not do so in a row.
+                if breaker.state(now) == State::Closed {
+                    breaker.succeeded(Entry::Usual);
+                }
+                News::Nothing
             }
             Outcome::Failed | Outcome::Unreachable => match entry() {
                 Some(entry) if breaker.failed(entry, now, rules, point) => News::Gone,
@@ -112,7 +116,6 @@ impl Checked {
 mod tests {
     use super::*;
     use crate::error::{Kind, RetryAfter};
-    use crate::route::breaker::State;
 
     const SECOND: Nanos = 1_000_000_000;
 
@@ -161,6 +164,17 @@ mod tests {
         assert_eq!(checked.take(Outcome::Well, &breaker, now, &rules, 0), News::Back);
         assert_eq!(breaker.state(now), State::Closed);
         assert_eq!(checked.take(Outcome::Well, &breaker, now, &rules, 0), News::Nothing);
+    }
+
+    #[test]
+    fn a_check_that_fails_now_and_then_takes_nobody_out() {
+        let (breaker, mut checked, rules) = breaker();
+        for turn in 0..100 {
+            let now = SECOND * 10 * turn;
+            let outcome = if turn % 5 == 0 { Outcome::Failed } else { Outcome::Well };
+            assert_eq!(checked.take(outcome, &breaker, now, &rules, 0), News::Nothing, "{turn}");
+        }
+        assert_eq!(breaker.state(SECOND * 1_000), State::Closed);
     }
 
     #[test]
