@@ -25,6 +25,7 @@ mod embeddings;
 mod faults;
 mod fetching;
 mod fleet;
+mod fleet_tasks;
 mod home;
 mod images;
 mod jobs;
