@@ -14,6 +14,7 @@ use super::guarded::Guarded;
 use super::pace::{self, Pace};
 use super::peer::Upstream;
 use super::reader::{Read, Reader};
+use super::reply::has_begun;
 use super::response::Unsent;
 use super::silence::{Due, Silence};
 use super::{Client, Gateway};
@@ -48,12 +49,14 @@ impl Gateway {
         ctx.drop_body();
         let streaming = matches!(ctx.answer, Answer::Stream(_));
         // The client's head is made from the provider's when the first frame leaves.
-        let mut head = if streaming { self.stream_head(client, &upstream, ctx) } else { None };
+        // A client that has a part of the answer has its head.
+        let begun = has_begun(client);
+        let mut head = if streaming && !begun { self.stream_head(client, &upstream, ctx) } else { None };
         let heartbeat = if streaming { self.limits.heartbeat } else { Duration::ZERO };
         let mut silence = Silence::new(clock.timeouts.idle, heartbeat);
         let mut held = ctx
             .hold()
-            .filter(|_| streaming)
+            .filter(|_| streaming && !begun)
             .map(|span| Held { until: Instant::now() + span, frames: Vec::new() });
         let hold = if held.is_some() { silence.interval() } else { HOLD };
         clock.allow(if streaming { hold.min(clock.timeouts.idle) } else { silence.interval() });
@@ -128,20 +131,11 @@ impl Gateway {
                     held.with(body)
                 }
             };
-            // Whoever has the end of an answer may go on from it at once.
-            if let Some(pending) = self.keep(ctx) {
-                Box::pin(self.kept(ctx, pending)).await;
+            if streaming && ctx.origin.is_some() {
+                // Nobody can go on with it any more, perhaps.
+                ctx.settle_on_target();
             }
-            if let Some(pending) = self.remember(ctx) {
-                Box::pin(self.remembered(ctx, pending)).await;
-            }
-            // Nor has anybody the end of an answer that is not charged.
-            if let Some(settled) = self.settle_at_end(ctx, end) {
-                match settled {
-                    Settled::Known(outcome) => self.settled(ctx, outcome),
-                    pending => Box::pin(self.settling(ctx, pending)).await,
-                }
-            }
+            self.note_end(ctx, end).await;
             if end
                 && !streaming
                 && let Some(failure) = ctx.failure.take()
@@ -172,12 +166,31 @@ impl Gateway {
                 // An answer without content is one nevertheless.
                 if ctx.record.first_content.is_none() {
                     ctx.answered_well(std::time::Instant::now());
-                    ctx.record.first_content = None;
+                    ctx.record.first_content = ctx.resume.as_ref().and_then(|resume| resume.first_content);
                 }
                 if let Some(peer) = peer {
                     self.connections.release(upstream, peer).await;
                 }
                 return End::Complete;
+            }
+        }
+    }
+
+    /// What is done before the end of an answer leaves, if it is about to.
+    #[inline]
+    pub(super) async fn note_end(&self, ctx: &mut Context, end: bool) {
+        // Whoever has the end of an answer may go on from it at once.
+        if let Some(pending) = self.keep(ctx) {
+            Box::pin(self.kept(ctx, pending)).await;
+        }
+        if let Some(pending) = self.remember(ctx) {
+            Box::pin(self.remembered(ctx, pending)).await;
+        }
+        // Nor has anybody the end of an answer that is not charged.
+        if let Some(settled) = self.settle_at_end(ctx, end) {
+            match settled {
+                Settled::Known(outcome) => self.settled(ctx, outcome),
+                pending => Box::pin(self.settling(ctx, pending)).await,
             }
         }
     }
@@ -291,7 +304,7 @@ async fn give_up(
 }
 
 /// Sends frames of a stream, after the head if it has not been sent.
-async fn send(
+pub(super) async fn send(
     client: &mut Client,
     ctx: &mut Context,
     head: &mut Option<Box<ResponseHeader>>,

@@ -13,6 +13,7 @@ use super::encoding::Decoder;
 use super::fallback::Origin;
 use super::lane::Lane;
 use super::live::Live;
+use super::resume::Resume;
 use super::shutdown::InFlight;
 use super::stored::Keep;
 use super::weight::Weight;
@@ -44,6 +45,8 @@ pub struct Context {
     /// What is needed to ask another target, as long as one could be.
     pub(super) origin: Option<Box<Origin>>,
     pub(super) answer: Answer,
+    /// What is known of the answer, once it has broken off.
+    pub(super) resume: Option<Box<Resume>>,
     /// The shape that the client wants images in.
     pub(super) images: Option<Shape>,
     /// What ended the request, when a filter could only say that something did.
@@ -176,6 +179,7 @@ impl Context {
             weight: None,
             origin: None,
             answer: Answer::Awaited,
+            resume: None,
             images: None,
             failure: None,
             record: Record {
@@ -219,7 +223,8 @@ impl Context {
 
     /// The target has begun to answer, and the answer is one.
     pub(super) fn answered_well(&mut self, at: Instant) {
-        self.record.first_content = Some(at);
+        let before = self.resume.as_ref().and_then(|resume| resume.first_content);
+        self.record.first_content = before.or(Some(at));
         let now = self.live.till.nanos(at);
         if let Some(permit) = self.plan.as_mut().and_then(|plan| plan.permit.as_mut()) {
             permit.answered(now);
@@ -242,8 +247,11 @@ impl Context {
         }
     }
 
-    /// Lets go of what another target would be asked with: none will be.
+    /// Lets go of what another target would be asked with: none will be, unless one may have to go on with the answer.
     pub(super) fn settle_on_target(&mut self) {
+        if self.can_go_on() {
+            return;
+        }
         self.origin = None;
         if self.plan.as_ref().is_none_or(|plan| plan.body.is_empty()) {
             self.weight = None;
@@ -281,7 +289,7 @@ impl Context {
     pub(super) fn usage(&self) -> Usage {
         match &self.answer {
             Answer::Made(made) => made.usage,
-            _ => self.passing().map_or(Usage::default(), |passing| *passing.exchange.meter().usage()),
+            _ => self.passing().map_or(Usage::default(), |passing| passing.exchange.usage()),
         }
     }
 

@@ -47,6 +47,7 @@ mod reader;
 mod reply;
 mod request;
 mod response;
+mod resume;
 mod roots;
 mod server;
 mod shutdown;

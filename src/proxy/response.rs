@@ -49,8 +49,14 @@ impl Gateway {
         let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
         if head.status.is_success() {
             let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
-            let (mut exchange, stream) = self.exchange_of(plan, arrival);
+            let (mut exchange, stream) = match self.onward(plan, ctx.resume.as_mut(), arrival) {
+                None => self.exchange_of(plan, arrival),
+                Some(exchange) => (exchange, true),
+            };
             exchange.expect(plan.lane.family, ctx.tab.expected_input());
+            if stream {
+                ctx.follow(&mut exchange);
+            }
             ctx.record.stream = stream;
             let passing = Box::new(Passing { exchange, decoder });
             ctx.answer =
