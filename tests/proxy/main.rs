@@ -36,6 +36,7 @@ mod pictures;
 mod quotas;
 mod refusals;
 mod reload;
+mod resume;
 mod rerank;
 mod routing;
 mod secrets;
