@@ -147,7 +147,11 @@ impl Gateway {
 
     /// Chooses the next target of those that are left. One that cannot be told what is wanted is passed over where the
     /// route says so; `refused` is what one said to that already.
-    pub(super) async fn next_target(&self, ctx: &mut Context, mut refused: Option<ApiError>) -> Result<(), ApiError> {
+    pub(super) async fn next_target(
+        &self,
+        ctx: &mut Context,
+        mut refused: Option<ApiError>,
+    ) -> Result<(), ApiError> {
         loop {
             // Taken out, so that the rest of the request's state can be worked with.
             let Some(mut origin) = ctx.origin.take() else { return Err(gone_wrong()) };

@@ -226,9 +226,9 @@ impl Gateway {
         let (resume, translation) = (resume?, plan.translation.as_deref()?);
         let waiting = resume.waiting.take()?;
         let limit = if arrival == Arrival::Whole { self.limits.answer } else { self.limits.frame };
-        let repeats = plan.target().is_some_and(|target| {
-            target.provider.dialect(plan.api, &target.model).habits.repeats_prefill
-        });
+        let repeats = plan
+            .target()
+            .is_some_and(|target| target.provider.dialect(plan.api, &target.model).habits.repeats_prefill);
         Some(waiting.go_on(Onward {
             route: Route { client: translation.client, vendor: translation.vendor, stream: true },
             arrival,

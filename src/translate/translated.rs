@@ -230,6 +230,11 @@ impl Translated {
         Parts { to, along, reply: self.reply }
     }
 
+    /// Puts bytes in front of what leaves next.
+    pub(super) fn say(&mut self, bytes: &[u8]) {
+        self.through.out.extend_from_slice(bytes);
+    }
+
     /// Writes an event that no vendor has sent.
     pub(super) fn event(&mut self, event: &Event<'_>) {
         self.through.event(event);

@@ -274,10 +274,17 @@ impl Verbatim {
             Ok(())
         });
         match passed {
-            Ok(()) => Ok(run.finish(&piece)),
+            Ok(()) => {
+                let out = run.finish(&piece);
+                if let Some(beside) = beside {
+                    beside.passed(&out);
+                }
+                Ok(out)
+            }
             Err(error) => {
                 if let Some(beside) = beside {
                     beside.ready = run.finish(&piece);
+                    beside.passed(&beside.ready.clone());
                 }
                 Err(error)
             }

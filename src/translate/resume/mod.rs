@@ -73,6 +73,8 @@ pub(super) struct Beside {
     transcript: Transcript,
     /// What had passed of a piece when a frame of it did not.
     pub(super) ready: Bytes,
+    /// The last byte that passed is the first half of a line end.
+    half_line: bool,
 }
 
 impl Beside {
@@ -81,6 +83,7 @@ impl Beside {
             decoder: Decoder::new(format, "", false),
             transcript: Transcript::default(),
             ready: Bytes::new(),
+            half_line: false,
         }
     }
 
@@ -106,6 +109,13 @@ impl Beside {
         }
     }
 
+    /// Takes note of what leaves.
+    pub(super) fn passed(&mut self, out: &[u8]) {
+        if let Some(last) = out.last() {
+            self.half_line = *last == b'\r';
+        }
+    }
+
     fn transcript(&self) -> &Transcript {
         &self.transcript
     }
@@ -120,9 +130,11 @@ impl Beside {
             None if start.model.is_empty() => {}
             None => reply.model = EscapedString::from(&*start.model.decode()),
         }
+        // Whatever was asked for, it was shown.
+        reply.show_thinking |= self.transcript.has_thoughts();
         let mut encoder = Encoder::new(client, Arc::new(reply.clone()));
         let mut unwanted = BytesMut::new();
-        self.transcript.replay(&mut |event| encoder.event(event, &mut unwanted));
+        self.transcript.replay(client, &mut |event| encoder.event(event, &mut unwanted));
         encoder.known_as(&start);
         encoder
     }
@@ -262,6 +274,7 @@ impl Exchange {
         let (before, counted) = (self.usage(), self.is_counted());
         let Onward { route, arrival, reply, restore, limit, prefill, repeats } = onward;
         let mut reply = reply.clone();
+        let mut before_all = &b""[..];
         let (mut to, transcript) = match self {
             Exchange::Verbatim(verbatim) => {
                 // Its vendor has named it; it is not kept under another name.
@@ -269,12 +282,13 @@ impl Exchange {
                 let (beside, renamed) = verbatim.into_beside();
                 match beside {
                     Some(beside) => {
+                        if beside.half_line {
+                            before_all = b"\n";
+                        }
                         let to = beside.writer(route.client, renamed.as_ref(), &mut reply);
                         (to, beside.transcript)
                     }
-                    None => {
-                        (Encoder::new(route.client, Arc::new(reply.clone())), Transcript::default())
-                    }
+                    None => (Encoder::new(route.client, Arc::new(reply.clone())), Transcript::default()),
                 }
             }
             Exchange::Translated(translated) => {
@@ -290,7 +304,8 @@ impl Exchange {
         let echo = if repeats { Some(prefill) } else { None };
         let seam = Seam::new(&transcript, prefill, echo, before, counted);
         let along = Box::new(Along { transcript, seam: Some(Box::new(seam)) });
-        let translated = Translated::resumed(&route, arrival, reply, restore, limit, to, along);
+        let mut translated = Translated::resumed(&route, arrival, reply, restore, limit, to, along);
+        translated.say(before_all);
         Exchange::Translated(Box::new(translated))
     }
 

@@ -159,12 +159,7 @@ impl Seam {
     }
 
     /// Where a block goes.
-    fn place(
-        &mut self,
-        choice: u32,
-        kind: BlockKind<'_>,
-        sink: &mut impl FnMut(&Event<'_>),
-    ) -> Option<u32> {
+    fn place(&mut self, choice: u32, kind: BlockKind<'_>, sink: &mut impl FnMut(&Event<'_>)) -> Option<u32> {
         let thought = matches!(kind, BlockKind::Reasoning | BlockKind::HiddenReasoning);
         if choice != 0 || (thought && self.spoken) {
             return None;

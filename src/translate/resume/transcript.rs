@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use crate::canonical::{BlockKind, Delta, Event, Start};
 use crate::json::{JsonStr, push_escaped};
+use crate::wire::Format;
 
 /// Text that is noted at most (bytes). An answer that is longer is worth a vendor's trouble no more.
 const MOST: usize = 256 * 1024;
@@ -166,15 +167,23 @@ impl Transcript {
         u32::try_from(at).ok()
     }
 
-    /// Tells all of it once more.
-    pub(super) fn replay(&self, sink: &mut impl FnMut(&Event<'_>)) {
+    /// Whether there is reasoning in it.
+    pub(super) fn has_thoughts(&self) -> bool {
+        self.blocks.iter().any(|block| block.thought)
+    }
+
+    /// Tells all of it once more, to a writer of this format whose words nobody hears.
+    pub(super) fn replay(&self, format: Format, sink: &mut impl FnMut(&Event<'_>)) {
         let Some(start) = self.start() else { return };
         sink(&Event::Start(start));
         for (index, block) in (0..).zip(&self.blocks) {
             let kind = if block.thought { BlockKind::Reasoning } else { BlockKind::Text };
             sink(&Event::BlockStart { index, choice: 0, kind });
-            if !block.text.is_empty() {
-                let text = JsonStr::from_escaped(&block.text);
+            // Where blocks have numbers, one that is empty has its own; its writer would wait for what is in it.
+            let empty = if format == Format::Messages { " " } else { "" };
+            let text = if block.text.is_empty() { empty } else { &block.text };
+            if !text.is_empty() {
+                let text = JsonStr::from_escaped(text);
                 sink(&Event::Delta { index, delta: Delta::Text(text) });
             }
             if !block.open {

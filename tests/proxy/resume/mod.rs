@@ -344,8 +344,7 @@ async fn a_stream_that_has_said_nothing_begins_anew() {
         [(Form::Chat, Form::Chat), (Form::Messages, Form::Messages), (Form::Chat, Form::Messages)]
     {
         let gate = Gate::new();
-        let (one, two) =
-            (breaking(first, 0, Break::Cut, &gate).await, going_on(Form::Chat, false).await);
+        let (one, two) = (breaking(first, 0, Break::Cut, &gate).await, going_on(Form::Chat, false).await);
         let second = Asked { form: Form::Chat, upstream: &two, lines: "" };
         let lines = "retry = { continue = true, hold = \"1ms\" }";
         let gateway = gateway(&[able(first, &one), second], lines).await;

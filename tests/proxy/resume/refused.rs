@@ -145,7 +145,8 @@ async fn nobody_is_asked_who_cannot_or_may_not() {
 async fn when_all_fail_the_error_is_the_first_one_s() {
     let gate = Gate::new();
     let one = sending(Form::Messages, begun(Form::Messages), Break::End, &gate).await;
-    let two = Upstream::answering(reply::json(401, vendor_error(Form::Messages, 401, "bad key of yours"))).await;
+    let two =
+        Upstream::answering(reply::json(401, vendor_error(Form::Messages, 401, "bad key of yours"))).await;
     let gateway = gateway(&[able(Form::Messages, &one), able(Form::Messages, &two)], ON).await;
     let answer = hear(&gateway, asking(Form::Messages, json!({})), "dann:", &gate).await;
     is_an_error(&gateway, Form::Messages, &answer, "all fail").await;

@@ -159,7 +159,10 @@ fn generate(events: &[Event]) -> Told {
         usage: (0, 0),
     };
     for chunk in &chunks {
-        assert_eq!((text(&chunk["responseId"]), text(&chunk["modelVersion"])), (told.id.clone(), told.model.clone()));
+        assert_eq!(
+            (text(&chunk["responseId"]), text(&chunk["modelVersion"])),
+            (told.id.clone(), told.model.clone())
+        );
         assert!(told.reason.is_empty(), "a chunk behind the reason: {chunk}");
         let candidate = &chunk["candidates"][0];
         for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
@@ -167,10 +170,8 @@ fn generate(events: &[Event]) -> Told {
         }
         told.reason.push_str(candidate["finishReason"].as_str().unwrap_or_default());
         if let Some(usage) = chunk.get("usageMetadata") {
-            told.usage = (
-                number(&usage["promptTokenCount"]),
-                usage["candidatesTokenCount"].as_u64().unwrap_or(0),
-            );
+            told.usage =
+                (number(&usage["promptTokenCount"]), usage["candidatesTokenCount"].as_u64().unwrap_or(0));
         }
     }
     assert!(!told.reason.is_empty());

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::support::form::{Form, vendor_error};
-use crate::support::{Gate, reply};
 use crate::support::upstream::{Conn, Request, Upstream};
+use crate::support::{Gate, reply};
 
 /// What all providers would say.
 pub(super) const STORY: &str =
@@ -51,7 +51,8 @@ pub(super) fn frames(form: Form, id: &str, pieces: &[&str]) -> Frames {
                 chunk(json!([{"index": 0, "delta": delta, "finish_reason": null}]), Value::Null)
             };
             let end = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
-            let usage = json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
+            let usage =
+                json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
             Frames {
                 opening: delta(json!({"role": "assistant", "content": ""})),
                 content: pieces.iter().map(|piece| delta(json!({"content": piece}))).collect(),
@@ -62,8 +63,7 @@ pub(super) fn frames(form: Form, id: &str, pieces: &[&str]) -> Frames {
             let start = json!({"type": "message_start", "message": {
                 "id": id, "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
                 "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": input, "output_tokens": 1}}});
-            let begin =
-                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}});
+            let begin = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}});
             let delta = |piece: &&str| {
                 named(&json!({"type": "content_block_delta", "index": 0,
                               "delta": {"type": "text_delta", "text": piece}}))
@@ -191,7 +191,8 @@ pub(super) async fn break_off(
         }
         Break::Error => {
             let name = if form == Form::Messages { "event: error\n" } else { "" };
-            conn.send(reply::chunk(format!("{name}data: {}\n\n", vendor_error(form, 503, "overloaded")))).await;
+            conn.send(reply::chunk(format!("{name}data: {}\n\n", vendor_error(form, 503, "overloaded"))))
+                .await;
             conn.send(reply::LAST_CHUNK).await;
         }
         Break::Garbage => {
