@@ -135,7 +135,20 @@ impl Gateway {
                 // Nobody can go on with it any more, perhaps.
                 ctx.settle_on_target();
             }
-            self.note_end(ctx, end).await;
+            // Whoever has the end of an answer may go on from it at once.
+            if let Some(pending) = self.keep(ctx) {
+                Box::pin(self.kept(ctx, pending)).await;
+            }
+            if let Some(pending) = self.remember(ctx) {
+                Box::pin(self.remembered(ctx, pending)).await;
+            }
+            // Nor has anybody the end of an answer that is not charged.
+            if let Some(settled) = self.settle_at_end(ctx, end) {
+                match settled {
+                    Settled::Known(outcome) => self.settled(ctx, outcome),
+                    pending => Box::pin(self.settling(ctx, pending)).await,
+                }
+            }
             if end
                 && !streaming
                 && let Some(failure) = ctx.failure.take()
@@ -172,25 +185,6 @@ impl Gateway {
                     self.connections.release(upstream, peer).await;
                 }
                 return End::Complete;
-            }
-        }
-    }
-
-    /// What is done before the end of an answer leaves, if it is about to.
-    #[inline]
-    pub(super) async fn note_end(&self, ctx: &mut Context, end: bool) {
-        // Whoever has the end of an answer may go on from it at once.
-        if let Some(pending) = self.keep(ctx) {
-            Box::pin(self.kept(ctx, pending)).await;
-        }
-        if let Some(pending) = self.remember(ctx) {
-            Box::pin(self.remembered(ctx, pending)).await;
-        }
-        // Nor has anybody the end of an answer that is not charged.
-        if let Some(settled) = self.settle_at_end(ctx, end) {
-            match settled {
-                Settled::Known(outcome) => self.settled(ctx, outcome),
-                pending => Box::pin(self.settling(ctx, pending)).await,
             }
         }
     }

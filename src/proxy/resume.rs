@@ -252,7 +252,16 @@ impl Gateway {
         ctx.record.detail = None;
         ctx.record.stream = true;
         ctx.answer = Answer::Stream(Box::new(Passing { exchange, decoder: None }));
-        self.note_end(ctx, true).await;
+        // As before any other end of an answer.
+        if let Some(pending) = self.keep(ctx) {
+            self.kept(ctx, pending).await;
+        }
+        if let Some(pending) = self.remember(ctx) {
+            self.remembered(ctx, pending).await;
+        }
+        if let Some(settled) = ctx.settle(true) {
+            self.settling(ctx, settled).await;
+        }
         match send(client, ctx, &mut None, tail, true).await {
             Ok(()) => End::Complete,
             Err(error) => failed(ctx, &error),

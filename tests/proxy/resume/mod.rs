@@ -178,6 +178,7 @@ async fn goes_on((client, first, second): (Form, Form, Form), how: Break) {
     assert_eq!((line["cost"].as_f64(), &line["attempts"]), (Some(cost), &json!(2)), "{what}: {line}");
     assert_eq!((&line["status"], &line["provider"]), (&json!(200), &json!("p1")), "{what}: {line}");
     assert!(line["tried"].as_str().unwrap().starts_with("p0/"), "{what}: {line}");
+    gateway.records(1).await;
     let balance = gateway.account("acme")["balance"].to_string();
     let left = format!("{:.3}", 1000.0 - cost);
     assert!(balance.contains(left.trim_end_matches('0')), "{what}: {balance}, not {left}");
