@@ -12,7 +12,6 @@ use super::context::{Answer, Context};
 use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent};
 use super::guarded::Guarded;
 use super::pace::{self, Pace};
-use super::peer::Upstream;
 use super::reader::{Read, Reader};
 use super::reply::has_begun;
 use super::response::Unsent;
@@ -28,13 +27,12 @@ use crate::wire::{Format, chat};
 const HOLD: Duration = Duration::from_secs(2);
 
 impl Gateway {
-    /// Brings the answer to the client. The connection is kept for `peer`, if there is one.
+    /// Brings the answer to the client. After the end of the answer the connection is free.
     pub(super) async fn answer(
         &self,
         client: &mut Client,
         ctx: &mut Context,
-        mut upstream: HttpSession,
-        peer: Option<&Upstream>,
+        upstream: &mut HttpSession,
         clock: &mut Clock<'_>,
         ended: &mut Ended<'_>,
     ) -> End {
@@ -51,7 +49,7 @@ impl Gateway {
         // The client's head is made from the provider's when the first frame leaves.
         // A client that has a part of the answer has its head.
         let begun = has_begun(client);
-        let mut head = if streaming && !begun { self.stream_head(client, &upstream, ctx) } else { None };
+        let mut head = if streaming && !begun { self.stream_head(client, upstream, ctx) } else { None };
         let heartbeat = if streaming { self.limits.heartbeat } else { Duration::ZERO };
         let mut silence = Silence::new(clock.timeouts.idle, heartbeat);
         let mut held = ctx
@@ -69,7 +67,7 @@ impl Gateway {
             let read = loop {
                 tokio::select! {
                     biased;
-                    read = reader.read(&mut upstream) => break read,
+                    read = reader.read(upstream) => break read,
                     gone = client_gone(client) => return End::Failed(gone),
                     () = ended.as_mut() => return End::Failed(restarting()),
                     () = clock.out() => {
@@ -153,13 +151,10 @@ impl Gateway {
                 && !streaming
                 && let Some(failure) = ctx.failure.take()
             {
-                if let Some(peer) = peer {
-                    self.connections.release(upstream, peer).await;
-                }
                 return End::Refused(*failure, body);
             }
             let sent = if end && !streaming {
-                self.send_whole(client, ctx, &upstream, body).await
+                self.send_whole(client, ctx, upstream, body).await
             } else if !body.is_empty() || end {
                 silence.said();
                 send(client, ctx, &mut head, body, end).await
@@ -180,9 +175,6 @@ impl Gateway {
                 if ctx.record.first_content.is_none() {
                     ctx.answered_well(std::time::Instant::now());
                     ctx.record.first_content = ctx.resume.as_ref().and_then(|resume| resume.first_content);
-                }
-                if let Some(peer) = peer {
-                    self.connections.release(upstream, peer).await;
                 }
                 return End::Complete;
             }

@@ -228,7 +228,11 @@ impl Gateway {
         let passing = ctx.passing()?;
         // A whole answer is noted when it is complete; in a stream the end may stand before that of the body.
         let ended = end || (ctx.record.stream && passing.exchange.meter().end() == End::Terminated);
-        if ended { ctx.settle(true) } else { None }
+        if !ended {
+            return None;
+        }
+        self.remember_home(ctx);
+        ctx.settle(true)
     }
 
     /// Settles a request that ends otherwise than with a complete answer, before its client is told so.

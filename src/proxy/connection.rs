@@ -4,6 +4,7 @@
 //! an HTTP/1 connection is wrapped so that a head leaves with its body, the way of a pooled connection, which is nearly
 //! every request's, does not carry the state of a TLS handshake through every await, and the pool is our own.
 
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use pingora::connectors::http::v2;
@@ -63,11 +64,15 @@ impl Connections {
     }
 
     /// Gives a connection back whose answer has been read to its end. What cannot be used again is closed.
-    pub(super) async fn release(&self, session: HttpSession, peer: &Upstream) {
+    pub(super) fn release(&self, session: HttpSession, peer: &Upstream) {
         match session {
             HttpSession::H1(mut session) => {
                 session.respect_keepalive();
-                if let Some(stream) = session.reuse().await {
+                // Only closing a connection could have to wait, and then dropping it does: awaiting this would keep
+                // room for two kilobytes of state in every request.
+                let reuse = tokio::task::unconstrained(session.reuse());
+                let reused = std::pin::pin!(reuse).poll(&mut Context::from_waker(Waker::noop()));
+                if let Poll::Ready(Some(stream)) = reused {
                     self.http1.put(peer.reuse_hash(), Corked::wrap(stream));
                 }
             }

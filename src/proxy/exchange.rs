@@ -179,8 +179,12 @@ impl Gateway {
             match self.ask(client, ctx, &mut upstream, clock, ended).await {
                 Ok(heard) => {
                     self.close_if_stopping(client);
-                    let keep = (heard == Heard::All).then_some(&*peer);
-                    return self.answer(client, ctx, upstream, keep, clock, ended).await;
+                    let end = self.answer(client, ctx, &mut upstream, clock, ended).await;
+                    let read = matches!(end, End::Complete | End::Refused(..));
+                    if read && heard == Heard::All {
+                        self.connections.release(upstream, &peer);
+                    }
+                    return end;
                 }
                 Err(Asked::Told(error)) => return End::Failed(error),
                 Err(Asked::Failed(mut error)) => {

@@ -21,7 +21,7 @@ use crate::route::affinity::fingerprint;
 use crate::route::blame::{Blame, Next, usefulness, verdict};
 use crate::route::pick::{Ask, Nobody, Policy, pick};
 use crate::route::seat::{Changed, Permit};
-use crate::route::{Model, Nanos, upstream_api};
+use crate::route::{Model, Nanos, Retry, upstream_api};
 use crate::translate::Stored;
 use crate::wire::path::Action;
 use crate::wire::prompt;
@@ -49,7 +49,7 @@ pub(super) struct Origin {
     pub(super) api: Api,
     pub(super) action: Option<Action>,
     label: &'static str,
-    pub(super) body: Body,
+    pub(super) body: Box<Body>,
     pub(super) ask: Ask,
     /// Targets that were asked.
     pub(super) asked: u8,
@@ -57,7 +57,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    fn new(wanted: &Wanted<'_>, body: Body, ask: Ask) -> Origin {
+    fn new(wanted: &Wanted<'_>, body: Box<Body>, ask: Ask) -> Origin {
         let Wanted { model, name, thinking, api, action, label } = *wanted;
         let name = (*name != *model.id).then(|| name.into());
         Origin { model: model.clone(), name, thinking, api, action, label, body, ask, asked: 0, best: None }
@@ -95,7 +95,7 @@ impl Gateway {
         head: &RequestHeader,
         wanted: Wanted<'_>,
         fitting: u64,
-        mut body: Body,
+        mut body: Box<Body>,
     ) -> Result<(), ApiError> {
         let now = ctx.live.till.nanos(ctx.record.complete.unwrap_or_else(Instant::now));
         let mut ask = Ask { now, tokens: ctx.tab.input, fitting, ..Ask::default() };
@@ -103,6 +103,7 @@ impl Gateway {
         let several = !fitting.is_power_of_two();
         if several {
             ask.point = chance();
+            ask.fitting = self.at_home(wanted.model, wanted.api, fitting, &mut body);
             if routing.policy == Policy::Affinity {
                 ask.conversation = conversation(&head.headers, &mut body);
             }
@@ -122,7 +123,7 @@ impl Gateway {
                 ctx.plan = Some(Box::new(plan));
                 Ok(())
             }
-            Err(error) if error.kind == Kind::Unsupported && routing.retry.unsupported => {
+            Err(error) if is_another_s(&error, &routing.retry) => {
                 let Some(mut origin) = origin else { return Err(error) };
                 origin.ask.tried |= 1 << index;
                 ctx.origin = Some(origin);
@@ -175,8 +176,8 @@ impl Gateway {
                 }
                 // A request that was answered in part has shown that it can be told, if not to everybody.
                 Err(error)
-                    if error.kind == Kind::Unsupported
-                        && (routing.retry.unsupported || ctx.resume.is_some()) =>
+                    if is_another_s(&error, &routing.retry)
+                        || (ctx.resume.is_some() && error.kind == Kind::Unsupported) =>
                 {
                     origin.ask.tried |= 1 << index;
                     ctx.origin = Some(origin);
@@ -197,7 +198,7 @@ impl Gateway {
         wanted: Wanted<'_>,
         index: usize,
         permit: Permit,
-        body: Body,
+        body: Box<Body>,
     ) -> Result<Plan, ApiError> {
         let Wanted { model, name, thinking, api, action, label } = wanted;
         let upstream = model.targets.get(index).and_then(|target| upstream_api(target, api)).unwrap_or(api);
@@ -208,9 +209,9 @@ impl Gateway {
         let chosen = Chosen { model: model.clone(), index, permit, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
         if matches!(api, Api::Embeddings | Api::EmbedContent) {
-            chosen.embed(name, action, body)
+            chosen.embed(name, action, *body)
         } else if api == Api::Rerank {
-            chosen.rank(body)
+            chosen.rank(*body)
         } else if let Some(request) = body.image {
             chosen.draw(ctx, *request)
         } else if upstream == api
@@ -218,7 +219,7 @@ impl Gateway {
             && ctx.resume.is_none()
             && chosen.passes(&body)
         {
-            chosen.pass_on(name, body)
+            chosen.pass_on(name, *body)
         } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
             // Boxed: hardly any request has to wait for the store.
             Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await
@@ -436,6 +437,16 @@ fn conversation(headers: &HeaderMap, body: &mut Body) -> Option<u64> {
         return Some(fingerprint(0, session.as_bytes()));
     }
     prompt::conversation(body, fingerprint)
+}
+
+/// Whether a request that cannot be told to one target is told to another: what one cannot do, where the route says so;
+/// and what goes on from a response that one does not have.
+fn is_another_s(error: &ApiError, retry: &Retry) -> bool {
+    match error.kind {
+        Kind::Unsupported => retry.unsupported,
+        Kind::UnknownResponse => true,
+        _ => false,
+    }
 }
 
 fn wait_of(wait: &RetryAfter) -> Option<Nanos> {

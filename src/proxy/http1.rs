@@ -49,9 +49,12 @@ pub(super) async fn serve(gateway: &Gateway, stream: Stream, first: BytesMut, he
         if !read_head(gateway, &mut client, draining.as_mut(), fresh.is_some()).await {
             return;
         }
-        let ctx = gateway.new_context();
-        drop(fresh.take());
-        if !answer(gateway, &mut client, ctx, ended.as_mut()).await {
+        let answered = {
+            let mut ctx = gateway.new_context();
+            drop(fresh.take());
+            answer(gateway, &mut client, &mut ctx, ended.as_mut()).await
+        };
+        if !answered {
             return;
         }
         next = match client.finish().await {
@@ -104,16 +107,16 @@ async fn refuse(client: &mut Client, error: &ApiError) -> pingora::Result<()> {
 }
 
 /// Answers a request. False when the connection is of no more use.
-async fn answer(gateway: &Gateway, client: &mut Client, mut ctx: Context, ended: Ended<'_>) -> bool {
-    gateway.begin(client, &mut ctx);
-    let result = match gateway.decide(client, &mut ctx).await {
+async fn answer(gateway: &Gateway, client: &mut Client, ctx: &mut Context, ended: Ended<'_>) -> bool {
+    gateway.begin(client, ctx);
+    let result = match gateway.decide(client, ctx).await {
         Ok(true) => Ok(()),
-        Ok(false) => gateway.exchange(client, &mut ctx, ended).await,
+        Ok(false) => gateway.exchange(client, ctx, ended).await,
         Err(error) => Err(error),
     };
     if let Err(error) = &result {
-        gateway.fail(client, error, &mut ctx).await;
+        gateway.fail(client, error, ctx).await;
     }
-    gateway.finish(client, result.as_ref().err().map(|error| &**error), &mut ctx);
+    gateway.finish(client, result.as_ref().err().map(|error| &**error), ctx);
     result.is_ok()
 }

@@ -29,6 +29,7 @@ mod finish;
 mod front;
 mod guarded;
 mod health;
+mod home;
 mod http1;
 mod identify;
 mod images;
@@ -80,6 +81,7 @@ pub use shutdown::Shutdown;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
+use crate::route::home::Homes;
 use crate::snapshot::Snapshot;
 use crate::store::{Ledger, Store, Tasks};
 use charge::Till;
@@ -104,6 +106,7 @@ pub struct Inner {
     till: Arc<Till>,
     tasks: task::Desk,
     memory: weight::Memory,
+    homes: Homes,
 }
 
 /// What a gateway is made of.
@@ -160,6 +163,7 @@ impl Gateway {
             tasks: task::Desk::new(parts.tasks),
             till,
             memory: weight::Memory::default(),
+            homes: Homes::default(),
         })))
     }
 

@@ -7,6 +7,10 @@ use http::HeaderName;
 /// Whether clients tell under this name which conversation a request belongs to: coding agents, and who wants to be
 /// routed by it. The name with the lowest rank counts.
 pub(super) fn session(name: &str) -> Option<u8> {
+    // Most names are none of these by their length alone.
+    if !matches!(name.len(), 10 | 12 | 15 | 18 | 24) {
+        return None;
+    }
     match name {
         "x-session-affinity" => Some(0),
         "x-claude-code-session-id" => Some(1),

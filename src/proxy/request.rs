@@ -137,14 +137,14 @@ impl Gateway {
         api: Api,
         endpoint: &Endpoint,
         form: Option<String>,
-    ) -> Result<Body, ApiError> {
+    ) -> Result<Box<Body>, ApiError> {
         let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed | Action::Predict, .. });
         let mut reader = match form {
             Some(boundary) => BodyReader::form(api, boundary),
             None => BodyReader::new(api, batch),
         };
         self.read_pieces(client, ctx, self.limits.body, |piece| reader.push(piece)).await?;
-        reader.finish()
+        reader.finish().map(Box::new)
     }
 
     /// Reads the whole body, no more than `limit` bytes of it, and shows each piece.
@@ -208,7 +208,7 @@ impl Gateway {
         head: &RequestHeader,
         api: Api,
         endpoint: &Endpoint,
-        mut body: Body,
+        mut body: Box<Body>,
     ) -> Result<(), ApiError> {
         let body_model = body.model.take();
         let name = endpoint.model().or(body_model.as_deref()).unwrap_or_default();

@@ -62,12 +62,19 @@ pub fn verdict(error: &ApiError, status: Option<u16>) -> Verdict {
         // A deployment that is not there, or something of the client's that is not.
         (Kind::UpstreamRejected, Some(404)) if names_model(error) => (Target, Next::Yes),
         (Kind::UpstreamRejected, Some(404)) => (Client, Next::Yes),
+        // What a request goes on from is at one vendor alone.
+        (Kind::UpstreamRejected, _) if lacks_response(error) => (Client, Next::Yes),
         (Kind::UpstreamRejected, _) => (Client, refusal(error)),
         (Kind::Unsupported, _) => (Client, Next::Unsupported),
         (Kind::UpstreamBroken, Some(_)) => (Target, Next::Yes),
         _ => (Gateway, Next::No),
     };
     Verdict { blame, next }
+}
+
+/// Whether the vendor does not have the response that the request goes on from.
+fn lacks_response(error: &ApiError) -> bool {
+    error.code.as_deref() == Some("previous_response_not_found")
 }
 
 fn names_model(error: &ApiError) -> bool {
@@ -109,6 +116,8 @@ fn refusal(error: &ApiError) -> Next {
 /// How much an error tells the client: of those of several targets it gets the one that tells most.
 pub fn usefulness(error: &ApiError) -> u8 {
     match error.kind {
+        // Another target, which failed, may have it.
+        Kind::UpstreamRejected | Kind::UnknownResponse if lacks_response(error) => 0,
         // What the client can mend by itself.
         Kind::UpstreamRejected | Kind::Unsupported | Kind::InvalidField => 5,
         // When to come back.
@@ -182,6 +191,7 @@ mod tests {
             (400, "unsupported_parameter", "Unsupported parameter: 'logprobs'.", Next::Unsupported),
             (400, "", "thinking is not supported by this model", Next::Unsupported),
             (400, "", "messages: field required", Next::No),
+            (400, "previous_response_not_found", "Previous response with id 'resp_1' not found.", Next::Yes),
         ] {
             let mut error = ApiError::new(Kind::UpstreamRejected, message).status(status);
             error.code = (!code.is_empty()).then(|| code.into());

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::beginning::Beginning;
 use super::codecs::{Decoder, decode_answer, decode_request};
 use super::verbatim::Arrival;
 use crate::canonical::{Delta, Event as Said};
@@ -89,8 +90,8 @@ pub(super) struct Counter {
 enum Heard {
     #[default]
     Nothing,
-    /// The beginning of a stream, and whether more followed.
-    Beginning(Vec<u8>, bool),
+    /// The beginning of a stream.
+    Beginning(Box<Beginning>),
     /// A document.
     Whole(Bytes),
 }
@@ -105,16 +106,12 @@ impl Counter {
     #[inline]
     pub(super) fn hear(&mut self, piece: &[u8]) {
         match &mut self.heard {
-            Heard::Beginning(_, true) | Heard::Whole(_) => {}
-            Heard::Beginning(bytes, full) => {
-                let room = BEGINNING.saturating_sub(bytes.len());
-                bytes.extend_from_slice(piece.get(..room).unwrap_or(piece));
-                *full = piece.len() > room;
-            }
+            Heard::Beginning(beginning) if !beginning.is_full() => beginning.hear(piece, BEGINNING),
             Heard::Nothing if self.format.is_some() && self.arrival != Arrival::Whole => {
-                self.heard = Heard::Beginning(Vec::with_capacity(BEGINNING), false);
+                self.heard = Heard::Beginning(Box::default());
                 self.hear(piece);
             }
+            Heard::Beginning(_) | Heard::Whole(_) => {}
             Heard::Nothing => {}
         }
     }
@@ -154,11 +151,13 @@ impl Counter {
                 let body = std::str::from_utf8(body).unwrap_or_default();
                 let _ = decode_answer(format, body, "", false, &mut hear);
             }
-            Heard::Beginning(bytes, _) => read(format, self.arrival, bytes, &mut hear),
+            Heard::Beginning(beginning) => read(format, self.arrival, &beginning.text(), &mut hear),
         }
         let tokens = if text.is_empty() { 0 } else { tokens::count_text(self.family, &text) };
-        let all = match self.heard {
-            Heard::Beginning(_, true) if deltas > 0 => tokens.saturating_mul(frames).div_ceil(deltas),
+        let all = match &self.heard {
+            Heard::Beginning(beginning) if beginning.is_full() && deltas > 0 => {
+                tokens.saturating_mul(frames).div_ceil(deltas)
+            }
             _ => tokens,
         };
         all.max(frames)

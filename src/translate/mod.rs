@@ -8,6 +8,7 @@
 //! Here must not live: sockets, vendors, routes; an exchange sees bytes and formats.
 
 mod adapt;
+mod beginning;
 mod codecs;
 mod count;
 mod fit;

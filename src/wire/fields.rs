@@ -12,6 +12,8 @@ pub(super) struct Fields {
     pub(super) required: &'static [(usize, &'static [Kind])],
     /// Which of them limit the output, or hold what does; the first that is there counts.
     pub(super) caps: &'static [usize],
+    /// What names the conversation, where there is one.
+    pub(super) conversing: Option<Conversing>,
 }
 
 /// Index of `model` in every list of names below.
@@ -28,6 +30,15 @@ pub(super) const EXTRA_SNAKE: usize = 4;
 /// Index of how many answers a chat request wants.
 pub(super) const COUNT: usize = 6;
 
+/// What a request names its conversation by: the indexes of members.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Conversing {
+    /// What its client calls the conversation, or whom it is with.
+    pub(super) label: usize,
+    /// What its vendor has of the conversation.
+    pub(super) kept: &'static [usize],
+}
+
 const STRING: &[Kind] = &[Kind::String];
 const ARRAY: &[Kind] = &[Kind::Array];
 const NUMBER: &[Kind] = &[Kind::Number];
@@ -35,34 +46,58 @@ const TEXT_OR_ARRAY: &[Kind] = &[Kind::String, Kind::Array];
 const OBJECT: &[Kind] = &[Kind::Object];
 
 const CHAT: Fields = Fields {
-    names: &["model", "stream", "stream_options", "messages", "max_completion_tokens", "max_tokens", "n"],
+    names: &[
+        "model",
+        "stream",
+        "stream_options",
+        "messages",
+        "max_completion_tokens",
+        "max_tokens",
+        "n",
+        "prompt_cache_key",
+    ],
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
     caps: &[4, 5],
+    conversing: Some(Conversing { label: 7, kept: &[] }),
 };
 const MESSAGES: Fields = Fields {
-    names: &["model", "stream", "max_tokens", "messages"],
+    names: &["model", "stream", "max_tokens", "messages", "metadata"],
     required: &[(MODEL, STRING), (CONTENT, ARRAY), (EXTRA, NUMBER)],
     caps: &[EXTRA],
+    conversing: Some(Conversing { label: 4, kept: &[] }),
 };
 const COUNT_TOKENS: Fields = Fields {
     names: &["model", "stream", "max_tokens", "messages"],
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
     caps: &[],
+    conversing: None,
 };
 const RESPONSES: Fields = Fields {
-    names: &["model", "stream", "prompt", "input", "max_output_tokens"],
+    names: &[
+        "model",
+        "stream",
+        "prompt",
+        "input",
+        "max_output_tokens",
+        "prompt_cache_key",
+        "previous_response_id",
+        "conversation",
+    ],
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
     caps: &[4],
+    conversing: Some(Conversing { label: 5, kept: &[6, 7] }),
 };
 const EMBEDDINGS: Fields = Fields {
     names: &["model", "stream", "encoding_format", "input"],
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
     caps: &[],
+    conversing: None,
 };
 const RERANK: Fields = Fields {
     names: &["model", "stream", "query", "documents"],
     required: &[(MODEL, STRING), (EXTRA, STRING), (CONTENT, ARRAY)],
     caps: &[],
+    conversing: None,
 };
 const IMAGES: Fields =
     Fields { names: &["model", "stream", "size", "prompt"], required: &[(MODEL, STRING)], ..RERANK };
@@ -83,11 +118,20 @@ const GENERATE: Fields = Fields {
     ],
     required: &[(CONTENT, ARRAY)],
     caps: &[5, 6],
+    conversing: None,
 };
-const EMBED_CONTENT: Fields =
-    Fields { names: &["model", "stream", "requests", "content"], required: &[(CONTENT, OBJECT)], caps: &[] };
-const BATCH_EMBED: Fields =
-    Fields { names: &["model", "stream", "content", "requests"], required: &[(CONTENT, ARRAY)], caps: &[] };
+const EMBED_CONTENT: Fields = Fields {
+    names: &["model", "stream", "requests", "content"],
+    required: &[(CONTENT, OBJECT)],
+    caps: &[],
+    conversing: None,
+};
+const BATCH_EMBED: Fields = Fields {
+    names: &["model", "stream", "content", "requests"],
+    required: &[(CONTENT, ARRAY)],
+    caps: &[],
+    conversing: None,
+};
 
 pub(super) fn fields(api: Api, batch: bool) -> Fields {
     match api {

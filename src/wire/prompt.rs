@@ -3,7 +3,12 @@
 //! A conversation grows at its end. Its messages up to the first one of the user stay as they are, but for the marks that
 //! clients move along (`cache_control`), which is why what is said is read and not the text around it.
 
+use std::ops::Range;
+
+use bytes::Bytes;
+
 use super::request::Body;
+use crate::json::{Kind, Member, Rope};
 
 /// What of a prompt is read to know its conversation again, in bytes. Most begin within the first of these; the other
 /// one is more than the system prompts of coding agents.
@@ -13,17 +18,29 @@ const ENDS: usize = 2 * 1024;
 /// What stands for a text, given what stands for those before it.
 pub type Fingerprint = fn(u64, &[u8]) -> u64;
 
+/// A string of so many bytes is short.
+const SHORT: usize = 16;
+
 /// Of what is no text (an image, a file), so much is enough to know it again.
 const BINARY: usize = 256;
 
-/// What stands for the conversation that begins as this prompt does. How much of it had to be read makes no difference:
-/// what lies behind its beginning is not looked at.
+/// What stands for the conversation that is named so and begins as this prompt does. How much of it had to be read makes
+/// no difference: what lies behind its beginning is not looked at.
+///
+/// A name alone does not tell conversations apart: one may stand for all users of an application, and an agent's
+/// session has several prompts. A conversation that its vendor has, and whose beginning is not said again, has
+/// only its name.
 pub fn conversation(body: &mut Body, fingerprint: Fingerprint) -> Option<u64> {
-    let mut hash = 0;
+    let named = body.label().map(|label| fingerprint(0, &label));
+    if let Some(kept) = body.kept() {
+        return named.or_else(|| Some(fingerprint(0, &kept)));
+    }
+    let seed = named.unwrap_or(0);
+    let mut hash = seed;
     for most in READ {
-        let text = body.beginning(most)?;
+        let Some(text) = body.beginning(most) else { return named };
         let mut said = false;
-        hash = 0;
+        hash = seed;
         let whole = beginning(&text, &mut |piece| {
             said = true;
             hash = both_ends(fingerprint, hash, piece);
@@ -33,7 +50,7 @@ pub fn conversation(body: &mut Body, fingerprint: Fingerprint) -> Option<u64> {
         }
         if !said {
             // A first message that is longer than all that is read.
-            hash = both_ends(fingerprint, 0, &text);
+            hash = both_ends(fingerprint, seed, &text);
         }
     }
     Some(hash)
@@ -50,6 +67,49 @@ fn both_ends(fingerprint: Fingerprint, hash: u64, piece: &[u8]) -> u64 {
 /// behind what was given.
 pub fn beginning(content: &[u8], each: &mut impl FnMut(&[u8])) -> bool {
     Walk { text: content, at: 0 }.messages(each).is_some()
+}
+
+/// What a conversation is called in a body: a string, or a member of an object.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    at: Range<usize>,
+    member: Option<&'static [u8]>,
+}
+
+impl Named {
+    /// The name in this value; an object has it in `member`, whose name has its quotes.
+    pub(super) fn of(value: &Member, member: &'static [u8]) -> Option<Named> {
+        let member = match value.kind {
+            Kind::String => None,
+            Kind::Object => Some(member),
+            _ => return None,
+        };
+        Some(Named { at: value.value.clone(), member })
+    }
+
+    /// The name without its quotes; nothing where there is none, or an empty one.
+    pub(super) fn read(&self, body: &mut Rope) -> Option<Bytes> {
+        let text = body.slice(self.at.clone());
+        let name = match self.member {
+            None => &text[..],
+            Some(member) => member_of(&text, member)?,
+        };
+        let name = name.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        (!name.is_empty()).then(|| text.slice_ref(name))
+    }
+}
+
+/// The value of an object's member, as it is written. The name has its quotes.
+fn member_of<'t>(object: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
+    let mut walk = Walk { text: object, at: 1 };
+    while walk.another(b'}')? {
+        let found = walk.key()? == name;
+        let value = walk.value()?;
+        if found {
+            return Some(value);
+        }
+    }
+    None
 }
 
 /// Walks over a sound document, or the beginning of one: what was checked before is not checked again, so that a long
@@ -146,29 +206,36 @@ impl<'t> Walk<'t> {
 
     /// A value as it is written.
     fn value(&mut self) -> Option<&'t [u8]> {
-        self.look()?;
+        let first = self.look()?;
         let start = self.at;
+        match first {
+            b'"' => self.string()?,
+            b'{' | b'[' => self.container()?,
+            _ => {
+                // A number or a word, and at least a byte of it.
+                let end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+                self.at += self.text.get(start..)?.iter().position(end)?.max(1);
+            }
+        }
+        self.text.get(start..self.at)
+    }
+
+    /// Over an object or a list.
+    fn container(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
             match self.text.get(self.at)? {
-                b'"' => self.string()?,
-                b'{' | b'[' => {
-                    depth += 1;
-                    self.at += 1;
+                b'"' => {
+                    self.string()?;
+                    continue;
                 }
-                b'}' | b']' => {
-                    depth = depth.saturating_sub(1);
-                    self.at += 1;
-                }
-                _ if depth > 0 => self.at += 1,
-                _ => {
-                    // A number or a word, and at least a byte of it.
-                    let end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
-                    self.at += self.text.get(self.at..)?.iter().position(end)?.max(1);
-                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
             }
+            self.at += 1;
             if depth == 0 {
-                return self.text.get(start..self.at);
+                return Some(());
             }
         }
     }
@@ -176,6 +243,13 @@ impl<'t> Walk<'t> {
     /// Over a string. A quote ends it unless an odd number of backslashes stands before it.
     fn string(&mut self) -> Option<()> {
         let start = self.at + 1;
+        let text = self.text.get(start..)?;
+        // Names and most values are short: looking for their end costs less than a call.
+        let short = text.iter().take(SHORT).position(|byte| matches!(byte, b'"' | b'\\'));
+        if let Some(end) = short.filter(|end| text.get(*end) == Some(&b'"')) {
+            self.at = start + end + 1;
+            return Some(());
+        }
         self.at = start;
         loop {
             self.at += memchr::memchr(b'"', self.text.get(self.at..)?)? + 1;
@@ -190,8 +264,6 @@ impl<'t> Walk<'t> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
     use crate::wire::Api;
     use crate::wire::request::BodyReader;
@@ -257,13 +329,75 @@ mod tests {
         text.iter().fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
     }
 
-    fn key(messages: &str, piece: usize) -> u64 {
-        let body = format!("{{\"model\":\"m\",\"messages\":[{messages}]}}");
-        let mut reader = BodyReader::new(Api::Chat, false);
+    fn of_body(api: Api, body: &str, piece: usize) -> Option<u64> {
+        let mut reader = BodyReader::new(api, false);
         for piece in body.as_bytes().chunks(piece) {
             reader.push(Bytes::copy_from_slice(piece)).unwrap();
         }
-        conversation(&mut reader.finish().unwrap(), fingerprint).unwrap()
+        conversation(&mut reader.finish().unwrap(), fingerprint)
+    }
+
+    fn key(messages: &str, piece: usize) -> u64 {
+        of_body(Api::Chat, &format!("{{\"model\":\"m\",\"messages\":[{messages}]}}"), piece).unwrap()
+    }
+
+    #[test]
+    fn a_name_tells_apart_what_begins_alike_and_does_not_join_what_begins_otherwise() {
+        let chat = |name: &str, said: &str| {
+            let body = format!(
+                r#"{{"model":"m","messages":[{{"role":"user","content":"{said}"}}],"prompt_cache_key":{name}}}"#
+            );
+            of_body(Api::Chat, &body, 7)
+        };
+        let messages = |name: &str, said: &str| {
+            let body = format!(
+                r#"{{"metadata":{name},"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"{said}"}}]}}"#
+            );
+            of_body(Api::Messages, &body, 7)
+        };
+        let responses = |name: &str, said: &str| {
+            let body = format!(r#"{{"model":"m","prompt_cache_key":{name},"input":"{said}"}}"#);
+            of_body(Api::Responses, &body, 7)
+        };
+        let plain = |name: &str| format!("\"{name}\"");
+        let user = |name: &str| format!(r#"{{"other":[1],"user_id":"{name}"}}"#);
+        type Of<'o> = &'o dyn Fn(&str, &str) -> Option<u64>;
+        type Name<'n> = &'n dyn Fn(&str) -> String;
+        let all: [(Of<'_>, Name<'_>); 3] = [(&chat, &plain), (&messages, &user), (&responses, &plain)];
+        for (of, name) in all {
+            assert!(of(&name("a"), "x").is_some());
+            assert_eq!(of(&name("a"), "x"), of(&name("a"), "x"));
+            assert_ne!(of(&name("a"), "x"), of(&name("b"), "x"));
+            assert_ne!(of(&name("a"), "x"), of(&name("a"), "y"));
+            // What is no name counts as none.
+            for none in ["null", "\"\"", "{}", "[\"a\"]", "{\"user_id\":null}", "5"] {
+                assert_eq!(of(none, "x"), of("null", "x"), "{none}");
+            }
+            assert_ne!(of("null", "x"), of(&name("a"), "x"));
+        }
+    }
+
+    #[test]
+    fn what_its_vendor_has_of_a_conversation_is_known_by_its_name_whatever_is_said_next() {
+        let of = |lines: &str, said: &str| {
+            of_body(Api::Responses, &format!(r#"{{"model":"m","input":"{said}"{lines}}}"#), 11).unwrap()
+        };
+        for lines in [
+            r#","conversation":"conv_1""#,
+            r#","conversation":{"id":"conv_1"}"#,
+            r#","previous_response_id":"resp_1""#,
+            r#","previous_response_id":"resp_1","prompt_cache_key":"a""#,
+        ] {
+            assert_eq!(of(lines, "x"), of(lines, "y"), "{lines}");
+        }
+        let one = of(r#","conversation":"conv_1""#, "x");
+        assert_eq!(one, of(r#","conversation":{"x":{},"id":"conv_1"}"#, "x"));
+        assert_ne!(one, of(r#","conversation":"conv_2""#, "x"));
+        let named = r#","previous_response_id":"resp_1","prompt_cache_key":"a""#;
+        assert_eq!(of(named, "x"), of(&named.replace("resp_1", "resp_2"), "y"));
+        let stored = r#"{"model":"m","prompt":{"id":"pmpt_1"},"prompt_cache_key":"a"}"#;
+        assert!(of_body(Api::Responses, stored, 5).is_some());
+        assert_eq!(of_body(Api::Responses, &stored.replace("prompt_cache_key", "x"), 5), None);
     }
 
     fn begun(system: &str, user: &str, mark: &str) -> String {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::fields::{CONTENT, COUNT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields};
+use super::prompt::Named;
 use super::{Api, form, images};
 use crate::canonical::image::ImageRequest;
 use crate::error::{ApiError, Kind as ErrorKind};
@@ -51,6 +52,10 @@ pub struct Body {
     pub image: Option<Box<ImageRequest>>,
     /// What the request is about.
     content_at: Option<Range<usize>>,
+    /// What the client calls the conversation.
+    label: Option<Named>,
+    /// What the vendor has of the conversation.
+    kept: Option<Named>,
 }
 
 /// The most output that a client wants, as far as it says so.
@@ -164,6 +169,7 @@ impl BodyReader {
                 if self.predict { images::predict::decode(text)? } else { images::request::decode(text)? };
             return Ok(Body::of_images(model, image));
         }
+        let conversing = self.fields.conversing;
         Ok(Body {
             image: None,
             model,
@@ -178,6 +184,9 @@ impl BodyReader {
             cap: self.fields.caps.iter().find_map(|cap| find(*cap)).cloned(),
             count: (self.api == Api::Chat).then(|| find(COUNT)).flatten().cloned(),
             content_at: find(CONTENT).map(|member| member.value.clone()),
+            label: conversing.and_then(|by| Named::of(find(by.label)?, b"\"user_id\"")),
+            kept: conversing
+                .and_then(|by| by.kept.iter().find_map(|kept| Named::of(find(*kept)?, b"\"id\""))),
             text: self.body,
         })
     }
@@ -209,6 +218,8 @@ impl Body {
             cap: None,
             count: None,
             content_at: None,
+            label: None,
+            kept: None,
             image: Some(Box::new(image)),
         }
     }
@@ -232,6 +243,17 @@ impl Body {
         let at = self.content_at.clone()?;
         let end = at.end.min(at.start.saturating_add(most));
         Some(self.text.slice(at.start..end))
+    }
+
+    /// What the client calls the conversation, as it is written: the key of its prompt cache, or its user, who in the
+    /// case of coding agents is a session.
+    pub fn label(&mut self) -> Option<Bytes> {
+        self.label.as_ref()?.read(&mut self.text)
+    }
+
+    /// The id of what the vendor has of the conversation, as it is written: a response, or all of it.
+    pub fn kept(&mut self) -> Option<Bytes> {
+        self.kept.as_ref()?.read(&mut self.text)
     }
 
     /// The most output that the client wants.

@@ -24,6 +24,7 @@ mod embeddings;
 mod faults;
 mod fetching;
 mod fleet;
+mod home;
 mod images;
 mod jobs;
 mod limits;

@@ -247,8 +247,9 @@ async fn each_vendor_is_told_in_its_way() {
         for name in ["prefix", "partial"] {
             assert_eq!(last.get(name), marks.get(name), "{lines}: {body}");
         }
-        let vllm = lines.contains("vllm").then_some([json!(true), json!(false)]).unwrap_or_default();
-        assert_eq!([&body["continue_final_message"], &body["add_generation_prompt"]], [&vllm[0], &vllm[1]]);
+        let members = ["continue_final_message", "add_generation_prompt"].map(|name| body[name].as_bool());
+        let vllm = lines.contains("vllm");
+        assert_eq!(members, [vllm.then_some(true), vllm.then_some(false)], "{lines}: {body}");
     }
 }
 
