@@ -1,5 +1,6 @@
 //! Streams that break off when their clients have a part of them, and go on at another target.
 
+mod after;
 mod refused;
 mod told;
 mod vendors;
