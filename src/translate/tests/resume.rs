@@ -214,6 +214,34 @@ fn an_answer_goes_on_wherever_it_broke_off() {
     assert!(cuts > 10_000, "only {cuts}");
 }
 
+/// Who goes on may answer with a document, though a stream was asked for.
+#[test]
+fn a_document_goes_on() {
+    for client in [Format::Chat, Format::Messages, Format::Generate, Format::Responses] {
+        let mut exchange = exchange(Format::Messages, client);
+        let whole = stream(Format::Messages, &PIECES[..3]);
+        let end = whole.find("event: content_block_stop").unwrap();
+        let (mut out, _) = feed(&mut exchange, &whole.as_bytes()[..end]);
+        let prefill = exchange.prefill().unwrap();
+        let mut exchange = exchange.go_on(Onward {
+            route: Route { client, vendor: Format::Chat, stream: true },
+            arrival: Arrival::Whole,
+            reply: &reply(),
+            restore: Restore::default(),
+            limit: 1 << 20,
+            prefill: &prefill,
+            repeats: false,
+        });
+        let document = r#"{"id":"c","object":"chat.completion","created":1,"model":"v","choices":[{"index":0,"message":{"role":"assistant","content":"\n\n  weiter, Ende."},"finish_reason":"stop"}],"usage":{"prompt_tokens":50,"completion_tokens":9,"total_tokens":59}}"#;
+        let (more, passed) = feed(&mut exchange, document.as_bytes());
+        assert_eq!(passed, Ok(()));
+        out.extend_from_slice(&more);
+        let answer = read(client, &String::from_utf8(out).unwrap());
+        assert_eq!(JsonStr::from_escaped(&answer.blocks[0].text).decode(), story(), "{client}");
+        assert_eq!((answer.blocks.len(), answer.usage.input), (1, Some(USED.0)), "{client}");
+    }
+}
+
 /// The same twice: who goes on breaks off as well.
 #[test]
 fn an_answer_may_break_off_again() {
