@@ -24,6 +24,12 @@ const SHORT: usize = 16;
 /// Of what is no text (an image, a file), so much is enough to know it again.
 const BINARY: usize = 256;
 
+/// The highest bit of each byte that is this one. Behind the first of them there may be more that are not.
+fn places(word: u64, byte: u8) -> u64 {
+    let unlike = word ^ u64::from_ne_bytes([byte; 8]);
+    unlike.wrapping_sub(0x0101_0101_0101_0101) & !unlike & 0x8080_8080_8080_8080
+}
+
 /// What stands for the conversation that is named so and begins as this prompt does. How much of it had to be read makes
 /// no difference: what lies behind its beginning is not looked at.
 ///
@@ -245,10 +251,17 @@ impl<'t> Walk<'t> {
         let start = self.at + 1;
         let text = self.text.get(start..)?;
         // Names and most values are short: looking for their end costs less than a call.
-        let short = text.iter().take(SHORT).position(|byte| matches!(byte, b'"' | b'\\'));
-        if let Some(end) = short.filter(|end| text.get(*end) == Some(&b'"')) {
-            self.at = start + end + 1;
-            return Some(());
+        for (index, word) in text.as_chunks::<8>().0.iter().take(SHORT / 8).enumerate() {
+            let word = u64::from_le_bytes(*word);
+            let (quotes, escapes) = (places(word, b'"'), places(word, b'\\'));
+            if quotes | escapes != 0 {
+                if quotes.trailing_zeros() < escapes.trailing_zeros() {
+                    let end = usize::try_from(quotes.trailing_zeros() / 8).unwrap_or(0);
+                    self.at = start + index * 8 + end + 1;
+                    return Some(());
+                }
+                break;
+            }
         }
         self.at = start;
         loop {
