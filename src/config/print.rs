@@ -159,6 +159,9 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         writeln!(out, "ask_usage  = {}", provider.ask_usage)?;
         writeln!(out, "forward_client = {}", provider.forward_client)?;
         writeln!(out, "think_tags = {}", provider.think_tags)?;
+        if let Some(prefill) = provider.prefill {
+            writeln!(out, "prefill = {prefill}")?;
+        }
     }
     if let Some(model) = routes.models().first() {
         let rules = model.routing.breaker;
@@ -219,13 +222,14 @@ fn retry(retry: &Retry) -> String {
     let also: Vec<String> =
         also.iter().filter(|(_, on)| *on).map(|(name, _)| format!("\"{name}\"")).collect();
     format!(
-        "attempts = {}, deadline = {}, hold = {}, percent = {}, reserve = {}, also = [{}]",
+        "attempts = {}, deadline = {}, hold = {}, percent = {}, reserve = {}, also = [{}], continue = {}",
         retry.attempts,
         span(retry.deadline),
         span(retry.hold),
         retry.share.percent,
         retry.share.reserve,
-        also.join(", ")
+        also.join(", "),
+        retry.resume
     )
 }
 

@@ -49,6 +49,7 @@ mod reader;
 mod reply;
 mod request;
 mod response;
+mod resume;
 mod roots;
 mod server;
 mod shutdown;

@@ -185,7 +185,8 @@ impl Gateway {
             Some(id) => self.conversation(ctx, id).await?,
             None => None,
         };
-        let keep_as = if wish.keep { new_id() } else { String::new() };
+        // What another target has begun has its name already.
+        let keep_as = if wish.keep && ctx.resume.is_none() { new_id() } else { String::new() };
         let remembers = self.may_recall(&chosen);
         let stored = Stored { before: before.as_deref(), keep_as: &keep_as, remembers, ..Stored::default() };
         match self.translate(ctx, chosen, thinking, &text, stored) {
@@ -204,6 +205,8 @@ impl Gateway {
         stored: Stored<'_>,
     ) -> Result<Plan, Untold> {
         let target = chosen.target()?;
+        let begun = ctx.resume.as_ref().map(|resume| resume.begun());
+        let stored = Stored { begun, ..stored };
         let (Some(client), Some(vendor)) = (chosen.api.format(), chosen.upstream.format()) else {
             let message =
                 format!("The model `{}` cannot be asked to reason through this API.", chosen.model.id);
@@ -256,7 +259,7 @@ impl Gateway {
         // Said anew in the same format, an answer passes as it is, unless something in it must be undone or it comes
         // as a stream for a client that wants none.
         let whole = dialect.habits.streams_only && !chosen.stream;
-        let translation = (client != vendor || whole || !restore.is_empty())
+        let translation = (client != vendor || whole || begun.is_some() || !restore.is_empty())
             .then(|| Box::new(Translation { client, vendor, reply: Arc::new(reply), restore, array, keep }));
         Ok(Plan {
             body_len: body.len(),

@@ -17,6 +17,7 @@ mod linked;
 mod meter;
 mod outgoing;
 mod restore;
+pub mod resume;
 mod run;
 pub mod translated;
 pub mod verbatim;
@@ -170,7 +171,7 @@ impl Exchange {
     /// What was complete before a fault and still belongs to the client.
     pub fn take_ready(&mut self) -> Bytes {
         match self {
-            Exchange::Verbatim(_) => Bytes::new(),
+            Exchange::Verbatim(verbatim) => verbatim.take_ready(),
             Exchange::Translated(translated) => translated.take_ready(),
         }
     }

@@ -10,6 +10,7 @@ use super::codecs::{decode_request, encode_request};
 use super::keepsake::{Key, Recalled, may_seal, missing};
 use super::linked::Brought;
 use super::restore::Restore;
+use super::resume::Begun;
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Request, Thinking};
 use crate::error::ApiError;
@@ -77,6 +78,8 @@ pub struct Stored<'a> {
     pub recalled: Option<Recalled<'a>>,
     /// What lay behind the addresses that the vendor must not be given ([`links`](super::links)).
     pub brought: Brought<'a>,
+    /// How far another vendor has come with the answer.
+    pub begun: Option<Begun<'a>>,
 }
 
 /// What goes to the vendor, and what must be known when its answer comes.
@@ -169,24 +172,20 @@ fn run<E: From<Refused>>(
         }
     }
     let reply = Reply {
-        model: ask.model.clone(),
-        seed: ask.id.into(),
-        created: ask.now,
-        usage_wanted: request.usage_wanted,
-        show_thinking: shows_thinking(ask.client, request.show_thinking, request.thinking),
-        issuer: ask.dialect.issuer.into(),
-        array: ask.array,
         keep_as: stored.keep_as.into(),
         remember: stored.remembers
             && ask.client != ask.vendor
             && may_seal(&request, ask.dialect, ask.vendor)
             && !sends_back(&request, ask.dialect.issuer),
-        echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
+        ..reply(&request, body, ask)
     };
     if let Some(recalled) = stored.recalled {
         recalled.put_back(&mut request, ask.dialect.issuer);
     }
     stored.brought.put_into(&mut request, ask.vendor, ask.dialect);
+    if let Some(begun) = &stored.begun {
+        begun.put_into(&mut request, &bump);
+    }
     // A vendor's stream says what was used only if it is asked to.
     request.usage_wanted = true;
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
@@ -244,6 +243,23 @@ fn append(members: &[Extra<'_>], out: &mut BytesMut) {
             let text = format!("{comma}\"{}\":{}}}", member.name, member.value.text());
             out.extend_from_slice(text.as_bytes());
         }
+    }
+}
+
+/// What the encoder of the answer is told, for an answer that is not kept.
+pub(super) fn reply(request: &Request<'_>, body: &str, ask: &Ask<'_>) -> Reply {
+    let thinking = if request.thinking == Thinking::Unsaid { ask.thinking } else { request.thinking };
+    Reply {
+        model: ask.model.clone(),
+        seed: ask.id.into(),
+        created: ask.now,
+        usage_wanted: request.usage_wanted,
+        show_thinking: shows_thinking(ask.client, request.show_thinking, thinking),
+        issuer: ask.dialect.issuer.into(),
+        array: ask.array,
+        keep_as: Box::default(),
+        remember: false,
+        echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
     }
 }
 

@@ -21,6 +21,13 @@ pub(super) fn head(json: &mut Writer<'_, BytesMut>, object: &str, start: &Start<
     json.key("model").paste(model(&reply.model));
 }
 
+/// The same for a stream whose beginning came from its vendor as it was.
+pub(super) fn head_as(json: &mut Writer<'_, BytesMut>, start: &Start<'_>, reply: &Reply) {
+    json.key("id").paste(start.id).key("object").string("chat.completion.chunk");
+    json.key("created").number(start.created.unwrap_or(reply.created));
+    json.key("model").paste(model(&reply.model));
+}
+
 fn model(model: &EscapedString) -> JsonStr<'_> {
     model.as_json_str()
 }
