@@ -145,6 +145,11 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         };
         writeln!(out, "http       = \"{http}\"")?;
         writeln!(out, "timeouts   = {{ {} }}", times(&provider.timeouts))?;
+        if let Some(check) = &provider.check {
+            let path = text(&provider.check_path(check));
+            let (every, timeout) = (span(check.every), span(check.timeout));
+            writeln!(out, "check      = {{ path = {path}, every = {every}, timeout = {timeout} }}")?;
+        }
         if provider.roots.is_some() {
             writeln!(out, "# ca: certificates of its own")?;
         }
@@ -154,6 +159,9 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         writeln!(out, "ask_usage  = {}", provider.ask_usage)?;
         writeln!(out, "forward_client = {}", provider.forward_client)?;
         writeln!(out, "think_tags = {}", provider.think_tags)?;
+        if let Some(prefill) = provider.prefill {
+            writeln!(out, "prefill = {prefill}")?;
+        }
     }
     if let Some(model) = routes.models().first() {
         let rules = model.routing.breaker;
@@ -214,13 +222,14 @@ fn retry(retry: &Retry) -> String {
     let also: Vec<String> =
         also.iter().filter(|(_, on)| *on).map(|(name, _)| format!("\"{name}\"")).collect();
     format!(
-        "attempts = {}, deadline = {}, hold = {}, percent = {}, reserve = {}, also = [{}]",
+        "attempts = {}, deadline = {}, hold = {}, percent = {}, reserve = {}, also = [{}], continue = {}",
         retry.attempts,
         span(retry.deadline),
         span(retry.hold),
         retry.share.percent,
         retry.share.reserve,
-        also.join(", ")
+        also.join(", "),
+        retry.resume
     )
 }
 

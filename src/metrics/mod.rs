@@ -62,12 +62,18 @@ pub struct Metrics {
     pub retries_refused: IntCounterVec,
     /// Clients that were given a head before their answer began.
     pub slow_starts: IntCounterVec,
+    /// See [`table::STREAMS_CONTINUED`].
+    pub streams_continued: IntCounterVec,
     /// Targets that began to be left alone.
     pub targets_opened: IntCounterVec,
     /// Whether a target may be asked.
     pub target_available: IntGaugeVec,
     /// Requests at a target.
     pub target_in_flight: IntGaugeVec,
+    /// Checks of providers by how they went.
+    pub provider_checks: IntCounterVec,
+    /// Whether the last check of a provider went well.
+    pub provider_well: IntGaugeVec,
     /// See [`table::LINKS`].
     pub links: IntCounterVec,
     /// Elements that were lost in translation.
@@ -129,9 +135,12 @@ impl Metrics {
             upstream_retries: make.counters(&table::UPSTREAM_RETRIES)?,
             retries_refused: make.counters(&table::RETRIES_REFUSED)?,
             slow_starts: make.counters(&table::SLOW_STARTS)?,
+            streams_continued: make.counters(&table::STREAMS_CONTINUED)?,
             targets_opened: make.counters(&table::TARGETS_OPENED)?,
             target_available: make.gauges(&table::TARGET_AVAILABLE)?,
             target_in_flight: make.gauges(&table::TARGET_IN_FLIGHT)?,
+            provider_checks: make.counters(&table::PROVIDER_CHECKS)?,
+            provider_well: make.gauges(&table::PROVIDER_WELL)?,
             links: make.counters(&table::LINKS)?,
             losses: make.counters(&table::LOSSES)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,

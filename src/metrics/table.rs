@@ -119,6 +119,9 @@ table! {
     /// Clients that waited.
     SLOW_STARTS = "gateway_slow_starts_total" Shape::Counter, &["model"],
         "Clients that were given the head of a stream before its provider had begun to answer, so that they would not give up.";
+    /// Streams that broke off.
+    STREAMS_CONTINUED = "gateway_streams_continued_total" Shape::Counter, &["model", "outcome"],
+        "Streams that broke off before their clients, on routes that continue them, by outcome (asked, limit, or why not).";
     /// Targets that are left alone.
     TARGETS_OPENED = "gateway_targets_opened_total" Shape::Counter, &["provider", "target", "reason"],
         "How often a target began to be left alone because of failures, by whose they are (target, vendor, credential).";
@@ -128,6 +131,12 @@ table! {
     /// Requests at targets.
     TARGET_IN_FLIGHT = "gateway_target_requests_in_flight" Shape::Gauge, &["provider", "target"],
         "Requests under way at a target.";
+    /// Checks of providers.
+    PROVIDER_CHECKS = "gateway_provider_checks_total" Shape::Counter, &["provider", "result"],
+        "Checks of providers, by how they went (well, busy, forbidden, credential, failed, unreachable).";
+    /// The last checks of providers.
+    PROVIDER_WELL = "gateway_provider_well" Shape::Gauge, &["provider"],
+        "1 for a provider whose last check went well, 0 for one whose last check did not.";
     /// Links.
     LINKS = "gateway_links_total" Shape::Counter, &["from", "result"],
         "Links that were followed, by whose they are (client, provider) and how it went.";

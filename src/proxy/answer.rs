@@ -13,6 +13,7 @@ use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent
 use super::guarded::Guarded;
 use super::pace::{self, Pace};
 use super::reader::{Read, Reader};
+use super::reply::has_begun;
 use super::response::Unsent;
 use super::silence::{Due, Silence};
 use super::{Client, Gateway};
@@ -46,12 +47,15 @@ impl Gateway {
         ctx.drop_body();
         let streaming = matches!(ctx.answer, Answer::Stream(_));
         // The client's head is made from the provider's when the first frame leaves.
-        let mut head = if streaming && !ctx.kept { self.stream_head(client, upstream, ctx) } else { None };
+        // A client that has a part of the answer has its head, and so has one that was kept waiting.
+        let begun = has_begun(client) && !ctx.kept;
+        let head = streaming && !begun && !ctx.kept;
+        let mut head = if head { self.stream_head(client, upstream, ctx) } else { None };
         let heartbeat = if streaming { self.limits.heartbeat } else { Duration::ZERO };
         let mut silence = Silence::new(clock.timeouts.idle, heartbeat);
         let mut held = ctx
             .hold()
-            .filter(|_| streaming)
+            .filter(|_| streaming && !begun)
             .map(|span| Held { until: Instant::now() + span, frames: Vec::new() });
         if streaming && held.is_none() && !ctx.kept {
             // It has its head in a moment.
@@ -146,6 +150,10 @@ impl Gateway {
                     held.with(body)
                 }
             };
+            if streaming && ctx.origin.is_some() {
+                // Nobody can go on with it any more, perhaps.
+                ctx.settle_on_target();
+            }
             // Whoever has the end of an answer may go on from it at once.
             if let Some(pending) = self.keep(ctx) {
                 Box::pin(self.kept(ctx, pending)).await;
@@ -190,7 +198,7 @@ impl Gateway {
                 // An answer without content is one nevertheless.
                 if ctx.record.first_content.is_none() {
                     ctx.answered_well(std::time::Instant::now());
-                    ctx.record.first_content = None;
+                    ctx.record.first_content = ctx.resume.as_ref().and_then(|resume| resume.first_content);
                 }
                 return End::Complete;
             }
@@ -317,7 +325,7 @@ async fn give_up(
 }
 
 /// Sends frames of a stream, after the head if it has not been sent.
-async fn send(
+pub(super) async fn send(
     client: &mut Client,
     ctx: &mut Context,
     head: &mut Option<Box<ResponseHeader>>,

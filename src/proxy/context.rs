@@ -13,6 +13,7 @@ use super::encoding::Decoder;
 use super::fallback::Origin;
 use super::lane::Lane;
 use super::live::Live;
+use super::resume::Resume;
 use super::shutdown::InFlight;
 use super::stored::Keep;
 use super::weight::Weight;
@@ -46,6 +47,8 @@ pub struct Context {
     pub(super) answer: Answer,
     /// The client has been given a head, and what means nothing, before its answer began: nothing of an answer yet.
     pub(super) kept: bool,
+    /// What is known of the answer, once it has broken off.
+    pub(super) resume: Option<Box<Resume>>,
     /// The shape that the client wants images in.
     pub(super) images: Option<Shape>,
     /// What ended the request, when a filter could only say that something did.
@@ -179,6 +182,7 @@ impl Context {
             origin: None,
             answer: Answer::Awaited,
             kept: false,
+            resume: None,
             images: None,
             failure: None,
             record: Record {
@@ -222,7 +226,8 @@ impl Context {
 
     /// The target has begun to answer, and the answer is one.
     pub(super) fn answered_well(&mut self, at: Instant) {
-        self.record.first_content = Some(at);
+        let before = self.resume.as_ref().and_then(|resume| resume.first_content);
+        self.record.first_content = before.or(Some(at));
         let now = self.live.till.nanos(at);
         if let Some(permit) = self.plan.as_mut().and_then(|plan| plan.permit.as_mut()) {
             permit.answered(now);
@@ -245,8 +250,11 @@ impl Context {
         }
     }
 
-    /// Lets go of what another target would be asked with: none will be.
+    /// Lets go of what another target would be asked with: none will be, unless one may have to go on with the answer.
     pub(super) fn settle_on_target(&mut self) {
+        if self.can_go_on() {
+            return;
+        }
         self.origin = None;
         if self.plan.as_ref().is_none_or(|plan| plan.body.is_empty()) {
             self.weight = None;
@@ -270,7 +278,7 @@ impl Context {
     pub(super) fn usage(&self) -> Usage {
         match &self.answer {
             Answer::Made(made) => made.usage,
-            _ => self.passing().map_or(Usage::default(), |passing| *passing.exchange.meter().usage()),
+            _ => self.passing().map_or(Usage::default(), |passing| passing.exchange.usage()),
         }
     }
 

@@ -22,7 +22,6 @@ use super::reply::{from_pingora, has_begun};
 use super::waiting::Speech;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
-use crate::route::blame::verdict;
 use crate::vendor::Timeouts;
 
 /// How much of a body is given to the connection at a time: the time-out of a write is for one piece.
@@ -156,13 +155,13 @@ impl Gateway {
                 End::Failed(error) => (error, None),
                 End::Refused(error, body) => (error, Some(body)),
             };
-            if has_begun(client) && !ctx.kept {
-                let blame = verdict(&error, ctx.record.upstream_status).blame;
-                self.blame(ctx, blame, &error);
-                break End::Failed(error);
-            }
             // Boxed: most requests never fail.
-            match Box::pin(self.fall_back(ctx, error, body)).await {
+            let next = if has_begun(client) && !ctx.kept {
+                Box::pin(self.go_on(client, ctx, error)).await
+            } else {
+                Box::pin(self.fall_back(ctx, error, body)).await
+            };
+            match next {
                 Ok(()) => clock.renew(timeouts_of(ctx)),
                 Err(end) => break end,
             }

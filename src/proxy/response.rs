@@ -49,11 +49,17 @@ impl Gateway {
         let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
         if head.status.is_success() {
             let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
-            let (mut exchange, stream) = match plan.promised(ctx, arrival, self.limits.answer) {
-                None => self.exchange_of(plan, arrival),
-                Some(promised) => (Exchange::Translated(promised), true),
+            let (mut exchange, stream) = match self.onward(plan, ctx.resume.as_mut(), arrival) {
+                Some(exchange) => (exchange, true),
+                None => match plan.promised(ctx, arrival, self.limits.answer) {
+                    Some(promised) => (Exchange::Translated(promised), true),
+                    None => self.exchange_of(plan, arrival),
+                },
             };
             exchange.expect(plan.lane.family, ctx.tab.expected_input());
+            if stream {
+                ctx.follow(&mut exchange);
+            }
             ctx.record.stream = stream;
             let passing = Box::new(Passing { exchange, decoder });
             ctx.answer =
