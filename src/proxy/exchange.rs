@@ -157,6 +157,8 @@ impl Gateway {
             };
             // Boxed: most requests never fail.
             let next = if has_begun(client) && !ctx.kept {
+                // Whole frames have left: until another target goes on, there is filler between two of them.
+                clock.wait_on(self.limits.heartbeat);
                 Box::pin(self.go_on(client, ctx, error)).await
             } else {
                 Box::pin(self.fall_back(ctx, error, body)).await

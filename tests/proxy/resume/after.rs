@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::vendors::{Break, STORY, beginning, breaking, frames, going_on, pieces};
-use super::{able, asking, gateway, hear, whole};
-use crate::support::client::request;
+use super::vendors::{Break, STORY, beginning, breaking, frames, going_on, pieces, stream};
+use super::{able, asking, gateway, gateway_with, hear, whole};
+use crate::support::client::{Answer, request};
 use crate::support::form::Form;
-use crate::support::setup::KEY;
+use crate::support::http1::Piece;
+use crate::support::setup::{KEY, Setup};
 use crate::support::sse::{events, read_until};
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
@@ -100,6 +101,52 @@ async fn what_is_kept_is_the_whole_answer() {
     assert_eq!(kept.status(), 200, "{}", kept.text());
     assert_eq!(kept.json()["output"][0]["content"][0]["text"], STORY);
     assert_eq!(kept.json()["usage"]["output_tokens"], told.usage.1);
+}
+
+/// While another provider takes its time to go on, the client is kept, between two frames.
+#[tokio::test]
+async fn a_client_is_kept_until_somebody_goes_on() {
+    for (form, filler) in [
+        (Form::Chat, ": keep-alive\n\n: keep-alive\n\n"),
+        (
+            Form::Messages,
+            "event: ping\ndata: {\"type\":\"ping\"}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n",
+        ),
+        (Form::Generate, "\r\n\r\n\r\n\r\n"),
+    ] {
+        let (breaks, goes_on) = (Gate::new(), Gate::new());
+        let one = breaking(form, 6, Break::Cut, &breaks).await;
+        let opened = goes_on.clone();
+        let two = Upstream::start(move |mut conn| {
+            let gate = opened.clone();
+            async move {
+                while let Some(request) = conn.request().await {
+                    gate.passed().await;
+                    let rest = &STORY[beginning(form, &request).len()..];
+                    conn.send(stream(form, "chatcmpl-second", rest)).await;
+                }
+            }
+        })
+        .await;
+        let setup = Setup::new().limits("heartbeat = \"100ms\"");
+        let gateway = gateway_with(setup, &[able(form, &one), able(form, &two)], ON).await;
+        let mut client = gateway.connect().await;
+        client.send(asking(form, json!({}))).await;
+        let head = client.head().await;
+        let mut body = Vec::new();
+        read_until(&mut client, &mut body, "dann:").await;
+        breaks.open();
+        two.wait_for(1).await;
+        let mut more = Vec::new();
+        read_until(&mut client, &mut more, filler).await;
+        goes_on.open();
+        while let Piece::Data(piece) = client.piece().await {
+            more.extend_from_slice(&piece);
+        }
+        body.extend_from_slice(&more);
+        let answer = Answer { head, body, complete: true, trailers: Vec::new() };
+        whole(form, &answer, &format!("{form:?}"));
+    }
 }
 
 /// Who leaves while somebody is asked to go on pays for what it has.
