@@ -54,8 +54,12 @@ impl Gateway {
         let mut silence = Silence::new(clock.timeouts.idle, heartbeat);
         let mut held = ctx
             .hold()
-            .filter(|_| streaming && !begun)
+            .filter(|_| streaming && (!begun || ctx.kept))
             .map(|span| Held { until: Instant::now() + span, frames: Vec::new() });
+        if streaming && held.is_none() && !ctx.kept {
+            // It has its head in a moment.
+            clock.wait_on(Duration::ZERO);
+        }
         let hold = if held.is_some() { silence.interval() } else { HOLD };
         clock.allow(if streaming { hold.min(clock.timeouts.idle) } else { silence.interval() });
         let mut reader = Reader::new(streaming);
@@ -75,14 +79,28 @@ impl Gateway {
                         if clock.is_over() || due == Due::GivingUp {
                             return End::Failed(silent());
                         }
-                        let held_on = held.as_ref().is_some_and(|held| Instant::now() < held.until);
+                        if clock.is_due() && (held.is_some() || ctx.kept) {
+                            head = None;
+                            if let Some((_, mut waiting)) = ctx.sides()
+                                && let Err(gone) = self.keep_waiting(client, &mut waiting, clock).await
+                            {
+                                return End::Failed(gone);
+                            }
+                        } else if clock.is_due() {
+                            // Neither a document nor a refusal is a stream's beginning.
+                            clock.wait_on(self.limits.heartbeat);
+                        }
+                        let held_on = held.as_ref().is_some_and(|held| held.goes_on(ctx.kept));
                         let kept = match held.take_if(|_| !held_on) {
                             _ if held_on => Ok(()),
                             Some(Held { frames, .. }) if !frames.is_empty() => {
                                 ctx.settle_on_target();
+                                begin(ctx, clock);
                                 silence.said();
                                 send(client, ctx, &mut head, frames.concat().into(), false).await
                             }
+                            // It is kept by the clock.
+                            _ if ctx.kept => Ok(()),
                             _ => {
                                 if streaming {
                                     ctx.settle_on_target();
@@ -106,7 +124,7 @@ impl Gateway {
             let body = match self.pass(piece, end, ctx) {
                 Ok(body) => body,
                 // Nobody has seen anything of it.
-                Err(error) if held.is_some() => return failed(ctx, &error),
+                Err(error) if held.is_some() || ctx.kept => return failed(ctx, &error),
                 Err(error) => return give_up(client, ctx, &mut head, &error).await,
             };
             if let Some(error) = fault.as_ref().filter(|_| held.is_some()) {
@@ -156,6 +174,9 @@ impl Gateway {
             let sent = if end && !streaming {
                 self.send_whole(client, ctx, upstream, body).await
             } else if !body.is_empty() || end {
+                if ctx.kept {
+                    begin(ctx, clock);
+                }
                 silence.said();
                 send(client, ctx, &mut head, body, end).await
             } else {
@@ -230,6 +251,11 @@ impl Held {
         frames.concat().into()
     }
 
+    /// Whether the stream is held back still. A client that is `kept` has no need of anything yet.
+    fn goes_on(&self, kept: bool) -> bool {
+        Instant::now() < self.until || (kept && self.frames.is_empty())
+    }
+
     /// Keeps frames, if there is room.
     fn keep(&mut self, frames: &Bytes) -> bool {
         let held: usize = self.frames.iter().map(Bytes::len).sum();
@@ -239,6 +265,12 @@ impl Held {
         }
         room
     }
+}
+
+/// From now on the client has something of an answer, and the answer's own filler.
+fn begin(ctx: &mut Context, clock: &mut Clock<'_>) {
+    ctx.kept = false;
+    clock.wait_on(Duration::ZERO);
 }
 
 /// Whether anything of what was asked for has come.

@@ -47,6 +47,8 @@ pub struct Context {
     pub(super) answer: Answer,
     /// What is known of the answer, once it has broken off.
     pub(super) resume: Option<Box<Resume>>,
+    /// The client has been given a head, and what means nothing, before its answer began: nothing of an answer yet.
+    pub(super) kept: bool,
     /// The shape that the client wants images in.
     pub(super) images: Option<Shape>,
     /// What ended the request, when a filter could only say that something did.
@@ -180,6 +182,7 @@ impl Context {
             origin: None,
             answer: Answer::Awaited,
             resume: None,
+            kept: false,
             images: None,
             failure: None,
             record: Record {
@@ -260,21 +263,7 @@ impl Context {
 
     /// The next piece of what goes upstream; with `all`, everything that is left as one.
     pub(super) fn next_upstream_body(&mut self, all: bool) -> Option<Bytes> {
-        let plan = self.plan.as_mut()?;
-        let rest = plan.body.get(plan.sent..).unwrap_or_default();
-        let piece = match rest {
-            [] => None,
-            [piece, ..] if !all || rest.len() == 1 => {
-                plan.sent += 1;
-                Some(piece.clone())
-            }
-            several => {
-                let whole = several.concat();
-                plan.sent = plan.body.len();
-                Some(Bytes::from(whole))
-            }
-        };
-        piece.or_else(|| all.then(Bytes::new))
+        self.sides().and_then(|(mut speech, _)| speech.next(all))
     }
 
     /// Whether the client's format is what the chosen API speaks, and the notes of an answer that passes.

@@ -51,7 +51,7 @@ pub enum HttpVersion {
 /// How long the gateway waits for a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For TCP and TLS together.
+    /// For TCP and TLS together: for a connection that is new.
     pub connect: Duration,
     /// From the end of the request to the head of the answer.
     pub first_byte: Duration,
