@@ -72,6 +72,8 @@ fn counted() -> Metrics {
     metrics.targets_opened.with_label_values(&["p", "m", "vendor"]).inc();
     metrics.target_available.with_label_values(&["p", "m"]).set(1);
     metrics.target_in_flight.with_label_values(&["p", "m"]).set(1);
+    metrics.provider_checks.with_label_values(&["p", "well"]).inc();
+    metrics.provider_well.with_label_values(&["p"]).set(1);
     metrics.links.with_label_values(&["provider", "ok"]).inc();
     metrics.upstream_errors.with_label_values(&["p", "rate_limited"]).inc();
     metrics.losses.with_label_values(&["chat", "messages", "temperature", "warn"]).inc();

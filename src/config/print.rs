@@ -145,6 +145,11 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         };
         writeln!(out, "http       = \"{http}\"")?;
         writeln!(out, "timeouts   = {{ {} }}", times(&provider.timeouts))?;
+        if let Some(check) = &provider.check {
+            let path = text(&provider.check_path(check));
+            let (every, timeout) = (span(check.every), span(check.timeout));
+            writeln!(out, "check      = {{ path = {path}, every = {every}, timeout = {timeout} }}")?;
+        }
         if provider.roots.is_some() {
             writeln!(out, "# ca: certificates of its own")?;
         }

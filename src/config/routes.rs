@@ -2,16 +2,19 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::node::{Document, Table, Value};
 use super::report::{Report, closest};
-use super::secret::{Source, Vault};
-use super::{Secret, folder, tokens};
-use super::{models, prices, routing};
+use super::secret::{self, Vault};
+use super::{Secret, folder, models, prices, routing, tokens};
 use crate::account::Tokens;
 use crate::route::{Policy, Retry, Routing, Table as Routes};
-use crate::vendor::{BaseUrl, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
+use crate::vendor::{BaseUrl, Check, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
 use crate::wire::Api;
+
+/// A provider is checked no more often than with this time between two checks.
+const CHECK_LEAST: Duration = Duration::from_millis(100);
 
 /// Reads a file beside this one.
 pub(super) type Beside<'b> = &'b dyn Fn(&Path) -> std::io::Result<String>;
@@ -118,6 +121,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
             total: table.duration("total").unwrap_or(default.total),
         }
     });
+    let check = table.table("check", read_check);
     let roots = table.get("ca").and_then(|value| read_roots(&value, folder, vault));
     let headers = table.table("headers", read_headers).unwrap_or_default();
     let ask_usage = table.boolean("ask_usage");
@@ -137,6 +141,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     provider.api_version = api_version.map(String::into_boxed_str);
     provider.http = http.unwrap_or_default();
     provider.timeouts = timeouts.unwrap_or_default();
+    provider.check = check;
     provider.roots = roots;
     provider.headers = headers;
     provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
@@ -192,23 +197,32 @@ fn read_credential(
         }
         return None;
     };
-    let source = value.as_table(|table| {
-        let env = table.string("env").map(Source::Env);
-        let file = table.string("file").map(|path| Source::File(path.into()));
-        let text = table.get("value").map(Value::hidden);
-        let text = text.and_then(|text| text.as_str().map(|text| Source::Value(Secret::new(text))));
-        let mut given: Vec<Source> = [env, file, text].into_iter().flatten().collect();
-        if given.len() != 1 {
-            table.wrong("a credential comes from one place", format!("for example: {EXAMPLE}"));
+    secret::read(&value, "credential", EXAMPLE, folder, vault)
+}
+
+/// How a provider is checked.
+fn read_check(table: &Table<'_>) -> Check {
+    let default = Check::default();
+    let span = |key: &'static str, default: Duration, least: Duration| {
+        let span = table.duration(key).unwrap_or(default);
+        if span < least {
+            table.wrong(format!("{key} is less than {}ms", least.as_millis()), None);
         }
-        given.pop()
-    })??;
-    match source.read(folder, vault) {
-        Ok(secret) => Some(secret),
-        Err(reason) => {
-            value.wrong(reason, None);
-            None
-        }
+        span
+    };
+    let path = table.get("path").and_then(|value| {
+        value.parsed(|text| {
+            let sound =
+                text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+            sound
+                .then(|| text.into())
+                .ok_or_else(|| "it begins with a slash and has no space, as in \"/v1/models\"".to_owned())
+        })
+    });
+    Check {
+        path,
+        every: span("every", default.every, CHECK_LEAST),
+        timeout: span("timeout", default.timeout, Duration::from_millis(1)),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::node::Value;
+
 /// A secret. It is never shown: not by `Debug`, not by `Display`, not by `check --print`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
@@ -34,6 +36,28 @@ pub enum Source {
     File(PathBuf),
     /// The configuration itself.
     Value(Secret),
+}
+
+/// Reads a secret from where a value says that it is. Where that is not one place, it is said of `what`, as in `example`.
+pub(super) fn read(
+    value: &Value<'_>,
+    what: &str,
+    example: &str,
+    folder: &Path,
+    vault: &dyn Vault,
+) -> Option<Secret> {
+    let source = value.as_table(|table| {
+        let env = table.string("env").map(Source::Env);
+        let file = table.string("file").map(|path| Source::File(path.into()));
+        let text = table.get("value").map(Value::hidden);
+        let text = text.and_then(|text| text.as_str().map(|text| Source::Value(Secret::new(text))));
+        let mut given: Vec<Source> = [env, file, text].into_iter().flatten().collect();
+        if given.len() != 1 {
+            table.wrong(format!("a {what} comes from one place"), format!("for example: {example}"));
+        }
+        given.pop()
+    })??;
+    source.read(folder, vault).map_err(|reason| value.wrong(reason, None)).ok()
 }
 
 /// How secrets are looked up: the process environment, or nothing when only the form of a configuration is checked.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Secret;
 use super::node::{Table, Value};
-use super::secret::{Source, Vault};
+use super::secret::{self, Vault};
 use crate::account::{Signature, TokenKey, Tokens};
 
 /// How long a token is valid where nothing is said.
@@ -42,9 +42,11 @@ fn read_key(table: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Token
             Signature::from_name(text).ok_or_else(|| "it is \"HS256\" or \"EdDSA\"".to_owned())
         })
     });
+    const EXAMPLE: &str =
+        "secret = { env = \"TOKEN_SECRET\" }, or { file = \"%d/token\" }, or { value = \"...\" }";
     let public = table.string("public");
-    let secret = table.get("secret").map(Value::hidden);
-    let text = secret.as_ref().and_then(|value| read_secret(value, folder, vault));
+    let given = table.get("secret").map(Value::hidden);
+    let text = given.as_ref().and_then(|value| secret::read(value, "secret", EXAMPLE, folder, vault));
     let (id, signature) = (id?, signature?);
     if !vault.reads() {
         // Whatever it is, it is not looked at.
@@ -53,7 +55,7 @@ fn read_key(table: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Token
     let made = match (signature, &text, &public) {
         (Signature::Hs256, Some(text), _) => TokenKey::hs256(&id, text.expose().as_bytes()),
         (Signature::Hs256, None, _) => {
-            if secret.is_none() {
+            if given.is_none() {
                 table.require("secret", "secret = { env = \"TOKEN_SECRET\" }");
             }
             return None;
@@ -67,21 +69,4 @@ fn read_key(table: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Token
         }
     };
     made.map_err(|fault| table.wrong(fault.to_string(), None)).ok()
-}
-
-fn read_secret(value: &Value<'_>, folder: &Path, vault: &dyn Vault) -> Option<Secret> {
-    const EXAMPLE: &str =
-        "secret = { env = \"TOKEN_SECRET\" }, or { file = \"%d/token\" }, or { value = \"...\" }";
-    let source = value.as_table(|table| {
-        let env = table.string("env").map(Source::Env);
-        let file = table.string("file").map(|path| Source::File(path.into()));
-        let text = table.get("value").map(Value::hidden);
-        let text = text.and_then(|text| text.as_str().map(|text| Source::Value(Secret::new(text))));
-        let mut given: Vec<Source> = [env, file, text].into_iter().flatten().collect();
-        if given.len() != 1 {
-            table.wrong("a secret comes from one place", format!("for example: {EXAMPLE}"));
-        }
-        given.pop()
-    })??;
-    source.read(folder, vault).map_err(|reason| value.wrong(reason, None)).ok()
 }

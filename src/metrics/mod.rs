@@ -70,6 +70,10 @@ pub struct Metrics {
     pub target_available: IntGaugeVec,
     /// Requests at a target.
     pub target_in_flight: IntGaugeVec,
+    /// Checks of providers by how they went.
+    pub provider_checks: IntCounterVec,
+    /// Whether the last check of a provider went well.
+    pub provider_well: IntGaugeVec,
     /// See [`table::LINKS`].
     pub links: IntCounterVec,
     /// Elements that were lost in translation.
@@ -135,6 +139,8 @@ impl Metrics {
             targets_opened: make.counters(&table::TARGETS_OPENED)?,
             target_available: make.gauges(&table::TARGET_AVAILABLE)?,
             target_in_flight: make.gauges(&table::TARGET_IN_FLIGHT)?,
+            provider_checks: make.counters(&table::PROVIDER_CHECKS)?,
+            provider_well: make.gauges(&table::PROVIDER_WELL)?,
             links: make.counters(&table::LINKS)?,
             losses: make.counters(&table::LOSSES)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,

@@ -131,6 +131,12 @@ table! {
     /// Requests at targets.
     TARGET_IN_FLIGHT = "gateway_target_requests_in_flight" Shape::Gauge, &["provider", "target"],
         "Requests under way at a target.";
+    /// Checks of providers.
+    PROVIDER_CHECKS = "gateway_provider_checks_total" Shape::Counter, &["provider", "result"],
+        "Checks of providers, by how they went (well, busy, forbidden, credential, failed, unreachable).";
+    /// The last checks of providers.
+    PROVIDER_WELL = "gateway_provider_well" Shape::Gauge, &["provider"],
+        "1 for a provider whose last check went well, 0 for one whose last check did not.";
     /// Links.
     LINKS = "gateway_links_total" Shape::Counter, &["from", "result"],
         "Links that were followed, by whose they are (client, provider) and how it went.";

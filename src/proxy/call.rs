@@ -1,5 +1,5 @@
 //! Calls that are no exchange: on the provider's connections, with its lane's head and its time-outs, and once more
-//! where a connection from the pool had been closed. Jobs and tasks are made of them.
+//! where a connection from the pool had been closed. Jobs, tasks and checks are made of them.
 //!
 //! Nothing here knows a client: what a call means to one is said by whoever makes it.
 
@@ -16,17 +16,15 @@ use tokio::time::timeout_at;
 use super::cork::Corked;
 use super::encoding::Decoder;
 use super::exchange::{WRITE, is_downgrade, listen, send_piece, silent};
-use super::lane::Lane;
-use super::live::Live;
-use super::peer::Upstream;
+use super::peer::{Link, Upstream};
 use super::reader::{Read, Reader};
 use super::reply::from_pingora;
 use super::response::MAX_ERROR_BODY;
 use super::upstream::scrubbed;
 use super::{Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
-use crate::route::Target;
-use crate::vendor::Timeouts;
+use crate::metrics::Series;
+use crate::vendor::{Provider, Timeouts};
 use crate::wire::error::{VendorError, from_vendor};
 
 /// Lengths of answers that room is made for before they come.
@@ -34,9 +32,10 @@ const AHEAD: std::ops::Range<usize> = 64 << 10..64 << 20;
 
 /// A call that is to be made.
 pub(super) struct Ask<'a> {
-    pub(super) live: &'a Live,
-    pub(super) lane: &'a Lane,
-    pub(super) target: &'a Target,
+    /// The way to the provider.
+    pub(super) link: &'a Link,
+    /// Where its connection is counted; a check's is not.
+    pub(super) series: Option<&'a Series>,
     /// Method, address and headers.
     pub(super) parts: Parts,
     /// What is sent; nothing with a call that looks something up.
@@ -181,7 +180,7 @@ impl Reached {
 impl Gateway {
     /// Calls a provider and waits for the head of its answer: on a connection from the pool, or on a new one.
     pub(super) async fn ask_provider(&self, ask: &Ask<'_>, notes: &mut Notes) -> Result<Reached, ApiError> {
-        let link = ask.live.link(ask.lane).ok_or_else(broken)?;
+        let link = ask.link;
         let fail = |notes: &mut Notes, error: &pingora::Error| {
             notes.detail = Some(error.to_string().into_boxed_str());
             from_pingora(error)
@@ -209,7 +208,9 @@ impl Gateway {
                     Err(error) => return Err(fail(notes, &error)),
                 },
             };
-            ask.lane.series.exchange(reused);
+            if let Some(series) = ask.series {
+                series.exchange(reused);
+            }
             upstream.set_read_timeout(None);
             upstream.set_write_timeout(Some(WRITE));
             let talk = async {
@@ -235,7 +236,7 @@ impl Gateway {
                     } else {
                         return Err(fail(notes, &error));
                     };
-                    let provider = &*ask.target.provider.name;
+                    let provider = &*link.provider().name;
                     self.metrics.upstream_retries.with_label_values(&[provider, reason]).inc();
                     continue;
                 }
@@ -298,13 +299,12 @@ async fn say(upstream: &mut HttpSession, ask: &Ask<'_>) -> pingora::Result<()> {
 
 /// What a provider's refusal means to the client.
 pub(super) fn refused(
-    target: Option<&Target>,
+    provider: Option<&Arc<Provider>>,
     status: u16,
     retry_after: Option<RetryAfter>,
     body: &[u8],
     notes: &mut Notes,
 ) -> ApiError {
-    let provider = target.map(|target| &target.provider);
     let vendor = VendorError::decode(body);
     let detail = scrubbed(provider, vendor.message.clone());
     let mut error = from_vendor(status, vendor, retry_after);

@@ -12,7 +12,6 @@ use pingora::http::RequestHeader;
 
 use super::context::{Answer, Context, Plan};
 use super::exchange::End;
-use super::linked::Untold;
 use super::plan::Chosen;
 use super::{Gateway, names};
 use crate::canonical::Thinking;
@@ -220,18 +219,16 @@ impl Gateway {
             && chosen.passes(&body)
         {
             chosen.pass_on(name, *body)
-        } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
+        } else if api == Api::Responses && upstream != api && self.keeps() {
             // Boxed: hardly any request has to wait for the store.
             Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await
         } else {
             let text = body.text.into_contiguous();
-            match self.translate(ctx, chosen, thinking, &text, Stored::default()) {
+            let stored = Stored { remembers: self.may_recall(&chosen), ..Stored::default() };
+            match self.translate(ctx, chosen, thinking, &text, stored) {
                 Ok(plan) => Ok(plan),
-                Err(Untold::Told(error)) => Err(error),
-                Err(Untold::Linked(stuck)) => {
-                    let stored = Stored::default();
-                    Box::pin(self.translate_linked(ctx, *stuck, thinking, &text, stored)).await
-                }
+                // Boxed: hardly any request lacks anything.
+                Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,
             }
         }
     }

@@ -26,6 +26,7 @@ use crate::error::{ApiError, Kind};
 use crate::job::{Call, Fault, Job, Link, Reply, To};
 use crate::route::{Model, Target};
 use crate::store::Settled;
+use crate::vendor::Provider;
 use crate::wire::error::VendorError;
 
 /// Calls of one job that are under way at a time: enough to be quick, too few to use a provider's limits up for others.
@@ -46,6 +47,10 @@ impl Way {
         self.model.targets.get(self.target)
     }
 
+    fn provider(&self) -> Option<&Arc<Provider>> {
+        self.target().map(|target| &target.provider)
+    }
+
     /// A call, with the head of all and what differs.
     fn ask(&self, call: &Call) -> Option<Ask<'_>> {
         let target = self.target()?;
@@ -61,17 +66,16 @@ impl Way {
         }
         parts.uri = match &call.to {
             To::Api(action) => self.lane.uri(target, *action)?,
-            To::Path(path) => address_of(target, path.to_string())?,
+            To::Path(path) => address_of(&target.provider, path.to_string())?,
             To::Look(path) => {
                 to_look(&mut parts);
-                address_of(target, path.to_string())?
+                address_of(&target.provider, path.to_string())?
             }
             To::Link(_) => return None,
         };
         Some(Ask {
-            live: &self.live,
-            lane: &self.lane,
-            target,
+            link: self.live.link(&self.lane)?,
+            series: Some(&self.lane.series),
             parts,
             body: (!matches!(call.to, To::Look(_))).then(|| call.body.clone()),
             timeouts: target.timeouts,
@@ -160,7 +164,7 @@ impl Gateway {
             self.round(job, way, notes, &mut taken, calls).await?;
         }
         job.finish().map_err(|fault| match fault {
-            Fault::Failed(body) => refused(way.target(), error_status(&body), None, &body, notes),
+            Fault::Failed(body) => refused(way.provider(), error_status(&body), None, &body, notes),
             Fault::Broken(detail) => {
                 notes.detail = Some(detail.into_boxed_str());
                 broken()
@@ -304,7 +308,7 @@ fn accepted(way: &Way, heard: Heard, notes: &mut Notes) -> Result<Bytes, ApiErro
     if heard.is_success() {
         return Ok(heard.body);
     }
-    Err(refused(way.target(), heard.status, heard.retry_after, &heard.body, notes))
+    Err(refused(way.provider(), heard.status, heard.retry_after, &heard.body, notes))
 }
 
 /// The status that an error would have had that came with 200.

@@ -4,10 +4,11 @@
 use http::{HeaderMap, HeaderValue, Uri, header};
 
 use super::names;
+use crate::canonical::Dialect;
 use crate::metrics::{Metrics, Series};
 use crate::route::{Model, Target};
 use crate::tokens::Family;
-use crate::vendor::{ANTHROPIC_VERSION, HttpVersion, Scheme};
+use crate::vendor::{ANTHROPIC_VERSION, HttpVersion, Provider, Scheme};
 use crate::wire::path::Action;
 use crate::wire::{Api, Format};
 
@@ -24,6 +25,8 @@ pub(super) struct Lane {
     pub(super) series: Series,
     /// The family of the model that is asked.
     pub(super) family: Family,
+    /// How the target's model is spoken to, but for the names, which the target has.
+    dialect: Dialect<'static>,
     /// How clients are told of the target.
     pub(super) name: Option<HeaderValue>,
     head: HeaderMap,
@@ -47,7 +50,13 @@ impl Lane {
         let known = [&*target.model, &*model.id].map(Family::of);
         let family = known.into_iter().find(|family| *family != Family::Other).unwrap_or(Family::Other);
         let name = HeaderValue::try_from(format!("{}/{}", provider.name, target.model)).ok();
-        Lane { api, link, series, family, name, head: template(target, api), uri }
+        let dialect = Dialect { model: "", issuer: "", ..provider.dialect(api, &target.model) };
+        Lane { api, link, series, family, dialect, name, head: template(provider, api), uri }
+    }
+
+    /// How the model of the lane's target is spoken to.
+    pub(super) fn dialect<'t>(&self, target: &'t Target) -> Dialect<'t> {
+        Dialect { model: &target.model, issuer: target.provider.issuer(), ..self.dialect.clone() }
     }
 
     /// Where the request goes: a path, and over HTTP/2 scheme and authority before it.
@@ -63,12 +72,11 @@ impl Lane {
 
 /// The path of a request; the whole address where HTTP/2 may be spoken, which needs its parts.
 fn address(target: &Target, api: Api, action: Option<Action>) -> Option<Uri> {
-    address_of(target, target.provider.path(api, &target.model, action))
+    address_of(&target.provider, target.provider.path(api, &target.model, action))
 }
 
-/// The same for any path of its provider.
-pub(super) fn address_of(target: &Target, path: String) -> Option<Uri> {
-    let provider = &target.provider;
+/// The same for any path of a provider.
+pub(super) fn address_of(provider: &Provider, path: String) -> Option<Uri> {
     let scheme = match (provider.http, provider.base.scheme()) {
         (HttpVersion::Http1, _) | (HttpVersion::Auto, Scheme::Http) => return Uri::try_from(path).ok(),
         (HttpVersion::Http2, Scheme::Http) => "http",
@@ -78,8 +86,8 @@ pub(super) fn address_of(target: &Target, path: String) -> Option<Uri> {
     uri.build().ok()
 }
 
-fn template(target: &Target, api: Api) -> HeaderMap {
-    let provider = &target.provider;
+/// The headers that every request to a provider carries.
+pub(super) fn template(provider: &Provider, api: Api) -> HeaderMap {
     let mut head = HeaderMap::with_capacity(16);
     if let Ok(host) = HeaderValue::from_str(provider.base.authority()) {
         head.insert(header::HOST, host);

@@ -59,6 +59,11 @@ impl Live {
         self.links.get(lane.link)
     }
 
+    /// The way to the provider of this name.
+    pub(super) fn link_to(&self, provider: &str) -> Option<&Link> {
+        self.links.iter().find(|link| *link.provider().name == *provider)
+    }
+
     /// What requests of this kind have in common. Nothing where the model has no such target.
     pub(super) fn lane(
         &self,

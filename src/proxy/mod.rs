@@ -3,7 +3,7 @@
 //! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `identify` finds whose it is, `request` reads and decides,
 //! `admit` lets in what limits and balance permit, `upstream` addresses the provider, `response` passes or translates
 //! the answer, `waiting` keeps a client whose answer does not begin, `stored` keeps it where no provider does, `job` makes answers out of several calls, `task` looks after what takes minutes
-//! (both through `call`), `charge` settles what it cost, `finish` counts and logs. The
+//! (both through `call`, as `check` does, which asks providers how they are), `charge` settles what it cost, `finish` counts and logs. The
 //! exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms in Pingora's
 //! order (docs/decisions/002). Before it stand `front` (connections and their limits) and `http1` (one connection's
 //! requests), behind it `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and
@@ -16,6 +16,7 @@ mod admit;
 mod answer;
 mod call;
 mod charge;
+mod check;
 mod connection;
 mod context;
 mod cork;
@@ -108,6 +109,9 @@ pub struct Inner {
     tasks: task::Desk,
     memory: weight::Memory,
     homes: Homes,
+    checked: check::Board,
+    /// Tells that routes and keys have been put in place.
+    reloads: tokio::sync::watch::Sender<()>,
 }
 
 /// What a gateway is made of.
@@ -165,6 +169,8 @@ impl Gateway {
             till,
             memory: weight::Memory::default(),
             homes: Homes::default(),
+            checked: check::Board::default(),
+            reloads: tokio::sync::watch::Sender::new(()),
         })))
     }
 
@@ -179,7 +185,9 @@ impl Gateway {
         let mut snapshot = snapshot;
         snapshot.routes.inherit(&self.live.load().snapshot.routes);
         let live = Live::new(snapshot, self.till.clone(), &self.metrics, &self.limits);
-        self.live.swap(Arc::new(live))
+        let before = self.live.swap(Arc::new(live));
+        self.reloads.send_replace(());
+        before
     }
 }
 

@@ -19,7 +19,7 @@ use crate::json::Rope;
 use crate::route::seat::Permit;
 use crate::route::{Model, Target};
 use crate::translate::verbatim::Changes;
-use crate::translate::{Ask, Outgoing, Recalled, Stored, outgoing_stored};
+use crate::translate::{Ask, Outgoing, Stored, Untranslated, outgoing_sealed, outgoing_stored};
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, Policy};
 use crate::wire::path::Action;
@@ -91,7 +91,7 @@ impl Chosen {
         if self.api != Api::Chat || !target.provider.is_particular() {
             return true;
         }
-        let dialect = target.provider.dialect(self.upstream, &target.model);
+        let dialect = self.lane.dialect(target);
         let text = body.text.clone().into_contiguous();
         std::str::from_utf8(&text).is_ok_and(|text| crate::wire::chat::request::fits(text, &dialect))
     }
@@ -188,15 +188,10 @@ impl Gateway {
         // What another target has begun has its name already.
         let keep_as = if wish.keep && ctx.resume.is_none() { new_id() } else { String::new() };
         let remembers = self.may_recall(&chosen);
-        let found = if remembers { self.recall(ctx, &chosen, thinking, body).await } else { Vec::new() };
-        let (before, recalled) = (before.as_deref(), Recalled(&found));
-        let stored = Stored { before, keep_as: &keep_as, remembers, recalled, ..Stored::default() };
+        let stored = Stored { before: before.as_deref(), keep_as: &keep_as, remembers, ..Stored::default() };
         match self.translate(ctx, chosen, thinking, &text, stored) {
-            Err(Untold::Linked(stuck)) => {
-                Box::pin(self.translate_linked(ctx, *stuck, thinking, &text, stored)).await
-            }
-            Err(Untold::Told(error)) => Err(error),
             Ok(plan) => Ok(plan),
+            Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,
         }
     }
 
@@ -218,30 +213,32 @@ impl Gateway {
             return Err(ApiError::new(Kind::Unsupported, message).param("model").into());
         };
         let array = matches!(chosen.action, Some(Action::Stream { sse: false }));
-        let dialect = target.provider.dialect(chosen.upstream, &target.model);
+        let dialect = chosen.lane.dialect(target);
         let text = std::str::from_utf8(text)
             .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
-        let asked = outgoing_stored(
-            text,
-            &Ask {
-                client,
-                vendor,
-                stream: chosen.stream,
-                array,
-                thinking,
-                dialect: &dialect,
-                model: &chosen.model.escaped_id,
-                id: ctx.id.as_str(),
-                now: ctx.record.unix_millis / 1000,
-            },
-            stored,
-        );
+        let ask = Ask {
+            client,
+            vendor,
+            stream: chosen.stream,
+            array,
+            thinking,
+            dialect: &dialect,
+            model: &chosen.model.escaped_id,
+            id: ctx.id.as_str(),
+            now: ctx.record.unix_millis / 1000,
+        };
+        let asked = if stored.remembers && stored.recalled.is_none() {
+            outgoing_sealed(text, &ask, stored)
+        } else {
+            outgoing_stored(text, &ask, stored).map_err(Untranslated::Refused)
+        };
         let Outgoing { body, restore, reply, losses, items } = match asked {
             Ok(outgoing) => outgoing,
-            Err(refused) if may_be_linked(&refused, &stored) => {
+            Err(Untranslated::Bare(keys)) => return Err(Untold::Bare(Box::new((chosen, keys)))),
+            Err(Untranslated::Refused(refused)) if may_be_linked(&refused, &stored) => {
                 return Err(Untold::Linked(Box::new((chosen, refused))));
             }
-            Err(refused) => {
+            Err(Untranslated::Refused(refused)) => {
                 self.count_losses(client, vendor, &refused.losses);
                 return Err(refused.error.into());
             }

@@ -16,6 +16,7 @@ use pingora::server::{RunArgs, Server as PingoraServer};
 use pingora::services::background::background_service;
 use pingora::services::listening::Service;
 
+use super::check::Checks;
 use super::front::Front;
 use super::signals::{self, AdminThread, ProcessStatus, Retired, Signals, Watch};
 use super::task::Watchman;
@@ -163,6 +164,7 @@ impl Server {
         server.bootstrap();
         server.add_service(service);
         server.add_service(background_service("tasks", Watchman(self.gateway.clone())));
+        server.add_service(background_service("checks", Checks(self.gateway.clone())));
         let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
         let report = ProcessStatus { reloader, shutdown, gateway: self.gateway.clone() };
         let admin = AdminThread::start(self.settings.admin, self.metrics.clone(), Arc::new(report)).map_err(

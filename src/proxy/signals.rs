@@ -133,12 +133,15 @@ impl Status for ProcessStatus {
         json.end_array().end_object();
         json.key("targets");
         self.gateway.write_health(&mut json);
+        json.key("checks");
+        self.gateway.write_checks(&mut json);
         json.end_object();
         String::from_utf8(out).unwrap_or_default()
     }
 
     fn refresh(&self) {
         self.gateway.refresh_health();
+        self.gateway.refresh_checks();
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Breaker {
     /// 0 when closed; otherwise open until then, and half open after it.
     until: AtomicI64,
     probing: AtomicBool,
+    /// It is open because of something that only a request can show to be better.
+    tripped: AtomicBool,
     /// Failures in a row.
     row: AtomicU32,
     /// Successes in the window.
@@ -132,6 +134,7 @@ impl Breaker {
                 *rest = Rest::default();
                 self.row.store(0, Ordering::Relaxed);
                 self.good.store(0, Ordering::Relaxed);
+                self.tripped.store(false, Ordering::Relaxed);
                 self.until.store(0, Ordering::Release);
                 self.leave(entry);
             }
@@ -159,11 +162,31 @@ impl Breaker {
     pub fn trip(&self, entry: Entry, now: Nanos, rules: &Rules, point: u64) -> bool {
         let mut rest = self.lock();
         let closed = self.until.load(Ordering::Relaxed) == 0;
+        self.tripped.store(true, Ordering::Relaxed);
         if closed || entry == Entry::Probe {
             self.open(&mut rest, now, rules, point);
         }
         self.leave(entry);
         closed
+    }
+
+    /// Something else than a request has shown that it works again. What tripped stays open unless `tripped_too`. True
+    /// when it closes with this.
+    pub fn vouch(&self, tripped_too: bool) -> bool {
+        if self.until.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut rest = self.lock();
+        let closed = self.until.load(Ordering::Relaxed) == 0;
+        if closed || (self.tripped.load(Ordering::Relaxed) && !tripped_too) {
+            return false;
+        }
+        *rest = Rest::default();
+        self.row.store(0, Ordering::Relaxed);
+        self.good.store(0, Ordering::Relaxed);
+        self.tripped.store(false, Ordering::Relaxed);
+        self.until.store(0, Ordering::Release);
+        true
     }
 
     /// It is not known how it would have gone.

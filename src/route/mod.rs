@@ -2,7 +2,7 @@
 //!
 //! Here live the table of models and their targets ([`Table`]), what a client may call them ([`Named`]), and the choice
 //! among them ([`pick`](pick::pick)): tiers, weights, policies, limits ([`seat`]), what is left alone because it fails
-//! ([`breaker`]), whose fault a failure is ([`blame`]), how often a request may be tried again ([`budget`]) and who has
+//! ([`breaker`]) and what checks say of it ([`check`]), whose fault a failure is ([`blame`]), how often a request may be tried again ([`budget`]) and who has
 //! what a request goes on from ([`home`]). What is known of a target outlives a reload. Time and chance are given by the caller, so that all of it can be simulated.
 //!
 //! Here must not live: connections, bodies, or what a format means.
@@ -11,6 +11,7 @@ pub mod affinity;
 pub mod blame;
 pub mod breaker;
 pub mod budget;
+pub mod check;
 pub mod home;
 pub mod load;
 #[cfg(feature = "proxy")]

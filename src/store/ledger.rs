@@ -77,6 +77,11 @@ pub trait Ledger: Send + Sync {
     /// limits on spending that outlive the process.
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>>;
 
+    /// Whether other processes hold amounts of the same balances, and are told of each other's.
+    fn is_shared(&self) -> bool {
+        self.limiter().is_some()
+    }
+
     /// Who counts limits for all gateways on this ledger; nobody, where each counts for itself.
     fn limiter(&self) -> Option<&dyn Limiter> {
         None

@@ -32,7 +32,9 @@ pub use count::Asked;
 pub use keepsake::{Keepsake, Key, Recalled, issues_seals};
 pub use linked::{Brought, Linked, Wanted, links};
 pub use meter::Meter;
-pub use outgoing::{Ask, Outgoing, Refused, Stored, bare_turns, outgoing, outgoing_stored};
+pub use outgoing::{
+    Ask, Outgoing, Refused, Stored, Untranslated, outgoing, outgoing_sealed, outgoing_stored,
+};
 pub use restore::Restore;
 pub use translated::Translated;
 pub use verbatim::{StreamError, Verbatim};

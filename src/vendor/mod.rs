@@ -5,6 +5,7 @@
 //! which provider is chosen (`route`), or connections (`proxy`).
 
 mod address;
+mod check;
 mod dialect;
 mod endpoints;
 mod imaging;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 
 pub use address::{BaseUrl, BaseUrlError, Scheme};
+pub use check::Check;
 pub use kind::Kind;
 pub use row::Row;
 pub use sheet::sheet;
@@ -100,6 +102,8 @@ pub struct Provider {
     pub http: HttpVersion,
     /// Timeouts.
     pub timeouts: Timeouts,
+    /// How it is asked whether it is well; nothing where it is not.
+    pub check: Option<Check>,
     /// Certificates (DER) that alone are trusted for this provider; nothing for the system's.
     pub roots: Option<Vec<Vec<u8>>>,
     /// Whether usage is asked for in chat streams (`stream_options.include_usage`). A few servers refuse the field.
@@ -152,6 +156,7 @@ impl Provider {
             headers: Vec::new(),
             http: HttpVersion::default(),
             timeouts: Timeouts::default(),
+            check: None,
             roots: None,
             think_tags: false,
             prefill: None,

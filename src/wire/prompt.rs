@@ -127,36 +127,46 @@ struct Walk<'t> {
 
 impl<'t> Walk<'t> {
     fn messages(&mut self, each: &mut impl FnMut(&[u8])) -> Option<()> {
-        if self.look()? != b'[' {
-            each(self.value()?);
-            return Some(());
-        }
-        self.at += 1;
-        while self.another(b']')? {
-            if self.look()? != b'{' {
-                each(self.value()?);
-                continue;
-            }
-            self.at += 1;
+        self.list(each, |walk, each| {
             let mut user = true;
-            while self.another(b'}')? {
-                match self.key()? {
-                    b"\"role\"" => user = self.value()? == b"\"user\"",
+            while walk.another(b'}')? {
+                match walk.key()? {
+                    b"\"role\"" => user = walk.value()? == b"\"user\"",
                     // In the responses format, what is no message has no role.
-                    b"\"type\"" => user &= self.value()? == b"\"message\"",
-                    b"\"content\"" | b"\"parts\"" => self.said(each)?,
-                    _ => _ = self.value()?,
+                    b"\"type\"" => user &= walk.value()? == b"\"message\"",
+                    b"\"content\"" | b"\"parts\"" => walk.said(each)?,
+                    _ => _ = walk.value()?,
                 }
             }
-            if user {
-                break;
-            }
-        }
-        Some(())
+            Some(user)
+        })
     }
 
     /// The content of a message: a text, or parts.
     fn said(&mut self, each: &mut impl FnMut(&[u8])) -> Option<()> {
+        self.list(each, |walk, each| {
+            while walk.another(b'}')? {
+                match walk.key()? {
+                    b"\"text\"" => each(walk.value()?),
+                    b"\"image_url\"" | b"\"source\"" | b"\"inlineData\"" | b"\"inline_data\""
+                    | b"\"fileData\"" | b"\"file\"" | b"\"input_audio\"" => {
+                        let value = walk.value()?;
+                        each(value.get(..BINARY).unwrap_or(value));
+                    }
+                    _ => _ = walk.value()?,
+                }
+            }
+            Some(false)
+        })
+    }
+
+    /// A text, or a list of texts and objects. `object` takes the members of one, and says whether it was the last.
+    #[inline]
+    fn list<E: FnMut(&[u8])>(
+        &mut self,
+        each: &mut E,
+        mut object: impl FnMut(&mut Self, &mut E) -> Option<bool>,
+    ) -> Option<()> {
         if self.look()? != b'[' {
             each(self.value()?);
             return Some(());
@@ -168,16 +178,8 @@ impl<'t> Walk<'t> {
                 continue;
             }
             self.at += 1;
-            while self.another(b'}')? {
-                match self.key()? {
-                    b"\"text\"" => each(self.value()?),
-                    b"\"image_url\"" | b"\"source\"" | b"\"inlineData\"" | b"\"inline_data\""
-                    | b"\"fileData\"" | b"\"file\"" | b"\"input_audio\"" => {
-                        let value = self.value()?;
-                        each(value.get(..BINARY).unwrap_or(value));
-                    }
-                    _ => _ = self.value()?,
-                }
+            if object(self, each)? {
+                break;
             }
         }
         Some(())

@@ -18,12 +18,14 @@ mod support;
 
 mod accounts;
 mod bodies;
+mod checks;
 mod connections;
 mod counting;
 mod embeddings;
 mod faults;
 mod fetching;
 mod fleet;
+mod fleet_tasks;
 mod home;
 mod images;
 mod jobs;

@@ -109,6 +109,33 @@ async fn a_task_outlives_the_process_that_began_it() {
     assert_eq!((download.status(), &download.json()["size"]), (200, &json!(4_096)));
 }
 
+/// What a process held is gone with it, and the task runs on: whoever goes on with it holds it again.
+#[tokio::test]
+async fn what_a_running_task_may_cost_is_held_again_after_a_restart() {
+    let vendor = vendor().await;
+    let mut gateway = Gateway::start(&paying(&vendor.base_url(), "1")).await;
+    let id = begin(&gateway, "A cat [[film looks 6]]", 12).await;
+    gateway.signal(Signal::SIGKILL);
+    gateway.ended().await;
+    let _second = gateway.start_beside(&[]);
+    soon(async {
+        while gateway.admin_status("/readyz").await != Some(200) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let path = format!("/v1/video/generations/{id}");
+    assert_eq!(get(&gateway, &path).await.status(), 200);
+    let refused = submit(&gateway, "A dog", 12).await;
+    assert_eq!(refused.status(), 429, "{}", refused.text());
+    assert_eq!(refused.json()["error"]["code"], "insufficient_quota");
+    assert_eq!(gateway.account("acme")["balance"], "1.00", "nothing is charged before its end");
+    assert_eq!(end(&gateway, &id).await["status"], "succeeded");
+    until(|| gateway.account("acme")["balance"] == "0.40").await;
+    // It is held for nobody any more.
+    assert_eq!(submit(&gateway, "A dog", 8).await.status(), 200);
+}
+
 #[tokio::test]
 async fn a_video_that_nobody_asks_for_is_charged_all_the_same() {
     let vendor = vendor().await;

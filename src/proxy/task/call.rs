@@ -35,7 +35,7 @@ impl Road {
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = out.method.clone();
         parts.headers = self.lane.head();
-        parts.uri = address_of(target, out.path.clone())?;
+        parts.uri = address_of(&target.provider, out.path.clone())?;
         let looks = out.method == Method::GET;
         if looks {
             to_look(&mut parts);
@@ -51,9 +51,8 @@ impl Road {
         }
         let timeouts = target.timeouts;
         Some(Ask {
-            live: &self.live,
-            lane: &self.lane,
-            target,
+            link: self.live.link(&self.lane)?,
+            series: Some(&self.lane.series),
             parts,
             body: (!looks).then(|| out.body.clone()),
             timeouts,
@@ -126,5 +125,5 @@ pub(super) fn refused(
     body: &[u8],
     notes: &mut Notes,
 ) -> ApiError {
-    refused_by(road.target(), status, retry_after, body, notes)
+    refused_by(road.target().map(|target| &target.provider), status, retry_after, body, notes)
 }

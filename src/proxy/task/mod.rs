@@ -35,7 +35,7 @@ pub(super) use watch::Watchman;
 /// How long a request waits for the place of tasks.
 const KEEPING: Duration = Duration::from_secs(5);
 
-/// Tasks, and what is held for those that this process has begun.
+/// Tasks, and what is held for those that this process has begun, or gone on with.
 pub(super) struct Desk {
     tasks: Arc<dyn Tasks>,
     holds: Mutex<HashMap<(String, String), Hold>>,
@@ -55,6 +55,10 @@ impl Desk {
     fn hold(&self, owner: &str, id: &str, reservation: Reservation) {
         let hold = Hold { reservation, since: Instant::now() };
         self.holds.lock().insert((owner.to_owned(), id.to_owned()), hold);
+    }
+
+    fn holds_for(&self, owner: &str, id: &str) -> bool {
+        self.holds.lock().contains_key(&(owner.to_owned(), id.to_owned()))
     }
 
     fn release(&self, owner: &str, id: &str) -> Option<Reservation> {

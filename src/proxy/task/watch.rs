@@ -24,7 +24,7 @@ use crate::canonical::video::{Report, Stage};
 use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, Kind};
 use crate::json::Writer;
-use crate::store::{Settled, Task, UsageRecord};
+use crate::store::{AccountId, Settled, Task, UsageRecord};
 use crate::vendor::VideoStep;
 use crate::wire::Api;
 use crate::wire::video::read;
@@ -186,6 +186,9 @@ impl Gateway {
         shown.state.update(report, time);
         shown.state.asked = time;
         let Task { owner, id, version, .. } = &shown.task;
+        if !ends {
+            self.hold_again(&shown).await;
+        }
         let due = (!ends).then_some(AGAIN);
         let changed = self.tasks.tasks.change(owner, id, *version, pack(&shown.state), due);
         let changed = changed.within(KEEPING).await;
@@ -202,6 +205,22 @@ impl Gateway {
             Err(error) => tracing::warn!(%error, id, "how far a task is cannot be kept"),
         }
         (shown, notes)
+    }
+
+    /// Holds what a task may cost, if the process that began it has ended: what that one held, it holds no more. Where
+    /// gateways share balances it may be at work still, and the others know what it holds.
+    async fn hold_again(&self, shown: &Shown) {
+        let Shown { task, facts, .. } = shown;
+        let ledger = self.till.ledger.as_deref().filter(|ledger| !ledger.is_shared());
+        let (Some(ledger), Some(account)) = (ledger, AccountId::new(&facts.account)) else { return };
+        if facts.cost <= 0 || self.tasks.holds_for(&task.owner, &task.id) {
+            return;
+        }
+        // Where the balance does not suffice any more, the task is charged at its end all the same.
+        if let Ok(reservation) = ledger.reserve(&account, facts.cost).within(KEEPING).await {
+            // Of two who look at once the later one keeps its own; what the other held is given back.
+            self.tasks.hold(&task.owner, &task.id, reservation);
+        }
     }
 
     /// What the vendor says of a task; nothing while it has not begun it.

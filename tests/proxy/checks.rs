@@ -1,0 +1,305 @@
+//! Providers that are asked how they are: what a check says, on which way it goes, and what follows for targets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::support::form::{Form, vendor_error};
+use crate::support::gateway::Gateway;
+use crate::support::setup::{CREDENTIAL, Setup};
+use crate::support::upstream::Upstream;
+use crate::support::{reply, soon, until};
+
+/// Often, because tests wait for checks.
+const CHECK: &str = "check = { every = \"100ms\", timeout = \"1s\" }";
+
+/// A vendor of which the statuses of its listing and of its completions are set from outside.
+struct Vendor {
+    upstream: Upstream,
+    listing: Arc<AtomicU16>,
+    answers: Arc<AtomicU16>,
+    /// Checks that are being answered, and the most that ever were at once.
+    most: Arc<AtomicUsize>,
+}
+
+async fn vendor() -> Vendor {
+    let (listing, answers) = (Arc::new(AtomicU16::new(200)), Arc::new(AtomicU16::new(200)));
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (list, answer, highest) = (listing.clone(), answers.clone(), most.clone());
+    let upstream = Upstream::start(move |mut conn| {
+        let (list, answer, now, most) = (list.clone(), answer.clone(), now.clone(), highest.clone());
+        async move {
+            while let Some(request) = conn.request().await {
+                let checks = request.head.line.starts_with("GET ");
+                let status = if checks { &list } else { &answer }.load(Ordering::SeqCst);
+                let body = match (checks, status) {
+                    (true, 200) => json!({"object": "list", "data": []}).to_string(),
+                    (false, 200) => Form::Chat.whole("m"),
+                    _ => vendor_error(Form::Chat, status, "no"),
+                };
+                if checks {
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    now.fetch_sub(1, Ordering::SeqCst);
+                }
+                conn.send(reply::json(status, body)).await;
+            }
+        }
+    })
+    .await;
+    Vendor { upstream, listing, answers, most }
+}
+
+impl Vendor {
+    fn asked(&self, method: &str) -> usize {
+        self.upstream.requests().iter().filter(|request| request.head.line.starts_with(method)).count()
+    }
+
+    /// Waits for so many more checks.
+    async fn checked(&self, more: usize) {
+        let count = self.asked("GET ") + more;
+        until(|| self.asked("GET ") >= count).await;
+    }
+}
+
+/// A model with the checked target first and another one behind it.
+fn two(first: &str, second: &Upstream, check: &str) -> Setup {
+    let mut setup = Setup::new()
+        .provider("one", "openai-compatible", first, &format!("{check}\nheaders = {{ x-team = \"search\" }}"))
+        .provider("two", "openai-compatible", &format!("http://{}/v1", second.addr), "");
+    setup.routes = format!("[breaker]\ncooldown = \"60s\"\n\n{}", setup.routes);
+    setup.routes += "[[model]]\nid = \"gpt\"\ntargets = [{ provider = \"one\", model = \"m\" }, \
+                     { provider = \"two\", model = \"m\", tier = 1 }]\n";
+    setup
+}
+
+async fn good() -> Upstream {
+    Upstream::answering(reply::json(200, Form::Chat.whole("m"))).await
+}
+
+/// The state of the first target, and the result of the last check.
+async fn state(gateway: &Gateway) -> (String, String) {
+    let status = gateway.status().await;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (text(&status["targets"][0]["state"]), text(&status["checks"][0]["result"]))
+}
+
+async fn wait_for(gateway: &Gateway, state_is: &str, result: &str) {
+    let reached = async {
+        loop {
+            let now = state(gateway).await;
+            if (&*now.0, &*now.1) == (state_is, result) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon(reached).await;
+}
+
+/// Who answers.
+async fn answerer(gateway: &Gateway) -> String {
+    let answer = gateway.ask(Form::Chat.request(false)).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    answer.get("x-gateway-target").unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_check_goes_the_way_of_requests_one_at_a_time() {
+    let (vendor, other) = (vendor().await, good().await);
+    let gateway = Gateway::start(&two(&format!("http://{}/v1", vendor.upstream.addr), &other, CHECK)).await;
+    vendor.checked(4).await;
+    let requests = vendor.upstream.requests();
+    for request in requests.iter().filter(|request| request.head.line.starts_with("GET ")) {
+        assert_eq!(request.head.line, "GET /v1/models HTTP/1.1");
+        let bearer = format!("Bearer {CREDENTIAL}");
+        assert_eq!(request.head.all("authorization"), [bearer]);
+        assert_eq!(request.head.get("x-team"), Some("search"));
+        assert_eq!(request.head.get("content-type"), None);
+        assert!(request.body.is_empty());
+    }
+    assert_eq!(vendor.most.load(Ordering::SeqCst), 1, "checks at a time");
+    assert_eq!(vendor.upstream.connections(), 1, "its connection was not kept");
+    assert_eq!(answerer(&gateway).await, "one/m");
+    let status = gateway.status().await;
+    let checks = status["checks"].as_array().unwrap();
+    assert_eq!(checks.len(), 1, "{status}");
+    assert_eq!((&checks[0]["provider"], &checks[0]["status"]), (&json!("one"), &json!(200)));
+    assert!(checks[0]["time"].as_str().unwrap().ends_with('Z'), "{status}");
+    let metrics = gateway.metrics().await;
+    let well = [("provider", "one"), ("result", "well")];
+    assert!(metrics.sum("gateway_provider_checks_total", &well) >= 3.0);
+    assert_eq!(metrics.sum("gateway_provider_well", &[("provider", "one")]), 1.0);
+    // A check is no request.
+    assert_eq!(metrics.sum("gateway_requests_total", &[("provider", "one")]), 1.0);
+    assert!(!gateway.everything_written().contains(CREDENTIAL));
+}
+
+/// Nobody is there, and is noticed without a request; and when somebody is, it need not wait for the cooldown.
+#[tokio::test]
+async fn a_provider_is_left_alone_before_a_request_fails_and_is_back_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = listener.local_addr().unwrap();
+    drop(listener);
+    let other = good().await;
+    let gateway = Gateway::start(&two(&format!("http://{place}/v1"), &other, CHECK)).await;
+    wait_for(&gateway, "vendor_open", "unreachable").await;
+    assert_eq!(answerer(&gateway).await, "two/m");
+    let metrics = gateway.metrics().await;
+    assert_eq!(metrics.sum("gateway_upstream_retries_total", &[]), 0.0, "a request found it out");
+    let opened = [("provider", "one"), ("target", ""), ("reason", "vendor")];
+    assert_eq!(metrics.sum("gateway_targets_opened_total", &opened), 1.0);
+    assert_eq!(metrics.sum("gateway_provider_well", &[("provider", "one")]), 0.0);
+
+    let listener = TcpListener::bind(place).await.unwrap();
+    let served = tokio::spawn(async move {
+        let answer = reply::json(200, Form::Chat.whole("m"));
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+                let mut buffer = [0; 4_096];
+                // Every request of this test comes in one piece.
+                while socket.read(&mut buffer).await.is_ok_and(|read| read > 0) {
+                    if socket.write_all(&answer).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    wait_for(&gateway, "closed", "well").await;
+    assert_eq!(answerer(&gateway).await, "one/m");
+    assert!(gateway.log().contains("answers again"));
+    served.abort();
+}
+
+#[tokio::test]
+async fn a_refused_credential_takes_the_provider_out_and_is_said_loudly() {
+    let (vendor, other) = (vendor().await, good().await);
+    vendor.listing.store(401, Ordering::SeqCst);
+    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let gateway = Gateway::start(&two(&base, &other, CHECK)).await;
+    wait_for(&gateway, "vendor_open", "credential").await;
+    assert_eq!(answerer(&gateway).await, "two/m");
+    assert_eq!(vendor.asked("POST "), 0);
+    let loud = "the provider refuses the gateway's credential";
+    let said = gateway.log().lines().filter(|line| line.contains(loud)).count();
+    assert_eq!(said, 1, "{}", gateway.log());
+    vendor.checked(3).await;
+    assert_eq!(gateway.log().lines().filter(|line| line.contains(loud)).count(), 1, "said again and again");
+    // Somebody has mended it at the vendor.
+    vendor.listing.store(200, Ordering::SeqCst);
+    wait_for(&gateway, "closed", "well").await;
+    assert_eq!(answerer(&gateway).await, "one/m");
+}
+
+/// A vendor that lists its models for everybody does not make a credential good that requests were refused.
+#[tokio::test]
+async fn a_listing_is_no_proof_of_a_credential_that_requests_were_refused() {
+    let (vendor, other) = (vendor().await, good().await);
+    vendor.answers.store(401, Ordering::SeqCst);
+    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let gateway = Gateway::start(&two(&base, &other, CHECK)).await;
+    assert_eq!(answerer(&gateway).await, "two/m");
+    vendor.checked(4).await;
+    assert_eq!(state(&gateway).await, ("vendor_open".to_owned(), "well".to_owned()));
+    assert_eq!(answerer(&gateway).await, "two/m");
+    assert_eq!(vendor.asked("POST "), 1);
+}
+
+/// The listing is well and the completions are not: a check must not send requests back there.
+#[tokio::test]
+async fn a_target_that_fails_is_not_helped_by_a_provider_that_is_well() {
+    let (vendor, other) = (vendor().await, good().await);
+    vendor.answers.store(500, Ordering::SeqCst);
+    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let gateway = Gateway::start(&two(&base, &other, CHECK)).await;
+    for _ in 0..5 {
+        assert_eq!(answerer(&gateway).await, "two/m");
+    }
+    assert_eq!(vendor.asked("POST "), 5);
+    wait_for(&gateway, "open", "well").await;
+    vendor.checked(4).await;
+    assert_eq!(answerer(&gateway).await, "two/m");
+    assert_eq!(vendor.asked("POST "), 5, "a check has sent a request to a target that fails");
+}
+
+#[tokio::test]
+async fn who_answers_is_well_whatever_he_answers() {
+    let (vendor, other) = (vendor().await, good().await);
+    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let gateway = Gateway::start(&two(&base, &other, CHECK)).await;
+    for (status, result) in [(404, "well"), (405, "well"), (403, "forbidden"), (429, "busy"), (302, "well")] {
+        vendor.listing.store(status, Ordering::SeqCst);
+        wait_for(&gateway, "closed", result).await;
+        vendor.checked(6).await;
+        wait_for(&gateway, "closed", result).await;
+        assert_eq!(answerer(&gateway).await, "one/m", "{status}");
+    }
+    vendor.listing.store(503, Ordering::SeqCst);
+    wait_for(&gateway, "vendor_open", "failed").await;
+    assert_eq!(answerer(&gateway).await, "two/m");
+}
+
+/// Who does not answer in time fails, and is asked again nevertheless.
+#[tokio::test]
+async fn a_provider_that_is_silent_fails() {
+    let silent = Upstream::start(|mut conn| async move { while conn.request().await.is_some() {} }).await;
+    let other = good().await;
+    let base = format!("http://{}/v1", silent.addr);
+    let gateway =
+        Gateway::start(&two(&base, &other, "check = { every = \"100ms\", timeout = \"50ms\" }")).await;
+    wait_for(&gateway, "vendor_open", "failed").await;
+    assert_eq!(answerer(&gateway).await, "two/m");
+    assert!(silent.requests().iter().all(|request| request.head.line.starts_with("GET ")));
+}
+
+/// A reload begins anew where something has changed, ends what is not wanted any more, and leaves the rest alone.
+#[tokio::test]
+async fn a_reload_changes_who_is_checked() {
+    let (vendor, other) = (vendor().await, good().await);
+    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let setup = two(&base, &other, "check = { every = \"1h\" }");
+    let gateway = Gateway::start(&setup).await;
+    vendor.checked(1).await;
+    gateway.reload("applied").await;
+    gateway.replace("routes.toml", &setup.routes.replace("\"1h\"", "\"1h\", path = \"/health?deep=1\""));
+    gateway.reload("applied").await;
+    vendor.checked(1).await;
+    assert_eq!(vendor.upstream.last_request().head.line, "GET /health?deep=1 HTTP/1.1");
+    assert_eq!(vendor.asked("GET "), 2, "a reload without a change has asked anew");
+    wait_for(&gateway, "closed", "well").await;
+
+    gateway.replace("routes.toml", &setup.routes.replace("check = { every = \"1h\" }", ""));
+    gateway.reload("applied").await;
+    until_no_checks(&gateway).await;
+    let metrics = gateway.metrics().await;
+    assert!(!metrics.0.contains_key("gateway_provider_well"), "a provider that is not checked has a series");
+    assert_eq!(vendor.asked("GET "), 2);
+    assert_eq!(answerer(&gateway).await, "one/m");
+}
+
+async fn until_no_checks(gateway: &Gateway) {
+    let none = async {
+        while gateway.status().await["checks"].as_array().is_none_or(|checks| !checks.is_empty()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon(none).await;
+}
+
+/// Whoever is told to stop asks nobody any more, even while answers are still under way.
+#[tokio::test]
+async fn checks_end_with_the_process() {
+    let (vendor, other) = (vendor().await, good().await);
+    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let mut gateway = Gateway::start(&two(&base, &other, CHECK)).await;
+    vendor.checked(2).await;
+    gateway.signal(nix::sys::signal::Signal::SIGTERM);
+    assert!(gateway.ended().await.success());
+}
