@@ -17,7 +17,7 @@ use super::charge::Tab;
 use super::context::{Context, Plan, Record, RequestId};
 use super::exchange::Clock;
 use super::guarded::Guarded;
-use super::reply::from_pingora;
+use super::reply::{from_pingora, has_begun};
 use super::response::{add_ids, keep_flowing};
 use super::{Client, Gateway, names};
 use crate::error::ApiError;
@@ -125,7 +125,7 @@ impl Gateway {
         clock: &'f mut Clock<'_>,
     ) -> Pin<Box<dyn Future<Output = Result<(), ApiError>> + Send + 'f>> {
         Box::pin(async move {
-            if !*waiting.kept {
+            if !has_begun(client) {
                 self.metrics.slow_starts.with_label_values(&[&*waiting.model.id]).inc();
                 self.close_if_stopping(client);
             }
@@ -139,7 +139,8 @@ impl Gateway {
 
 impl Waiting<'_> {
     async fn keep(&mut self, client: &mut Client, fill: bool) -> pingora::Result<()> {
-        if !*self.kept {
+        // One whose answer broke off, and who waits for another target to go on with it, has the head of that answer.
+        if !has_begun(client) {
             // Before anything is written: what fails from here on cannot be told with a status.
             *self.kept = true;
             *self.status = 200;
