@@ -47,19 +47,18 @@ impl Gateway {
         ctx.drop_body();
         let streaming = matches!(ctx.answer, Answer::Stream(_));
         // The client's head is made from the provider's when the first frame leaves.
-        // A client that has a part of the answer has its head, and so has one that was kept waiting.
-        let begun = has_begun(client) && !ctx.kept;
-        let head = streaming && !begun && !ctx.kept;
-        let mut head = if head { self.stream_head(client, upstream, ctx) } else { None };
+        // A client that has a part of the answer has its head.
+        let begun = has_begun(client);
+        let mut head = if streaming && !begun { self.stream_head(client, upstream, ctx) } else { None };
         let heartbeat = if streaming { self.limits.heartbeat } else { Duration::ZERO };
         let mut silence = Silence::new(clock.timeouts.idle, heartbeat);
         let mut held = ctx
             .hold()
-            .filter(|_| streaming && !begun)
+            .filter(|_| streaming && (!begun || ctx.kept))
             .map(|span| Held { until: Instant::now() + span, frames: Vec::new() });
         if streaming && held.is_none() && !ctx.kept {
             // It has its head in a moment.
-            clock.has_answer();
+            clock.wait_on(Duration::ZERO);
         }
         let hold = if held.is_some() { silence.interval() } else { HOLD };
         clock.allow(if streaming { hold.min(clock.timeouts.idle) } else { silence.interval() });
@@ -105,7 +104,6 @@ impl Gateway {
                             _ => {
                                 if streaming {
                                     ctx.settle_on_target();
-                                    clock.has_answer();
                                 }
                                 keep(client, ctx, &mut head, due, &mut silence).await
                             }
@@ -146,7 +144,6 @@ impl Gateway {
                 None => body,
                 Some(held) => {
                     ctx.settle_on_target();
-                    clock.has_answer();
                     held.with(body)
                 }
             };
@@ -273,7 +270,7 @@ impl Held {
 /// From now on the client has something of an answer, and the answer's own filler.
 fn begin(ctx: &mut Context, clock: &mut Clock<'_>) {
     ctx.kept = false;
-    clock.has_answer();
+    clock.wait_on(Duration::ZERO);
 }
 
 /// Whether anything of what was asked for has come.

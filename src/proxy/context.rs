@@ -45,10 +45,10 @@ pub struct Context {
     /// What is needed to ask another target, as long as one could be.
     pub(super) origin: Option<Box<Origin>>,
     pub(super) answer: Answer,
-    /// The client has been given a head, and what means nothing, before its answer began: nothing of an answer yet.
-    pub(super) kept: bool,
     /// What is known of the answer, once it has broken off.
     pub(super) resume: Option<Box<Resume>>,
+    /// The client has been given a head, and what means nothing, before its answer began: nothing of an answer yet.
+    pub(super) kept: bool,
     /// The shape that the client wants images in.
     pub(super) images: Option<Shape>,
     /// What ended the request, when a filter could only say that something did.
@@ -181,8 +181,8 @@ impl Context {
             weight: None,
             origin: None,
             answer: Answer::Awaited,
-            kept: false,
             resume: None,
+            kept: false,
             images: None,
             failure: None,
             record: Record {

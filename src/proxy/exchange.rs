@@ -70,11 +70,6 @@ impl Clock<'_> {
         self.due = (!span.is_zero()).then(|| Instant::now() + span);
     }
 
-    /// The client is given something of its answer.
-    pub(super) fn has_answer(&mut self) {
-        self.due = None;
-    }
-
     /// Whether the client is to be given something now.
     pub(super) fn is_due(&self) -> bool {
         self.due.is_some_and(|due| due <= Instant::now())
@@ -156,9 +151,8 @@ impl Gateway {
                 End::Refused(error, body) => (error, Some(body)),
             };
             // Boxed: most requests never fail.
-            let next = if has_begun(client) && !ctx.kept {
-                // Whole frames have left: until another target goes on, there is filler between two of them.
-                clock.wait_on(self.limits.heartbeat);
+            let begun = has_begun(client) && !ctx.kept;
+            let next = if begun {
                 Box::pin(self.go_on(client, ctx, error)).await
             } else {
                 Box::pin(self.fall_back(ctx, error, body)).await
@@ -166,6 +160,10 @@ impl Gateway {
             match next {
                 Ok(()) => clock.renew(timeouts_of(ctx)),
                 Err(end) => break end,
+            }
+            if begun {
+                // Its stream is silent while another target is asked.
+                clock.wait_on(self.limits.heartbeat);
             }
         };
         // The body was kept for another try; nobody needs it any more.

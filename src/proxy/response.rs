@@ -52,8 +52,8 @@ impl Gateway {
             let (mut exchange, stream) = match self.onward(plan, ctx.resume.as_mut(), arrival) {
                 Some(exchange) => (exchange, true),
                 None => match plan.promised(ctx, arrival, self.limits.answer) {
-                    Some(promised) => (Exchange::Translated(promised), true),
                     None => self.exchange_of(plan, arrival),
+                    Some(promised) => (Exchange::Translated(promised), true),
                 },
             };
             exchange.expect(plan.lane.family, ctx.tab.expected_input());

@@ -139,6 +139,7 @@ impl Gateway {
 
 impl Waiting<'_> {
     async fn keep(&mut self, client: &mut Client, fill: bool) -> pingora::Result<()> {
+        // One whose answer broke off, and who waits for another target to go on with it, has the head of that answer.
         if !has_begun(client) {
             // Before anything is written: what fails from here on cannot be told with a status.
             *self.kept = true;

@@ -3,16 +3,14 @@
 use serde_json::{Value, json};
 
 use super::vendors::{Break, STORY, beginning, breaking, frames, going_on, pieces, stream};
-use super::{able, asking, gateway, gateway_with, hear, whole};
+use super::{ON, able, asking, gateway, gateway_with, hear, whole};
 use crate::support::client::{Answer, request};
 use crate::support::form::Form;
 use crate::support::http1::Piece;
-use crate::support::setup::{KEY, Setup};
+use crate::support::setup::KEY;
 use crate::support::sse::{events, read_until};
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
-
-const ON: &str = super::ON;
 
 /// Who goes on may call tools, which are blocks of their own.
 #[tokio::test]
@@ -103,52 +101,6 @@ async fn what_is_kept_is_the_whole_answer() {
     assert_eq!(kept.json()["usage"]["output_tokens"], told.usage.1);
 }
 
-/// While another provider takes its time to go on, the client is kept, between two frames.
-#[tokio::test]
-async fn a_client_is_kept_until_somebody_goes_on() {
-    for (form, filler) in [
-        (Form::Chat, ": keep-alive\n\n: keep-alive\n\n"),
-        (
-            Form::Messages,
-            "event: ping\ndata: {\"type\":\"ping\"}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n",
-        ),
-        (Form::Generate, "\r\n\r\n\r\n\r\n"),
-    ] {
-        let (breaks, goes_on) = (Gate::new(), Gate::new());
-        let one = breaking(form, 6, Break::Cut, &breaks).await;
-        let opened = goes_on.clone();
-        let two = Upstream::start(move |mut conn| {
-            let gate = opened.clone();
-            async move {
-                while let Some(request) = conn.request().await {
-                    gate.passed().await;
-                    let rest = &STORY[beginning(form, &request).len()..];
-                    conn.send(stream(form, "chatcmpl-second", rest)).await;
-                }
-            }
-        })
-        .await;
-        let setup = Setup::new().limits("heartbeat = \"100ms\"");
-        let gateway = gateway_with(setup, &[able(form, &one), able(form, &two)], ON).await;
-        let mut client = gateway.connect().await;
-        client.send(asking(form, json!({}))).await;
-        let head = client.head().await;
-        let mut body = Vec::new();
-        read_until(&mut client, &mut body, "dann:").await;
-        breaks.open();
-        two.wait_for(1).await;
-        let mut more = Vec::new();
-        read_until(&mut client, &mut more, filler).await;
-        goes_on.open();
-        while let Piece::Data(piece) = client.piece().await {
-            more.extend_from_slice(&piece);
-        }
-        body.extend_from_slice(&more);
-        let answer = Answer { head, body, complete: true, trailers: Vec::new() };
-        whole(form, &answer, &format!("{form:?}"));
-    }
-}
-
 /// Who leaves while somebody is asked to go on pays for what it has.
 #[tokio::test]
 async fn a_client_that_leaves_pays_for_what_it_has() {
@@ -172,4 +124,53 @@ async fn a_client_that_leaves_pays_for_what_it_has() {
     // 50 tokens of the prompt, and more than six of the answer.
     assert!(log[0]["cost"].as_f64().unwrap() >= 0.056, "{} {record}", log[0]);
     assert_eq!(log[0]["error"], "client_gone", "{}", log[0]);
+}
+
+/// Who waits until somebody goes on is kept by what its format steps over.
+#[tokio::test]
+async fn a_client_is_kept_while_another_target_is_asked() {
+    for client in [Form::Chat, Form::Messages, Form::Generate] {
+        let (gate, kept) = (Gate::new(), Gate::new());
+        let one = breaking(client, 6, Break::Cut, &gate).await;
+        let now = kept.clone();
+        let two = Upstream::start(move |mut conn| {
+            let now = now.clone();
+            async move {
+                let request = conn.request().await.unwrap();
+                now.passed().await;
+                let rest = &STORY[beginning(Form::Messages, &request).len()..];
+                conn.send(stream(Form::Messages, "msg_second", rest)).await;
+                conn.closed().await;
+            }
+        })
+        .await;
+        let targets = [able(client, &one), able(Form::Messages, &two)];
+        let gateway = gateway_with(&targets, ON, "heartbeat = \"100ms\"").await;
+        let mut asking = gateway.connect().await;
+        asking.send(super::asking(client, json!({}))).await;
+        let (head, mut body) = (asking.head().await, Vec::new());
+        read_until(&mut asking, &mut body, "dann:").await;
+        gate.open();
+        two.wait_for(1).await;
+        let filler = match client {
+            Form::Chat => ": ",
+            Form::Messages => "event: ping",
+            _ => "\r\n\r\n\r\n",
+        };
+        let before = body.len();
+        while !String::from_utf8_lossy(&body[before..]).contains(filler) {
+            let Piece::Data(piece) = asking.piece().await else { panic!("{client:?}: it has ended") };
+            body.extend_from_slice(&piece);
+            // An empty line behind another is filler enough.
+            if client == Form::Generate && body[before..].iter().all(u8::is_ascii_whitespace) {
+                break;
+            }
+        }
+        kept.open();
+        while let Piece::Data(piece) = asking.piece().await {
+            body.extend_from_slice(&piece);
+        }
+        let answer = Answer { head, body, complete: true, trailers: Vec::new() };
+        whole(client, &answer, &format!("{client:?}"));
+    }
 }

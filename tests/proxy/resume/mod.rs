@@ -50,12 +50,12 @@ fn able(form: Form, upstream: &Upstream) -> Asked<'_> {
 
 /// A gateway with these targets, one behind the other, and the lines of its model.
 async fn gateway(targets: &[Asked<'_>], lines: &str) -> Gateway {
-    gateway_with(Setup::new(), targets, lines).await
+    gateway_with(targets, lines, "").await
 }
 
-/// The same, with what else is configured.
-async fn gateway_with(setup: Setup, targets: &[Asked<'_>], lines: &str) -> Gateway {
-    let mut setup = setup.account("acme", "1000");
+/// The same with lines of its limits.
+async fn gateway_with(targets: &[Asked<'_>], lines: &str, limits: &str) -> Gateway {
+    let mut setup = Setup::new().account("acme", "1000").limits(limits);
     setup.keys = key("alice", KEY, "account = \"acme\"") + "[[account]]\nname = \"acme\"\n";
     setup.routes += "[breaker]\nfailures = 100000\nrequests = 100000\n\n";
     let mut list = Vec::new();
