@@ -67,6 +67,8 @@ fn counted() -> Metrics {
     metrics.ledger_failures.with_label_values(&["settle", "failed"]).inc();
     metrics.upstream_retries.with_label_values(&["p", "stale_connection"]).inc();
     metrics.retries_refused.with_label_values(&["m", "budget"]).inc();
+    metrics.streams_continued.with_label_values(&["m", "asked"]).inc();
+    metrics.slow_starts.with_label_values(&["m"]).inc();
     metrics.targets_opened.with_label_values(&["p", "m", "vendor"]).inc();
     metrics.target_available.with_label_values(&["p", "m"]).set(1);
     metrics.target_in_flight.with_label_values(&["p", "m"]).set(1);

@@ -36,11 +36,11 @@ pub struct Dialect<'d> {
     /// Whether media may be given by address, in formats where not every model can fetch it.
     pub media_urls: bool,
     /// Extension members of other vendors (`top_k`, `enable_thinking` ...) that this one understands; `*` for all.
-    pub extensions: &'d [&'d str],
+    pub extensions: &'static [&'static str],
     /// Whether answers may begin with reasoning between `<think>` and `</think>` in the text itself.
     pub think_tags: bool,
     /// How the vendor deviates from the format.
-    pub habits: &'d Habits,
+    pub habits: &'static Habits,
 }
 
 /// How a model is told to reason.

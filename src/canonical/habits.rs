@@ -40,6 +40,11 @@ pub struct Habits {
     pub template_switch: bool,
     /// Whether reasoning must be switched off in so many words when a whole answer is asked for.
     pub quiet_whole: bool,
+    /// Members of a request that say that the conversation ends with the beginning of the answer: the name, and the
+    /// value as JSON. Nothing where a mark at the turn says so, or nothing need be said.
+    pub prefill_members: &'static [(&'static str, &'static str)],
+    /// Whether the answer repeats the beginning that it was given.
+    pub repeats_prefill: bool,
 }
 
 /// How a model can be told to call a tool.
@@ -89,6 +94,8 @@ impl Habits {
         calls_need_reasoning: false,
         template_switch: false,
         quiet_whole: false,
+        prefill_members: &[],
+        repeats_prefill: false,
     };
 
     /// Whether an element is refused or not heeded.

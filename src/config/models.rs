@@ -157,6 +157,7 @@ fn stands_in(target: &Target, before: &Target) -> bool {
 /// A model's own times, in the place of its providers'.
 #[derive(Clone, Copy, Default)]
 struct OwnTimes {
+    connect: Option<std::time::Duration>,
     first_byte: Option<std::time::Duration>,
     idle: Option<std::time::Duration>,
     total: Option<std::time::Duration>,
@@ -164,6 +165,7 @@ struct OwnTimes {
 
 impl OwnTimes {
     fn apply(&self, times: &mut Timeouts) {
+        times.connect = self.connect.unwrap_or(times.connect);
         times.first_byte = self.first_byte.unwrap_or(times.first_byte);
         times.idle = self.idle.unwrap_or(times.idle);
         times.total = self.total.unwrap_or(times.total);
@@ -172,6 +174,7 @@ impl OwnTimes {
 
 fn read_timeouts(table: &Table<'_>) -> OwnTimes {
     OwnTimes {
+        connect: table.duration("connect"),
         first_byte: table.duration("first_byte"),
         idle: table.duration("idle"),
         total: table.duration("total"),

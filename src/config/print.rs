@@ -70,6 +70,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "body_timeout   = {}", span(limits.body_timeout))?;
     writeln!(out, "write_timeout  = {}", span(limits.write_timeout))?;
     writeln!(out, "heartbeat      = {}", span(limits.heartbeat))?;
+    writeln!(out, "slow_start     = {}", span(limits.slow_start))?;
     writeln!(out, "keepalive      = {}", span(limits.keepalive))?;
     writeln!(out, "pool           = {}", limits.pool)?;
     writeln!(out, "pool_idle      = {}", span(limits.pool_idle))?;
@@ -143,15 +144,7 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
             HttpVersion::Http2 => "2",
         };
         writeln!(out, "http       = \"{http}\"")?;
-        let Timeouts { connect, first_byte, idle, total } = provider.timeouts;
-        writeln!(
-            out,
-            "timeouts   = {{ connect = {}, first_byte = {}, idle = {}, total = {} }}",
-            span(connect),
-            span(first_byte),
-            span(idle),
-            span(total)
-        )?;
+        writeln!(out, "timeouts   = {{ {} }}", times(&provider.timeouts))?;
         if let Some(check) = &provider.check {
             let path = text(&provider.check_path(check));
             let (every, timeout) = (span(check.every), span(check.timeout));
@@ -166,6 +159,9 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         writeln!(out, "ask_usage  = {}", provider.ask_usage)?;
         writeln!(out, "forward_client = {}", provider.forward_client)?;
         writeln!(out, "think_tags = {}", provider.think_tags)?;
+        if let Some(prefill) = provider.prefill {
+            writeln!(out, "prefill = {prefill}")?;
+        }
     }
     if let Some(model) = routes.models().first() {
         let rules = model.routing.breaker;
@@ -185,9 +181,7 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         if let Some(target) =
             model.targets.first().filter(|target| target.timeouts != target.provider.timeouts)
         {
-            let Timeouts { first_byte, idle, total, .. } = target.timeouts;
-            let (first_byte, idle, total) = (span(first_byte), span(idle), span(total));
-            writeln!(out, "timeouts = {{ first_byte = {first_byte}, idle = {idle}, total = {total} }}")?;
+            writeln!(out, "timeouts = {{ {} }}", times(&target.timeouts))?;
         }
         if model.targets.len() > 1 || model.routing.retry != usual {
             writeln!(out, "retry    = {{ {} }}", retry(&model.routing.retry))?;
@@ -197,6 +191,12 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+fn times(timeouts: &Timeouts) -> String {
+    let Timeouts { connect, first_byte, idle, total } = *timeouts;
+    let [connect, first_byte, idle, total] = [connect, first_byte, idle, total].map(span);
+    format!("connect = {connect}, first_byte = {first_byte}, idle = {idle}, total = {total}")
 }
 
 /// A target, fallback included, with the tier in which it is.
@@ -222,13 +222,14 @@ fn retry(retry: &Retry) -> String {
     let also: Vec<String> =
         also.iter().filter(|(_, on)| *on).map(|(name, _)| format!("\"{name}\"")).collect();
     format!(
-        "attempts = {}, deadline = {}, hold = {}, percent = {}, reserve = {}, also = [{}]",
+        "attempts = {}, deadline = {}, hold = {}, percent = {}, reserve = {}, also = [{}], continue = {}",
         retry.attempts,
         span(retry.deadline),
         span(retry.hold),
         retry.share.percent,
         retry.share.reserve,
-        also.join(", ")
+        also.join(", "),
+        retry.resume
     )
 }
 

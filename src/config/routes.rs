@@ -127,6 +127,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     let ask_usage = table.boolean("ask_usage");
     let forward_client = table.boolean("forward_client");
     let think_tags = table.boolean("think_tags");
+    let prefill = table.boolean("prefill");
     let kind = kind?;
     let apis = match apis {
         Some(apis) => apis?,
@@ -145,6 +146,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     provider.headers = headers;
     provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
     provider.think_tags = think_tags.unwrap_or(false);
+    provider.prefill = prefill;
     provider.forward_client = forward_client.unwrap_or(false);
     Some(provider)
 }

@@ -62,6 +62,7 @@ pub(super) fn read_retry(table: &Table<'_>, usual: Retry) -> Retry {
             percent: count("percent", 0..=100, usual.share.percent),
             reserve: count("reserve", 0..=1_000_000, usual.share.reserve),
         },
+        resume: table.boolean("continue").unwrap_or(usual.resume),
         ..usual
     };
     if let Some(list) = table.get("also") {

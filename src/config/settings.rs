@@ -78,6 +78,9 @@ pub struct Limits {
     pub keepalive: Duration,
     /// How long a stream may be silent until its client gets something without meaning; zero for as long as it likes.
     pub heartbeat: Duration,
+    /// How long a client that wants a stream waits for the beginning of its answer until it gets a head without one; zero
+    /// for as long as it likes.
+    pub slow_start: Duration,
     /// How long a client may take to read a piece of the answer.
     pub write_timeout: Duration,
     /// Idle connections to providers that are kept.
@@ -109,6 +112,9 @@ impl Default for Limits {
             keepalive: Duration::from_secs(75),
             // A quarter of what proxies in between usually wait (60 s).
             heartbeat: Duration::from_secs(15),
+            // A head is a status that cannot be changed any more, so it comes late: behind nearly all answers and nearly
+            // all refusals, and before the first who give up on the way (30 s: some clouds' load balancers).
+            slow_start: Duration::from_secs(25),
             write_timeout: Duration::from_secs(60),
             pool: 1_024,
             // Below the idle timeouts of the vendors' load balancers (60 s and more), so that it is the gateway
@@ -328,6 +334,7 @@ fn read_limits(table: &Table<'_>) -> Limits {
         body_timeout: table.duration("body_timeout").unwrap_or(default.body_timeout),
         keepalive: table.duration("keepalive").unwrap_or(default.keepalive),
         heartbeat: table.duration("heartbeat").unwrap_or(default.heartbeat),
+        slow_start: table.duration("slow_start").unwrap_or(default.slow_start),
         write_timeout: table.duration("write_timeout").unwrap_or(default.write_timeout),
         pool: count("pool", 0..=10_000_000, default.pool),
         pool_idle: table.duration("pool_idle").unwrap_or(default.pool_idle),

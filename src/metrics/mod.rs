@@ -60,6 +60,10 @@ pub struct Metrics {
     pub upstream_retries: IntCounterVec,
     /// Failures after which no other target was asked.
     pub retries_refused: IntCounterVec,
+    /// See [`table::STREAMS_CONTINUED`].
+    pub streams_continued: IntCounterVec,
+    /// Clients that were given a head before their answer began.
+    pub slow_starts: IntCounterVec,
     /// Targets that began to be left alone.
     pub targets_opened: IntCounterVec,
     /// Whether a target may be asked.
@@ -130,6 +134,8 @@ impl Metrics {
             upstream_connections: make.counters(&table::UPSTREAM_CONNECTIONS)?,
             upstream_retries: make.counters(&table::UPSTREAM_RETRIES)?,
             retries_refused: make.counters(&table::RETRIES_REFUSED)?,
+            streams_continued: make.counters(&table::STREAMS_CONTINUED)?,
+            slow_starts: make.counters(&table::SLOW_STARTS)?,
             targets_opened: make.counters(&table::TARGETS_OPENED)?,
             target_available: make.gauges(&table::TARGET_AVAILABLE)?,
             target_in_flight: make.gauges(&table::TARGET_IN_FLIGHT)?,

@@ -116,6 +116,12 @@ table! {
     /// Retries that were not made.
     RETRIES_REFUSED = "gateway_retries_refused_total" Shape::Counter, &["model", "reason"],
         "Failures that were shown to the client although another target might have done better, by reason (targets, attempts, deadline, budget).";
+    /// Streams that broke off.
+    STREAMS_CONTINUED = "gateway_streams_continued_total" Shape::Counter, &["model", "outcome"],
+        "Streams that broke off before their clients, on routes that continue them, by outcome (asked, limit, or why not).";
+    /// Clients that waited.
+    SLOW_STARTS = "gateway_slow_starts_total" Shape::Counter, &["model"],
+        "Clients that were given the head of a stream before its provider had begun to answer, so that they would not give up.";
     /// Targets that are left alone.
     TARGETS_OPENED = "gateway_targets_opened_total" Shape::Counter, &["provider", "target", "reason"],
         "How often a target began to be left alone because of failures, by whose they are (target, vendor, credential).";

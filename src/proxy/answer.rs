@@ -13,6 +13,7 @@ use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent
 use super::guarded::Guarded;
 use super::pace::{self, Pace};
 use super::reader::{Read, Reader};
+use super::reply::has_begun;
 use super::response::Unsent;
 use super::silence::{Due, Silence};
 use super::{Client, Gateway};
@@ -46,13 +47,19 @@ impl Gateway {
         ctx.drop_body();
         let streaming = matches!(ctx.answer, Answer::Stream(_));
         // The client's head is made from the provider's when the first frame leaves.
-        let mut head = if streaming { self.stream_head(client, upstream, ctx) } else { None };
+        // A client that has a part of the answer has its head.
+        let begun = has_begun(client);
+        let mut head = if streaming && !begun { self.stream_head(client, upstream, ctx) } else { None };
         let heartbeat = if streaming { self.limits.heartbeat } else { Duration::ZERO };
         let mut silence = Silence::new(clock.timeouts.idle, heartbeat);
         let mut held = ctx
             .hold()
-            .filter(|_| streaming)
+            .filter(|_| streaming && (!begun || ctx.kept))
             .map(|span| Held { until: Instant::now() + span, frames: Vec::new() });
+        if streaming && held.is_none() && !ctx.kept {
+            // It has its head in a moment.
+            clock.wait_on(Duration::ZERO);
+        }
         let hold = if held.is_some() { silence.interval() } else { HOLD };
         clock.allow(if streaming { hold.min(clock.timeouts.idle) } else { silence.interval() });
         let mut reader = Reader::new(streaming);
@@ -72,14 +79,28 @@ impl Gateway {
                         if clock.is_over() || due == Due::GivingUp {
                             return End::Failed(silent());
                         }
-                        let held_on = held.as_ref().is_some_and(|held| Instant::now() < held.until);
+                        if clock.is_due() && (held.is_some() || ctx.kept) {
+                            head = None;
+                            if let Some((_, mut waiting)) = ctx.sides()
+                                && let Err(gone) = self.keep_waiting(client, &mut waiting, clock).await
+                            {
+                                return End::Failed(gone);
+                            }
+                        } else if clock.is_due() {
+                            // Neither a document nor a refusal is a stream's beginning.
+                            clock.wait_on(self.limits.heartbeat);
+                        }
+                        let held_on = held.as_ref().is_some_and(|held| held.goes_on(ctx.kept));
                         let kept = match held.take_if(|_| !held_on) {
                             _ if held_on => Ok(()),
                             Some(Held { frames, .. }) if !frames.is_empty() => {
                                 ctx.settle_on_target();
+                                begin(ctx, clock);
                                 silence.said();
                                 send(client, ctx, &mut head, frames.concat().into(), false).await
                             }
+                            // It is kept by the clock.
+                            _ if ctx.kept => Ok(()),
                             _ => {
                                 if streaming {
                                     ctx.settle_on_target();
@@ -103,7 +124,7 @@ impl Gateway {
             let body = match self.pass(piece, end, ctx) {
                 Ok(body) => body,
                 // Nobody has seen anything of it.
-                Err(error) if held.is_some() => return failed(ctx, &error),
+                Err(error) if held.is_some() || ctx.kept => return failed(ctx, &error),
                 Err(error) => return give_up(client, ctx, &mut head, &error).await,
             };
             if let Some(error) = fault.as_ref().filter(|_| held.is_some()) {
@@ -126,6 +147,10 @@ impl Gateway {
                     held.with(body)
                 }
             };
+            if streaming && ctx.origin.is_some() {
+                // Nobody can go on with it any more, perhaps.
+                ctx.settle_on_target();
+            }
             // Whoever has the end of an answer may go on from it at once.
             if let Some(pending) = self.keep(ctx) {
                 Box::pin(self.kept(ctx, pending)).await;
@@ -149,6 +174,9 @@ impl Gateway {
             let sent = if end && !streaming {
                 self.send_whole(client, ctx, upstream, body).await
             } else if !body.is_empty() || end {
+                if ctx.kept {
+                    begin(ctx, clock);
+                }
                 silence.said();
                 send(client, ctx, &mut head, body, end).await
             } else {
@@ -167,7 +195,7 @@ impl Gateway {
                 // An answer without content is one nevertheless.
                 if ctx.record.first_content.is_none() {
                     ctx.answered_well(std::time::Instant::now());
-                    ctx.record.first_content = None;
+                    ctx.record.first_content = ctx.resume.as_ref().and_then(|resume| resume.first_content);
                 }
                 return End::Complete;
             }
@@ -223,6 +251,11 @@ impl Held {
         frames.concat().into()
     }
 
+    /// Whether the stream is held back still. A client that is `kept` has no need of anything yet.
+    fn goes_on(&self, kept: bool) -> bool {
+        Instant::now() < self.until || (kept && self.frames.is_empty())
+    }
+
     /// Keeps frames, if there is room.
     fn keep(&mut self, frames: &Bytes) -> bool {
         let held: usize = self.frames.iter().map(Bytes::len).sum();
@@ -232,6 +265,12 @@ impl Held {
         }
         room
     }
+}
+
+/// From now on the client has something of an answer, and the answer's own filler.
+fn begin(ctx: &mut Context, clock: &mut Clock<'_>) {
+    ctx.kept = false;
+    clock.wait_on(Duration::ZERO);
 }
 
 /// Whether anything of what was asked for has come.
@@ -283,7 +322,7 @@ async fn give_up(
 }
 
 /// Sends frames of a stream, after the head if it has not been sent.
-async fn send(
+pub(super) async fn send(
     client: &mut Client,
     ctx: &mut Context,
     head: &mut Option<Box<ResponseHeader>>,

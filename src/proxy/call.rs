@@ -199,7 +199,7 @@ impl Gateway {
             let reused = pooled.is_some();
             let mut upstream = match pooled {
                 Some(upstream) => upstream,
-                None => match Box::pin(self.connections.connect(&peer)).await {
+                None => match Box::pin(self.connections.connect(&peer, ask.timeouts.connect)).await {
                     Ok(upstream) => upstream,
                     Err(error) if is_downgrade(&error) => {
                         self.connections.prefer_http1(&peer);

@@ -182,6 +182,7 @@ impl Context {
     /// What the request used and costs. Nothing, if it failed: unless something was delivered, or it is the client who
     /// left while its provider was at work.
     fn charge(&mut self, complete: bool) -> Charged {
+        self.put_back();
         let gone = self.record.status == 499 || self.record.error == Some(Kind::ClientGone);
         let Some(plan) = &self.plan else { return Charged::default() };
         let (usage, made, counted): (Usage, &[Product], bool) = match &mut self.answer {
@@ -190,12 +191,12 @@ impl Context {
                 // A stream that passed to its end may have ended in its vendor's error.
                 if complete && exchange.meter().end() != End::Failed {
                     exchange.complete();
-                } else if gone || exchange.meter().content_frames() > 0 {
+                } else if gone || exchange.has_delivered() {
                     exchange.cut();
                 } else {
                     return Charged::default();
                 }
-                (*exchange.meter().usage(), &[], exchange.meter().is_counted())
+                (exchange.usage(), &[], exchange.is_counted())
             }
             Answer::Made(made) => (made.usage, &made.products, made.counted),
             Answer::Awaited if gone && self.record.said => {
@@ -212,7 +213,7 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         if self.tab.open {
-            if self.record.status == 0 {
+            if self.record.status == 0 || self.kept {
                 self.record.status = 499;
             }
             // Nobody waits for it; the ledger does what it can.

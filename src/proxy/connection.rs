@@ -53,8 +53,9 @@ impl Connections {
         Ok(None)
     }
 
-    /// A new connection.
-    pub(super) async fn connect(&self, peer: &Upstream) -> pingora::Result<HttpSession> {
+    /// A new connection, made within this time.
+    pub(super) async fn connect(&self, peer: &Upstream, within: Duration) -> pingora::Result<HttpSession> {
+        let peer = &*peer.within(within);
         if speaks_http2(peer) {
             // ALPN may still choose HTTP/1.1.
             return self.http2.new_http_session(peer).await;

@@ -13,6 +13,7 @@ use super::encoding::Decoder;
 use super::fallback::Origin;
 use super::lane::Lane;
 use super::live::Live;
+use super::resume::Resume;
 use super::shutdown::InFlight;
 use super::stored::Keep;
 use super::weight::Weight;
@@ -44,6 +45,10 @@ pub struct Context {
     /// What is needed to ask another target, as long as one could be.
     pub(super) origin: Option<Box<Origin>>,
     pub(super) answer: Answer,
+    /// What is known of the answer, once it has broken off.
+    pub(super) resume: Option<Box<Resume>>,
+    /// The client has been given a head, and what means nothing, before its answer began: nothing of an answer yet.
+    pub(super) kept: bool,
     /// The shape that the client wants images in.
     pub(super) images: Option<Shape>,
     /// What ended the request, when a filter could only say that something did.
@@ -176,6 +181,8 @@ impl Context {
             weight: None,
             origin: None,
             answer: Answer::Awaited,
+            resume: None,
+            kept: false,
             images: None,
             failure: None,
             record: Record {
@@ -219,7 +226,8 @@ impl Context {
 
     /// The target has begun to answer, and the answer is one.
     pub(super) fn answered_well(&mut self, at: Instant) {
-        self.record.first_content = Some(at);
+        let before = self.resume.as_ref().and_then(|resume| resume.first_content);
+        self.record.first_content = before.or(Some(at));
         let now = self.live.till.nanos(at);
         if let Some(permit) = self.plan.as_mut().and_then(|plan| plan.permit.as_mut()) {
             permit.answered(now);
@@ -242,8 +250,11 @@ impl Context {
         }
     }
 
-    /// Lets go of what another target would be asked with: none will be.
+    /// Lets go of what another target would be asked with: none will be, unless one may have to go on with the answer.
     pub(super) fn settle_on_target(&mut self) {
+        if self.can_go_on() {
+            return;
+        }
         self.origin = None;
         if self.plan.as_ref().is_none_or(|plan| plan.body.is_empty()) {
             self.weight = None;
@@ -252,21 +263,7 @@ impl Context {
 
     /// The next piece of what goes upstream; with `all`, everything that is left as one.
     pub(super) fn next_upstream_body(&mut self, all: bool) -> Option<Bytes> {
-        let plan = self.plan.as_mut()?;
-        let rest = plan.body.get(plan.sent..).unwrap_or_default();
-        let piece = match rest {
-            [] => None,
-            [piece, ..] if !all || rest.len() == 1 => {
-                plan.sent += 1;
-                Some(piece.clone())
-            }
-            several => {
-                let whole = several.concat();
-                plan.sent = plan.body.len();
-                Some(Bytes::from(whole))
-            }
-        };
-        piece.or_else(|| all.then(Bytes::new))
+        self.sides().and_then(|(mut speech, _)| speech.next(all))
     }
 
     /// Whether the client's format is what the chosen API speaks, and the notes of an answer that passes.
@@ -281,7 +278,7 @@ impl Context {
     pub(super) fn usage(&self) -> Usage {
         match &self.answer {
             Answer::Made(made) => made.usage,
-            _ => self.passing().map_or(Usage::default(), |passing| *passing.exchange.meter().usage()),
+            _ => self.passing().map_or(Usage::default(), |passing| passing.exchange.usage()),
         }
     }
 

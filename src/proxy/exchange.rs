@@ -19,9 +19,9 @@ use super::context::Context;
 use super::cork::Corked;
 use super::peer::Upstream;
 use super::reply::{from_pingora, has_begun};
+use super::waiting::Speech;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
-use crate::route::blame::verdict;
 use crate::vendor::Timeouts;
 
 /// How much of a body is given to the connection at a time: the time-out of a write is for one piece.
@@ -54,6 +54,8 @@ pub(super) struct Clock<'c> {
     until: Instant,
     begun: Instant,
     total: Instant,
+    /// When a client that waits is to be given something; for most never.
+    due: Option<Instant>,
     pub(super) timeouts: Timeouts,
 }
 
@@ -61,6 +63,27 @@ impl Clock<'_> {
     /// Runs out after `span` from now on.
     pub(super) fn allow(&mut self, span: Duration) {
         self.until = (Instant::now() + span).min(self.total);
+    }
+
+    /// The client is to be given something after `span`; nothing after none.
+    pub(super) fn wait_on(&mut self, span: Duration) {
+        self.due = (!span.is_zero()).then(|| Instant::now() + span);
+    }
+
+    /// Whether the client is to be given something now.
+    pub(super) fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
+    }
+
+    /// Resolves when the client is to be given something.
+    fn due(&mut self) -> impl Future<Output = ()> {
+        std::future::poll_fn(|cx| {
+            let Some(due) = self.due else { return Poll::Pending };
+            if self.sleep.deadline() != due {
+                self.sleep.as_mut().reset(due);
+            }
+            self.sleep.as_mut().poll(cx)
+        })
     }
 
     /// Goes on with the times of another target.
@@ -81,19 +104,20 @@ impl Clock<'_> {
         self.sleep.as_mut()
     }
 
-    /// Resolves when the time runs out.
+    /// Resolves when the time runs out, or the client is to be given something.
     pub(super) fn out(&mut self) -> impl Future<Output = ()> {
         std::future::poll_fn(|cx| {
+            let next = self.due.map_or(self.until, |due| due.min(self.until));
             loop {
                 // To an earlier time it is moved at once; to a later one when it fires.
-                if self.sleep.deadline() > self.until {
-                    self.sleep.as_mut().reset(self.until);
+                if self.sleep.deadline() > next {
+                    self.sleep.as_mut().reset(next);
                 }
                 std::task::ready!(self.sleep.as_mut().poll(cx));
-                if self.sleep.deadline() >= self.until {
+                if self.sleep.deadline() >= next {
                     return Poll::Ready(());
                 }
-                self.sleep.as_mut().reset(self.until);
+                self.sleep.as_mut().reset(next);
             }
         })
     }
@@ -111,8 +135,9 @@ impl Gateway {
         let now = Instant::now();
         let total = now + timeouts.total;
         let until = (now + timeouts.first_byte.min(timeouts.idle)).min(total);
-        let sleep = pin!(tokio::time::sleep_until(until));
-        let mut clock = Clock { sleep, until, begun: now, total, timeouts };
+        let due = self.patience(ctx).map(|span| now + span);
+        let sleep = pin!(tokio::time::sleep_until(due.map_or(until, |due| due.min(until))));
+        let mut clock = Clock { sleep, until, begun: now, total, due, timeouts };
         let end = loop {
             let job = ctx.plan.as_mut().and_then(|plan| plan.job.take());
             let end = match job {
@@ -125,22 +150,29 @@ impl Gateway {
                 End::Failed(error) => (error, None),
                 End::Refused(error, body) => (error, Some(body)),
             };
-            if has_begun(client) {
-                let blame = verdict(&error, ctx.record.upstream_status).blame;
-                self.blame(ctx, blame, &error);
-                break End::Failed(error);
-            }
             // Boxed: most requests never fail.
-            match Box::pin(self.fall_back(ctx, error, body)).await {
+            let begun = has_begun(client) && !ctx.kept;
+            let next = if begun {
+                Box::pin(self.go_on(client, ctx, error)).await
+            } else {
+                Box::pin(self.fall_back(ctx, error, body)).await
+            };
+            match next {
                 Ok(()) => clock.renew(timeouts_of(ctx)),
                 Err(end) => break end,
+            }
+            if begun {
+                // Its stream is silent while another target is asked.
+                clock.wait_on(self.limits.heartbeat);
             }
         };
         // The body was kept for another try; nobody needs it any more.
         ctx.drop_body();
         match end {
             End::Complete => Ok(()),
-            End::Failed(error) if has_begun(client) => self.break_off(client, ctx, &error).await,
+            End::Failed(error) | End::Refused(error, _) if has_begun(client) => {
+                self.break_off(client, ctx, &error).await
+            }
             End::Failed(error) => self.reply_error(client, ctx, &error).await,
             End::Refused(error, body) => {
                 self.note(ctx, &error);
@@ -165,7 +197,7 @@ impl Gateway {
             };
             let (mut upstream, reused) = match self.connections.reused(&peer).await {
                 Ok(Some(upstream)) => (upstream, true),
-                Ok(None) => match self.connect(client, ctx, &peer, ended).await {
+                Ok(None) => match self.connect(client, ctx, &peer, clock, ended).await {
                     Ok(Some(upstream)) => (upstream, false),
                     Ok(None) => continue,
                     Err(end) => return end,
@@ -214,14 +246,23 @@ impl Gateway {
         client: &'f mut Client,
         ctx: &'f mut Context,
         peer: &'f Upstream,
+        clock: &'f mut Clock<'_>,
         ended: &'f mut Ended<'_>,
     ) -> Pin<Box<dyn Future<Output = Result<Option<HttpSession>, End>> + Send + 'f>> {
         Box::pin(async move {
-            let connected = tokio::select! {
-                biased;
-                connected = self.connections.connect(peer) => connected,
-                gone = client_gone(client) => return Err(End::Failed(gone)),
-                () = ended.as_mut() => return Err(End::Failed(restarting())),
+            let mut connecting = pin!(self.connections.connect(peer, clock.timeouts.connect));
+            let connected = loop {
+                tokio::select! {
+                    biased;
+                    connected = &mut connecting => break connected,
+                    gone = client_gone(client) => return Err(End::Failed(gone)),
+                    () = ended.as_mut() => return Err(End::Failed(restarting())),
+                    () = clock.due() => {
+                        if let Some((_, mut waiting)) = ctx.sides() {
+                            self.keep_waiting(client, &mut waiting, clock).await.map_err(End::Failed)?;
+                        }
+                    }
+                }
             };
             match connected {
                 Ok(upstream) => Ok(Some(upstream)),
@@ -256,21 +297,30 @@ impl Gateway {
             head.set_version(http::Version::HTTP_2);
             head.remove_header(&http::header::HOST);
         }
-        let talk = async {
-            if let Err(error) = say(upstream, head, ctx).await {
+        let internal = || Error::new_in(ErrorType::InternalError);
+        let (mut speech, mut waiting) = ctx.sides().ok_or_else(internal)?;
+        let mut talk = pin!(async {
+            if let Err(error) = say(upstream, head, &mut speech).await {
                 // A provider may refuse a body without reading it to its end.
                 let answered = tokio::time::timeout(REFUSED, listen(upstream)).await;
                 return if matches!(answered, Ok(Ok(()))) { Ok(Heard::Part) } else { Err(error) };
             }
             listen(upstream).await.map(|()| Heard::All)
-        };
+        });
         clock.allow(clock.timeouts.first_byte);
-        tokio::select! {
-            biased;
-            heard = talk => heard.map_err(|error| Asked::Failed(error.into_up())),
-            gone = client_gone(client) => Err(Asked::Told(gone)),
-            () = ended.as_mut() => Err(Asked::Told(restarting())),
-            () = clock.out() => Err(Asked::Told(silent())),
+        loop {
+            tokio::select! {
+                biased;
+                heard = &mut talk => return heard.map_err(|error| Asked::Failed(error.into_up())),
+                gone = client_gone(client) => return Err(Asked::Told(gone)),
+                () = ended.as_mut() => return Err(Asked::Told(restarting())),
+                () = clock.out() => {
+                    if !clock.is_due() {
+                        return Err(Asked::Told(silent()));
+                    }
+                    self.keep_waiting(client, &mut waiting, clock).await.map_err(Asked::Told)?;
+                }
+            }
         }
     }
 }
@@ -300,7 +350,11 @@ pub(super) async fn listen(upstream: &mut HttpSession) -> pingora::Result<()> {
 }
 
 /// Writes the request.
-async fn say(upstream: &mut HttpSession, head: Box<RequestHeader>, ctx: &mut Context) -> pingora::Result<()> {
+async fn say(
+    upstream: &mut HttpSession,
+    head: Box<RequestHeader>,
+    speech: &mut Speech<'_>,
+) -> pingora::Result<()> {
     if let Some(corked) = upstream.stream().and_then(Corked::of) {
         corked.cork();
     }
@@ -308,13 +362,13 @@ async fn say(upstream: &mut HttpSession, head: Box<RequestHeader>, ctx: &mut Con
     if let Some(corked) = upstream.stream().and_then(Corked::of) {
         corked.uncork();
     }
-    let small = ctx.plan.as_ref().is_none_or(|plan| plan.body_len <= SMALL);
+    let small = speech.length <= SMALL;
     loop {
-        let piece = ctx.next_upstream_body(small).unwrap_or_default();
-        let last = ctx.plan.as_ref().is_none_or(|plan| plan.sent >= plan.body.len());
+        let piece = speech.next(small).unwrap_or_default();
+        let last = speech.is_over();
         send_piece(upstream, piece, last).await?;
         if last {
-            ctx.record.said = true;
+            *speech.said = true;
             return Ok(());
         }
     }

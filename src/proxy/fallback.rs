@@ -12,7 +12,6 @@ use pingora::http::RequestHeader;
 
 use super::context::{Answer, Context, Plan};
 use super::exchange::End;
-use super::linked::Untold;
 use super::plan::Chosen;
 use super::{Gateway, names};
 use crate::canonical::Thinking;
@@ -42,17 +41,17 @@ pub(super) struct Wanted<'w> {
 
 /// What is kept of a request until the client is given the first byte.
 pub(super) struct Origin {
-    model: Arc<Model>,
+    pub(super) model: Arc<Model>,
     /// The model as the client named it, where that is not its id.
     name: Option<Box<str>>,
-    thinking: Thinking,
-    api: Api,
-    action: Option<Action>,
+    pub(super) thinking: Thinking,
+    pub(super) api: Api,
+    pub(super) action: Option<Action>,
     label: &'static str,
-    body: Box<Body>,
-    ask: Ask,
+    pub(super) body: Box<Body>,
+    pub(super) ask: Ask,
     /// Targets that were asked.
-    asked: u8,
+    pub(super) asked: u8,
     best: Option<Best>,
 }
 
@@ -148,7 +147,11 @@ impl Gateway {
 
     /// Chooses the next target of those that are left. One that cannot be told what is wanted is passed over where the
     /// route says so; `refused` is what one said to that already.
-    async fn next_target(&self, ctx: &mut Context, mut refused: Option<ApiError>) -> Result<(), ApiError> {
+    pub(super) async fn next_target(
+        &self,
+        ctx: &mut Context,
+        mut refused: Option<ApiError>,
+    ) -> Result<(), ApiError> {
         loop {
             // Taken out, so that the rest of the request's state can be worked with.
             let Some(mut origin) = ctx.origin.take() else { return Err(gone_wrong()) };
@@ -170,7 +173,11 @@ impl Gateway {
                     ctx.plan = Some(Box::new(plan));
                     return Ok(());
                 }
-                Err(error) if is_another_s(&error, &routing.retry) => {
+                // A request that was answered in part has shown that it can be told, if not to everybody.
+                Err(error)
+                    if is_another_s(&error, &routing.retry)
+                        || (ctx.resume.is_some() && error.kind == Kind::Unsupported) =>
+                {
                     origin.ask.tried |= 1 << index;
                     ctx.origin = Some(origin);
                     refused.get_or_insert(error);
@@ -206,20 +213,22 @@ impl Gateway {
             chosen.rank(*body)
         } else if let Some(request) = body.image {
             chosen.draw(ctx, *request)
-        } else if upstream == api && thinking == Thinking::Unsaid && chosen.passes(&body) {
+        } else if upstream == api
+            && thinking == Thinking::Unsaid
+            && ctx.resume.is_none()
+            && chosen.passes(&body)
+        {
             chosen.pass_on(name, *body)
-        } else if (api == Api::Responses && upstream != api && self.keeps()) || self.may_recall(&chosen) {
+        } else if api == Api::Responses && upstream != api && self.keeps() {
             // Boxed: hardly any request has to wait for the store.
             Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await
         } else {
             let text = body.text.into_contiguous();
-            match self.translate(ctx, chosen, thinking, &text, Stored::default()) {
+            let stored = Stored { remembers: self.may_recall(&chosen), ..Stored::default() };
+            match self.translate(ctx, chosen, thinking, &text, stored) {
                 Ok(plan) => Ok(plan),
-                Err(Untold::Told(error)) => Err(error),
-                Err(Untold::Linked(stuck)) => {
-                    let stored = Stored::default();
-                    Box::pin(self.translate_linked(ctx, *stuck, thinking, &text, stored)).await
-                }
+                // Boxed: hardly any request lacks anything.
+                Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,
             }
         }
     }
@@ -268,9 +277,7 @@ impl Gateway {
             None
         };
         if refused.is_none() {
-            // The failure has told more about the targets than the time of the request's beginning does.
-            origin.ask.now = ctx.live.till.nanos(Instant::now());
-            origin.ask.point = chance();
+            self.look_anew(ctx);
             self.note_fallback(ctx, &error, status);
             let reason = error.kind.label();
             self.count_retry(ctx, reason);
@@ -292,8 +299,17 @@ impl Gateway {
         })
     }
 
+    /// A failure has told more about the targets than the time of the request's beginning does.
+    pub(super) fn look_anew(&self, ctx: &mut Context) {
+        let now = ctx.live.till.nanos(Instant::now());
+        if let Some(origin) = ctx.origin.as_deref_mut() {
+            origin.ask.now = now;
+            origin.ask.point = chance();
+        }
+    }
+
     /// Notes that a target failed that the client will not hear of.
-    fn note_fallback(&self, ctx: &mut Context, error: &ApiError, status: Option<u16>) {
+    pub(super) fn note_fallback(&self, ctx: &mut Context, error: &ApiError, status: Option<u16>) {
         let row = error.kind.row();
         let Some(target) = ctx.plan.as_ref().and_then(|plan| plan.target()) else { return };
         if row.source == Source::Upstream {
@@ -341,7 +357,7 @@ impl Gateway {
 
 impl Context {
     /// Forgets what another target said: nobody has heard of it.
-    fn begin_again(&mut self) {
+    pub(super) fn begin_again(&mut self) {
         self.answer = Answer::Awaited;
         self.failure = None;
         let record = &mut self.record;

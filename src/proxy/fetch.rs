@@ -193,8 +193,9 @@ impl Gateway {
         let ip = ip.ok_or(FetchFault::Forbidden)?;
         let port = url.port_or_known_default().ok_or(FetchFault::NoAddress)?;
         let tls = url.scheme() == "https";
-        let peer = Upstream::outside((ip, port).into(), tls, name, CONNECT);
-        let mut session = self.connections.connect(&peer).await.map_err(|error| unreachable(&error))?;
+        let peer = Upstream::outside((ip, port).into(), tls, name);
+        let session = self.connections.connect(&peer, CONNECT).await;
+        let mut session = session.map_err(|error| unreachable(&error))?;
         session.set_read_timeout(None);
         session.set_write_timeout(Some(WRITE));
         Ok(session)

@@ -177,7 +177,8 @@ impl Gateway {
         })
     }
 
-    /// The calls of one round, some of them at a time. What is under way when one fails is given up.
+    /// The calls of one round, some of them at a time. What is under way when one fails is given up; but of several links
+    /// of a client that fail it is told of the first, whichever failed sooner.
     async fn round(
         &self,
         job: &mut dyn Job,
@@ -196,10 +197,16 @@ impl Gateway {
             return Ok(());
         }
         let mut tasks = JoinSet::new();
+        let mut open = Vec::with_capacity(AT_ONCE);
+        let mut failed: Option<(usize, ApiError)> = None;
         loop {
-            while tasks.len() < AT_ONCE
+            while failed.is_none()
+                && tasks.len() < AT_ONCE
                 && let Some((number, call)) = waiting.pop_front()
             {
+                if matches!(&call.to, To::Link(link) if link.field.is_some()) {
+                    open.push(number);
+                }
                 let (gateway, way) = (self.clone(), way.clone());
                 tasks.spawn(async move {
                     let mut notes = Notes::default();
@@ -210,9 +217,21 @@ impl Gateway {
             let Some(done) = tasks.join_next().await else { return Ok(()) };
             let (number, brought, noted) = done.map_err(|_| broken())?;
             notes.add(noted);
-            let body = brought?;
-            self.weigh(taken, body.len())?;
-            job.heard(number, body);
+            open.retain(|other| *other != number);
+            let weighed = brought.and_then(|body| self.weigh(taken, body.len()).map(|()| body));
+            match weighed {
+                Ok(body) => job.heard(number, body),
+                Err(error) if failed.as_ref().is_none_or(|(other, _)| number < *other) => {
+                    failed = Some((number, error));
+                }
+                Err(_) => {}
+            }
+            if let Some((first, error)) = failed.take() {
+                if open.iter().all(|other| *other > first) {
+                    return Err(error);
+                }
+                failed = Some((first, error));
+            }
         }
     }
 

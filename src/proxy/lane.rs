@@ -4,6 +4,7 @@
 use http::{HeaderMap, HeaderValue, Uri, header};
 
 use super::names;
+use crate::canonical::Dialect;
 use crate::metrics::{Metrics, Series};
 use crate::route::{Model, Target};
 use crate::tokens::Family;
@@ -24,6 +25,8 @@ pub(super) struct Lane {
     pub(super) series: Series,
     /// The family of the model that is asked.
     pub(super) family: Family,
+    /// How the target's model is spoken to, but for the names, which the target has.
+    dialect: Dialect<'static>,
     /// How clients are told of the target.
     pub(super) name: Option<HeaderValue>,
     head: HeaderMap,
@@ -47,7 +50,13 @@ impl Lane {
         let known = [&*target.model, &*model.id].map(Family::of);
         let family = known.into_iter().find(|family| *family != Family::Other).unwrap_or(Family::Other);
         let name = HeaderValue::try_from(format!("{}/{}", provider.name, target.model)).ok();
-        Lane { api, link, series, family, name, head: template(provider, api), uri }
+        let dialect = Dialect { model: "", issuer: "", ..provider.dialect(api, &target.model) };
+        Lane { api, link, series, family, dialect, name, head: template(provider, api), uri }
+    }
+
+    /// How the model of the lane's target is spoken to.
+    pub(super) fn dialect<'t>(&self, target: &'t Target) -> Dialect<'t> {
+        Dialect { model: &target.model, issuer: target.provider.issuer(), ..self.dialect.clone() }
     }
 
     /// Where the request goes: a path, and over HTTP/2 scheme and authority before it.

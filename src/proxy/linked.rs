@@ -12,7 +12,7 @@ use super::fetch::FetchFault;
 use super::plan::Chosen;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
-use crate::translate::{Brought, Linked, Refused, Stored, Wanted, links};
+use crate::translate::{Brought, Key, Linked, Refused, Stored, Wanted, links};
 
 /// Addresses of one request that are followed at most: more than any vendor takes images.
 const MOST: usize = 100;
@@ -28,6 +28,8 @@ pub(super) enum Untold {
     Told(ApiError),
     /// Something in it is given by address, perhaps.
     Linked(Box<(Chosen, Refused)>),
+    /// Turns of it have lost their seals, which may be kept under these keys.
+    Bare(Box<(Chosen, Vec<Key>)>),
 }
 
 impl From<ApiError> for Untold {
@@ -58,7 +60,7 @@ impl Gateway {
         };
         let wanted = {
             let target = chosen.target()?;
-            let dialect = target.provider.dialect(chosen.upstream, &target.model);
+            let dialect = chosen.lane.dialect(target);
             links(std::str::from_utf8(text).unwrap_or_default(), client, vendor, &dialect, stored)
         };
         if wanted.is_empty() {
@@ -70,6 +72,8 @@ impl Gateway {
         self.translate(ctx, chosen, thinking, text, stored).map_err(|untold| match untold {
             Untold::Told(error) => error,
             Untold::Linked(stuck) => stuck.1.error,
+            // They were looked for before.
+            Untold::Bare(_) => refused.error,
         })
     }
 

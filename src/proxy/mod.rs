@@ -2,7 +2,7 @@
 //!
 //! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `identify` finds whose it is, `request` reads and decides,
 //! `admit` lets in what limits and balance permit, `upstream` addresses the provider, `response` passes or translates
-//! the answer, `stored` keeps it where no provider does, `job` makes answers out of several calls, `task` looks after what takes minutes
+//! the answer, `waiting` keeps a client whose answer does not begin, `stored` keeps it where no provider does, `job` makes answers out of several calls, `task` looks after what takes minutes
 //! (both through `call`, as `check` does, which asks providers how they are), `charge` settles what it cost, `finish` counts and logs. The
 //! exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms in Pingora's
 //! order (docs/decisions/002). Before it stand `front` (connections and their limits) and `http1` (one connection's
@@ -49,6 +49,7 @@ mod reader;
 mod reply;
 mod request;
 mod response;
+mod resume;
 mod roots;
 mod server;
 mod shutdown;
@@ -58,6 +59,7 @@ mod stored;
 mod task;
 mod upstream;
 mod vault;
+mod waiting;
 mod weight;
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! The way to a provider: its addresses, and the connection options that Pingora's connector is given.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -37,11 +38,20 @@ impl Upstream {
         &self.http
     }
 
+    /// The same address, to be connected to within this time. Its place in the pool is the same: how long somebody would
+    /// have waited says nothing about a connection that is there.
+    pub(super) fn within(&self, span: Duration) -> Cow<'_, Upstream> {
+        if self.http.options.total_connection_timeout == Some(span) {
+            return Cow::Borrowed(self);
+        }
+        let mut other = self.clone();
+        limit(&mut other.http.options, span);
+        Cow::Owned(other)
+    }
+
     /// An address of no provider: HTTP/1.1, and what is connected to is not kept.
-    pub(super) fn outside(address: SocketAddr, tls: bool, name: String, connect: Duration) -> Self {
+    pub(super) fn outside(address: SocketAddr, tls: bool, name: String) -> Self {
         let mut http = HttpPeer::new(address, tls, name);
-        http.options.total_connection_timeout = Some(connect);
-        http.options.connection_timeout = Some(connect);
         http.options.alpn = ALPN::H1;
         let hash = http.reuse_hash();
         Upstream { http, hash }
@@ -106,8 +116,7 @@ struct Resolved {
 impl Link {
     pub(super) fn new(provider: Arc<Provider>, limits: &Limits) -> Self {
         let mut options = PeerOptions::new();
-        options.total_connection_timeout = Some(provider.timeouts.connect);
-        options.connection_timeout = Some(provider.timeouts.connect);
+        limit(&mut options, provider.timeouts.connect);
         options.idle_timeout = Some(limits.pool_idle);
         options.max_h2_streams = H2_STREAMS;
         options.alpn = match (provider.http, provider.base.scheme()) {
@@ -199,6 +208,12 @@ impl Link {
         let hash = http.reuse_hash();
         Upstream { http, hash }
     }
+}
+
+/// For TCP and TLS together.
+fn limit(options: &mut PeerOptions, span: Duration) {
+    options.total_connection_timeout = Some(span);
+    options.connection_timeout = Some(span);
 }
 
 fn roots_group(roots: &[Vec<u8>]) -> u64 {

@@ -19,7 +19,7 @@ use crate::json::Rope;
 use crate::route::seat::Permit;
 use crate::route::{Model, Target};
 use crate::translate::verbatim::Changes;
-use crate::translate::{Ask, Outgoing, Recalled, Stored, outgoing_stored};
+use crate::translate::{Ask, Outgoing, Stored, Untranslated, outgoing_sealed, outgoing_stored};
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, Policy};
 use crate::wire::path::Action;
@@ -91,7 +91,7 @@ impl Chosen {
         if self.api != Api::Chat || !target.provider.is_particular() {
             return true;
         }
-        let dialect = target.provider.dialect(self.upstream, &target.model);
+        let dialect = self.lane.dialect(target);
         let text = body.text.clone().into_contiguous();
         std::str::from_utf8(&text).is_ok_and(|text| crate::wire::chat::request::fits(text, &dialect))
     }
@@ -185,17 +185,13 @@ impl Gateway {
             Some(id) => self.conversation(ctx, id).await?,
             None => None,
         };
-        let keep_as = if wish.keep { new_id() } else { String::new() };
+        // What another target has begun has its name already.
+        let keep_as = if wish.keep && ctx.resume.is_none() { new_id() } else { String::new() };
         let remembers = self.may_recall(&chosen);
-        let found = if remembers { self.recall(ctx, &chosen, thinking, body).await } else { Vec::new() };
-        let (before, recalled) = (before.as_deref(), Recalled(&found));
-        let stored = Stored { before, keep_as: &keep_as, remembers, recalled, ..Stored::default() };
+        let stored = Stored { before: before.as_deref(), keep_as: &keep_as, remembers, ..Stored::default() };
         match self.translate(ctx, chosen, thinking, &text, stored) {
-            Err(Untold::Linked(stuck)) => {
-                Box::pin(self.translate_linked(ctx, *stuck, thinking, &text, stored)).await
-            }
-            Err(Untold::Told(error)) => Err(error),
             Ok(plan) => Ok(plan),
+            Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,
         }
     }
 
@@ -209,36 +205,40 @@ impl Gateway {
         stored: Stored<'_>,
     ) -> Result<Plan, Untold> {
         let target = chosen.target()?;
+        let begun = ctx.resume.as_ref().map(|resume| resume.begun());
+        let stored = Stored { begun, ..stored };
         let (Some(client), Some(vendor)) = (chosen.api.format(), chosen.upstream.format()) else {
             let message =
                 format!("The model `{}` cannot be asked to reason through this API.", chosen.model.id);
             return Err(ApiError::new(Kind::Unsupported, message).param("model").into());
         };
         let array = matches!(chosen.action, Some(Action::Stream { sse: false }));
-        let dialect = target.provider.dialect(chosen.upstream, &target.model);
+        let dialect = chosen.lane.dialect(target);
         let text = std::str::from_utf8(text)
             .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
-        let asked = outgoing_stored(
-            text,
-            &Ask {
-                client,
-                vendor,
-                stream: chosen.stream,
-                array,
-                thinking,
-                dialect: &dialect,
-                model: &chosen.model.escaped_id,
-                id: ctx.id.as_str(),
-                now: ctx.record.unix_millis / 1000,
-            },
-            stored,
-        );
+        let ask = Ask {
+            client,
+            vendor,
+            stream: chosen.stream,
+            array,
+            thinking,
+            dialect: &dialect,
+            model: &chosen.model.escaped_id,
+            id: ctx.id.as_str(),
+            now: ctx.record.unix_millis / 1000,
+        };
+        let asked = if stored.remembers && stored.recalled.is_none() {
+            outgoing_sealed(text, &ask, stored)
+        } else {
+            outgoing_stored(text, &ask, stored).map_err(Untranslated::Refused)
+        };
         let Outgoing { body, restore, reply, losses, items } = match asked {
             Ok(outgoing) => outgoing,
-            Err(refused) if may_be_linked(&refused, &stored) => {
+            Err(Untranslated::Bare(keys)) => return Err(Untold::Bare(Box::new((chosen, keys)))),
+            Err(Untranslated::Refused(refused)) if may_be_linked(&refused, &stored) => {
                 return Err(Untold::Linked(Box::new((chosen, refused))));
             }
-            Err(refused) => {
+            Err(Untranslated::Refused(refused)) => {
                 self.count_losses(client, vendor, &refused.losses);
                 return Err(refused.error.into());
             }
@@ -259,7 +259,7 @@ impl Gateway {
         // Said anew in the same format, an answer passes as it is, unless something in it must be undone or it comes
         // as a stream for a client that wants none.
         let whole = dialect.habits.streams_only && !chosen.stream;
-        let translation = (client != vendor || whole || !restore.is_empty())
+        let translation = (client != vendor || whole || begun.is_some() || !restore.is_empty())
             .then(|| Box::new(Translation { client, vendor, reply: Arc::new(reply), restore, array, keep }));
         Ok(Plan {
             body_len: body.len(),

@@ -9,9 +9,11 @@ use pingora::proxy::FailToProxy;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
+use super::waiting::wants_array;
 use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::Body;
+use crate::wire::error::ArrayState;
 use crate::wire::images::{self, reply::Shape};
 use crate::wire::path::Endpoint;
 use crate::wire::{Format, count_tokens, error as wire_error, tasks};
@@ -202,8 +204,17 @@ impl Gateway {
             client.set_keepalive(None);
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
+        // Whatever a provider had begun to say, nothing of it has left.
+        let nothing = std::mem::take(&mut ctx.kept);
+        ctx.record.stream |= nothing;
         self.settle_cut(ctx).await;
         let (format, id) = (ctx.format, ctx.id.clone());
+        if nothing {
+            let array = wants_array(ctx.endpoint.as_ref()).then_some(ArrayState::Nothing);
+            let tail = wire_error::stream_tail(format, error, id.as_str(), array).freeze();
+            ctx.record.response_bytes += tail.len() as u64;
+            return client.write_response_body(tail, true).await.map_err(|error| error.into_down());
+        }
         let streaming = ctx.record.stream;
         let Some(passing) = ctx.passing_mut().filter(|_| streaming) else {
             client.set_keepalive(None);

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
-use super::context::{Answer, Context, Passing, Plan, Translation};
+use super::context::{Answer, Context, Passing, Plan, RequestId, Translation};
 use super::encoding::{DecodeError, Decoder};
 use super::upstream::scrubbed;
 use super::{Gateway, names};
@@ -49,8 +49,17 @@ impl Gateway {
         let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
         if head.status.is_success() {
             let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
-            let (mut exchange, stream) = self.exchange_of(plan, arrival);
+            let (mut exchange, stream) = match self.onward(plan, ctx.resume.as_mut(), arrival) {
+                Some(exchange) => (exchange, true),
+                None => match plan.promised(ctx, arrival, self.limits.answer) {
+                    None => self.exchange_of(plan, arrival),
+                    Some(promised) => (Exchange::Translated(promised), true),
+                },
+            };
             exchange.expect(plan.lane.family, ctx.tab.expected_input());
+            if stream {
+                ctx.follow(&mut exchange);
+            }
             ctx.record.stream = stream;
             let passing = Box::new(Passing { exchange, decoder });
             ctx.answer =
@@ -120,9 +129,7 @@ impl Gateway {
             ours.insert(header::RETRY_AFTER, wait);
         }
         if ctx.record.stream {
-            // Proxies in between must neither keep nor hold back a stream.
-            ours.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-            ours.insert(names::X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+            keep_flowing(&mut ours);
         }
         if let Some(warning) = ctx.plan.as_ref().and_then(|plan| plan.warning.as_ref()) {
             ours.insert(names::X_GATEWAY_WARNING, warning.clone());
@@ -130,12 +137,7 @@ impl Gateway {
         for (name, value) in ctx.way() {
             ours.insert(name, value);
         }
-        if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
-            if ctx.format == Format::Messages {
-                ours.insert(names::REQUEST_ID, id.clone());
-            }
-            ours.insert(names::X_REQUEST_ID, id);
-        }
+        add_ids(&mut ours, ctx.format, &ctx.id);
         for (name, value) in ctx.tab.shown(ctx.format, ctx.now()) {
             ours.insert(name, value);
         }
@@ -336,6 +338,21 @@ fn collect_error(decoder: &mut Option<Decoder>, body: &mut BytesMut, piece: Byte
     let piece = decode(decoder, piece).unwrap_or_default();
     let room = MAX_ERROR_BODY.saturating_sub(body.len());
     body.extend_from_slice(piece.get(..room.min(piece.len())).unwrap_or_default());
+}
+
+/// Proxies in between must neither keep nor hold back a stream.
+pub(super) fn keep_flowing(ours: &mut HeaderMap) {
+    ours.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    ours.insert(names::X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+}
+
+/// The request's id, under the names that the client's SDK reads.
+pub(super) fn add_ids(ours: &mut HeaderMap, format: Format, id: &RequestId) {
+    let Ok(id) = HeaderValue::from_bytes(id.as_bytes()) else { return };
+    if format == Format::Messages {
+        ours.insert(names::REQUEST_ID, id.clone());
+    }
+    ours.insert(names::X_REQUEST_ID, id);
 }
 
 /// Whether an answer comes as a stream, by its type and by what was asked for.

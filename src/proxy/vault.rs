@@ -8,12 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Gateway;
-use super::context::Context;
+use super::context::{Context, Plan};
+use super::linked::Untold;
 use super::plan::Chosen;
 use super::stored::account;
 use crate::canonical::Thinking;
+use crate::error::{ApiError, Kind};
 use crate::store::Pending;
-use crate::translate::{Key, bare_turns, issues_seals};
+use crate::translate::{Key, Recalled, Stored, issues_seals};
 
 /// How long an answer's end or a request waits. Without what is kept a conversation goes on all the same, as far as the
 /// vendor allows.
@@ -26,28 +28,12 @@ impl Gateway {
             return false;
         };
         self.store.is_some()
-            && chosen.target().is_ok_and(|target| {
-                issues_seals(&target.provider.dialect(chosen.upstream, &target.model), vendor)
-            })
+            && chosen.target().is_ok_and(|target| issues_seals(&chosen.lane.dialect(target), vendor))
     }
 
     /// Finds what belongs to the turns of a request that have lost it.
-    pub(super) async fn recall(
-        &self,
-        ctx: &Context,
-        chosen: &Chosen,
-        thinking: Thinking,
-        body: &str,
-    ) -> Vec<(Key, Bytes)> {
-        let (Some(store), Ok(target)) = (self.store.as_deref(), chosen.target()) else { return Vec::new() };
-        let (Some(client), Some(vendor)) = (chosen.api.format(), chosen.upstream.format()) else {
-            return Vec::new();
-        };
-        let dialect = target.provider.dialect(chosen.upstream, &target.model);
-        let keys = bare_turns(body, client, vendor, thinking, &dialect);
-        if keys.is_empty() {
-            return Vec::new();
-        }
+    async fn recall(&self, ctx: &Context, keys: Vec<Key>) -> Vec<(Key, Bytes)> {
+        let Some(store) = self.store.as_deref() else { return Vec::new() };
         let found = store.recall(&account(ctx), keys.clone()).within(WAIT).await;
         self.count_store("recall", &found);
         match found {
@@ -57,6 +43,30 @@ impl Gateway {
                 tracing::warn!(%error, request, "what a vendor wants back was not found in time");
                 Vec::new()
             }
+        }
+    }
+
+    /// Translates a request once more, with what its turns have lost and what lies behind its addresses.
+    pub(super) async fn translate_with(
+        &self,
+        ctx: &Context,
+        stuck: Untold,
+        thinking: Thinking,
+        text: &[u8],
+        stored: Stored<'_>,
+    ) -> Result<Plan, ApiError> {
+        let (chosen, keys) = match stuck {
+            Untold::Told(error) => return Err(error),
+            Untold::Linked(stuck) => return self.translate_linked(ctx, *stuck, thinking, text, stored).await,
+            Untold::Bare(bare) => *bare,
+        };
+        let found = self.recall(ctx, keys).await;
+        let stored = Stored { recalled: Some(Recalled(&found)), ..stored };
+        match self.translate(ctx, chosen, thinking, text, stored) {
+            Ok(plan) => Ok(plan),
+            Err(Untold::Linked(stuck)) => self.translate_linked(ctx, *stuck, thinking, text, stored).await,
+            Err(Untold::Told(error)) => Err(error),
+            Err(Untold::Bare(_)) => Err(ApiError::new(Kind::Internal, "The gateway failed.")),
         }
     }
 

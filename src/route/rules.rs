@@ -21,6 +21,8 @@ pub struct Retry {
     pub context_length: bool,
     /// Also when a target cannot do something that the request asks for.
     pub unsupported: bool,
+    /// Also when a stream breaks off of which the client has a part: another target goes on with it.
+    pub resume: bool,
 }
 
 impl Default for Retry {
@@ -35,6 +37,7 @@ impl Default for Retry {
             share: Share::default(),
             context_length: false,
             unsupported: false,
+            resume: false,
         }
     }
 }

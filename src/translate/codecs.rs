@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::canonical::{Answer, Dialect, Event, Request};
+use crate::canonical::{Answer, Dialect, Event, Request, Start};
 use crate::error::ApiError;
 use crate::json::JsonError;
 use crate::wire::codec::{Cut, Notes, Reply};
@@ -56,6 +56,15 @@ impl Decoder {
         }
     }
 
+    /// Whether it has been said why the answer ended, in formats where that is not its end.
+    pub(super) fn has_reason(&self) -> bool {
+        match self {
+            Decoder::Chat(decoder) => decoder.has_reason(),
+            Decoder::Generate(decoder) => decoder.has_reason(),
+            Decoder::Messages(_) | Decoder::Responses(_) => false,
+        }
+    }
+
     pub(super) fn is_over(&self) -> bool {
         match self {
             Decoder::Chat(decoder) => decoder.is_over(),
@@ -82,6 +91,26 @@ impl Encoder {
             Format::Messages => Encoder::Messages(Box::new(messages::stream::Encoder::new(reply))),
             Format::Responses => Encoder::Responses(Box::new(responses::stream::Encoder::new(reply))),
             Format::Generate => Encoder::Generate(Box::new(generate::stream::Encoder::new(reply))),
+        }
+    }
+
+    /// What it is told has changed in the middle of the answer: another vendor goes on with it.
+    pub(super) fn retell(&mut self, reply: Arc<Reply>) {
+        match self {
+            Encoder::Chat(encoder) => encoder.retell(reply),
+            Encoder::Messages(encoder) => encoder.retell(reply),
+            Encoder::Responses(encoder) => encoder.retell(reply),
+            Encoder::Generate(encoder) => encoder.retell(reply),
+        }
+    }
+
+    /// The client knows the answer by these words of its vendor, as they are.
+    pub(super) fn known_as(&mut self, start: &Start<'_>) {
+        match self {
+            Encoder::Chat(encoder) => encoder.known_as(start),
+            Encoder::Generate(encoder) => encoder.known_as(start),
+            // Said once, at the beginning.
+            Encoder::Messages(_) | Encoder::Responses(_) => {}
         }
     }
 

@@ -17,6 +17,7 @@ mod linked;
 mod meter;
 mod outgoing;
 mod restore;
+pub mod resume;
 mod run;
 pub mod translated;
 pub mod verbatim;
@@ -31,7 +32,9 @@ pub use count::Asked;
 pub use keepsake::{Keepsake, Key, Recalled, issues_seals};
 pub use linked::{Brought, Linked, Wanted, links};
 pub use meter::Meter;
-pub use outgoing::{Ask, Outgoing, Refused, Stored, bare_turns, outgoing, outgoing_stored};
+pub use outgoing::{
+    Ask, Outgoing, Refused, Stored, Untranslated, outgoing, outgoing_sealed, outgoing_stored,
+};
 pub use restore::Restore;
 pub use translated::Translated;
 pub use verbatim::{StreamError, Verbatim};
@@ -168,7 +171,7 @@ impl Exchange {
     /// What was complete before a fault and still belongs to the client.
     pub fn take_ready(&mut self) -> Bytes {
         match self {
-            Exchange::Verbatim(_) => Bytes::new(),
+            Exchange::Verbatim(verbatim) => verbatim.take_ready(),
             Exchange::Translated(translated) => translated.take_ready(),
         }
     }

@@ -10,6 +10,7 @@ use super::codecs::{decode_request, encode_request};
 use super::keepsake::{Key, Recalled, may_seal, missing};
 use super::linked::Brought;
 use super::restore::Restore;
+use super::resume::Begun;
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Request, Thinking};
 use crate::error::ApiError;
@@ -73,10 +74,12 @@ pub struct Stored<'a> {
     pub keep_as: &'a str,
     /// Seals are kept for clients that do not send them back.
     pub remembers: bool,
-    /// What was found for the turns of this request that have lost theirs ([`bare_turns`]).
-    pub recalled: Recalled<'a>,
+    /// What was found for the turns of this request that have lost theirs; nothing before it was looked for.
+    pub recalled: Option<Recalled<'a>>,
     /// What lay behind the addresses that the vendor must not be given ([`links`](super::links)).
     pub brought: Brought<'a>,
+    /// How far another vendor has come with the answer.
+    pub begun: Option<Begun<'a>>,
 }
 
 /// What goes to the vendor, and what must be known when its answer comes.
@@ -104,6 +107,18 @@ pub struct Refused {
     pub losses: Vec<Loss>,
 }
 
+/// Why a request is not translated, or not yet.
+#[derive(Debug, thiserror::Error)]
+pub enum Untranslated {
+    /// It cannot be.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// Some of its turns have lost the seals that their vendor may have issued. They may be found under these keys, and
+    /// be given as [`Stored::recalled`].
+    #[error("turns of the request have lost their seals")]
+    Bare(Vec<Key>),
+}
+
 /// Translates a request.
 ///
 /// # Errors
@@ -117,6 +132,24 @@ pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
 /// # Errors
 /// As [`outgoing`].
 pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<Outgoing, Refused> {
+    run(body, ask, stored, None)
+}
+
+/// The same for a request whose seals have not been looked for. What has lost none is read no second time.
+///
+/// # Errors
+/// As [`outgoing`]; and there are seals to look for.
+pub fn outgoing_sealed(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<Outgoing, Untranslated> {
+    run(body, ask, stored, Some(Untranslated::Bare))
+}
+
+/// Translates; where there are seals to look for, `bare` says what comes of it.
+fn run<E: From<Refused>>(
+    body: &str,
+    ask: &Ask<'_>,
+    stored: Stored<'_>,
+    bare: Option<fn(Vec<Key>) -> E>,
+) -> Result<Outgoing, E> {
     let bump = Bump::new();
     let conversation = conversation(body, ask.client, stored);
     let longer = longer(body, conversation.as_ref(), stored);
@@ -130,23 +163,29 @@ pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<
     if request.thinking == Thinking::Unsaid {
         request.thinking = ask.thinking;
     }
+    if let Some(bare) = bare
+        && may_seal(&request, ask.dialect, ask.vendor)
+    {
+        let keys = missing(&request, ask.dialect.issuer);
+        if !keys.is_empty() {
+            return Err(bare(keys));
+        }
+    }
     let reply = Reply {
-        model: ask.model.clone(),
-        seed: ask.id.into(),
-        created: ask.now,
-        usage_wanted: request.usage_wanted,
-        show_thinking: shows_thinking(ask.client, request.show_thinking, request.thinking),
-        issuer: ask.dialect.issuer.into(),
-        array: ask.array,
         keep_as: stored.keep_as.into(),
         remember: stored.remembers
             && ask.client != ask.vendor
             && may_seal(&request, ask.dialect, ask.vendor)
             && !sends_back(&request, ask.dialect.issuer),
-        echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
+        ..reply(&request, body, ask)
     };
-    stored.recalled.put_back(&mut request, ask.dialect.issuer);
+    if let Some(recalled) = stored.recalled {
+        recalled.put_back(&mut request, ask.dialect.issuer);
+    }
     stored.brought.put_into(&mut request, ask.vendor, ask.dialect);
+    if let Some(begun) = &stored.begun {
+        begun.put_into(&mut request, &bump);
+    }
     // A vendor's stream says what was used only if it is asked to.
     request.usage_wanted = true;
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
@@ -161,28 +200,12 @@ pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<
     let own = if anew { std::mem::take(&mut request.extra) } else { Vec::new() };
     encode_request(ask.vendor, &request, ask.dialect, &mut notes, &mut out);
     if let Some(refusal) = notes.take_refusal() {
-        return Err(Refused { error: *refusal, losses: notes.losses().to_vec() });
+        return Err(Refused { error: *refusal, losses: notes.losses().to_vec() }.into());
     }
     append(&own, &mut out);
     let items = conversation.filter(|_| !stored.keep_as.is_empty()).map(|all| all.items);
     let losses = notes.losses().to_vec();
     Ok(Outgoing { body: out.freeze(), restore, reply, losses, items: items.unwrap_or_default() })
-}
-
-/// The keys of the turns of a request that have lost the seals that their vendor may have issued. None for a vendor that
-/// issues none when it is asked so.
-pub fn bare_turns(
-    body: &str,
-    client: Format,
-    vendor: Format,
-    thinking: Thinking,
-    dialect: &Dialect<'_>,
-) -> Vec<Key> {
-    let Ok(mut request) = decode_request(client, body) else { return Vec::new() };
-    if request.thinking == Thinking::Unsaid {
-        request.thinking = thinking;
-    }
-    if may_seal(&request, dialect, vendor) { missing(&request, dialect.issuer) } else { Vec::new() }
 }
 
 /// Whether the client has sent back reasoning with a seal of this issuer, and so does not need to be helped.
@@ -220,6 +243,23 @@ fn append(members: &[Extra<'_>], out: &mut BytesMut) {
             let text = format!("{comma}\"{}\":{}}}", member.name, member.value.text());
             out.extend_from_slice(text.as_bytes());
         }
+    }
+}
+
+/// What the encoder of the answer is told, for an answer that is not kept.
+pub(super) fn reply(request: &Request<'_>, body: &str, ask: &Ask<'_>) -> Reply {
+    let thinking = if request.thinking == Thinking::Unsaid { ask.thinking } else { request.thinking };
+    Reply {
+        model: ask.model.clone(),
+        seed: ask.id.into(),
+        created: ask.now,
+        usage_wanted: request.usage_wanted,
+        show_thinking: shows_thinking(ask.client, request.show_thinking, thinking),
+        issuer: ask.dialect.issuer.into(),
+        array: ask.array,
+        keep_as: Box::default(),
+        remember: false,
+        echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
     }
 }
 

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use super::codecs::{Decoder, Encoder, decode_answer, encode_answer};
 use super::keepsake::{Collector, Keepsake};
 use super::restore::{Restore, Restorer};
+use super::resume::Along;
 use super::verbatim::{Arrival, is_whole};
 use super::{Meter, StreamError};
 use crate::canonical::{Answer, BlockKind, Event, Finish};
@@ -62,6 +63,16 @@ struct Through {
     error: Option<Bytes>,
     /// Something came besides reasoning.
     spoke: bool,
+    /// What the client is given is noted, so that another vendor can go on with it, or goes on with what was.
+    along: Option<Box<Along>>,
+}
+
+/// What another vendor takes over.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) to: Option<Encoder>,
+    pub(super) along: Option<Box<Along>>,
+    pub(super) reply: Arc<Reply>,
 }
 
 #[derive(Debug)]
@@ -96,20 +107,27 @@ impl Through {
             }
             _ => {}
         }
-        let Through { meter, restorer, to, out, .. } = self;
-        let mut write = |event: &Event<'_>| match to {
-            To::Stream(encoder) => encoder.event(event, out),
-            To::Whole(answer) => answer.take(event),
-        };
+        let Through { meter, restorer, to, out, along, .. } = self;
         // What the client is shown is what was noted, the same figures to the last one; and what its vendor does not
         // say is counted before it is too late to show it.
-        let usage = match event {
-            Event::Usage(_) => return write(&Event::Usage(*meter.usage())),
+        let mut usage = match event {
+            Event::Usage(_) => Some(*meter.usage()),
             Event::End => meter.count_missing(true),
             _ => None,
         };
+        if let (Some(usage), Some(along)) = (&mut usage, along.as_deref()) {
+            *usage = along.total(usage, false).0;
+        }
+        let mut write = |event: &Event<'_>| match (&mut *to, &mut *along) {
+            (To::Stream(encoder), None) => encoder.event(event, out),
+            (To::Stream(encoder), Some(along)) => along.event(event, &mut |event| encoder.event(event, out)),
+            (To::Whole(answer), _) => answer.take(event),
+        };
         if let Some(usage) = usage {
             write(&Event::Usage(usage));
+        }
+        if let Event::Usage(_) = event {
+            return;
         }
         match restorer {
             None => write(event),
@@ -159,6 +177,7 @@ impl Translated {
                 out: BytesMut::with_capacity(OUT),
                 error: None,
                 spoke: false,
+                along: None,
             },
             body: BytesMut::new(),
             limit,
@@ -167,6 +186,58 @@ impl Translated {
             reply,
             document: None,
         }
+    }
+
+    /// Goes on with an answer that another vendor began: what wrote it writes on.
+    pub(super) fn resumed(
+        route: &Route,
+        arrival: Arrival,
+        reply: Arc<Reply>,
+        restore: Restore,
+        limit: usize,
+        to: Encoder,
+        along: Box<Along>,
+    ) -> Self {
+        let mut translated = Translated::new(route, arrival, reply, restore, limit);
+        translated.through.to = To::Stream(to);
+        translated.through.along = Some(along);
+        translated
+    }
+
+    /// See [`Exchange::follow`](super::Exchange::follow).
+    pub fn follow(&mut self) {
+        if let To::Stream(_) = self.through.to {
+            self.through.along.get_or_insert_default();
+        }
+    }
+
+    pub(super) fn along(&self) -> Option<&Along> {
+        self.through.along.as_deref()
+    }
+
+    pub(super) fn client(&self) -> Format {
+        self.client
+    }
+
+    /// Whether the vendor has said why the answer ended, though not that it did.
+    pub(super) fn has_reason(&self) -> bool {
+        self.from.has_reason()
+    }
+
+    pub(super) fn into_parts(self) -> Parts {
+        let Through { to, along, .. } = self.through;
+        let to = if let To::Stream(encoder) = to { Some(encoder) } else { None };
+        Parts { to, along, reply: self.reply }
+    }
+
+    /// Puts bytes in front of what leaves next.
+    pub(super) fn say(&mut self, bytes: &[u8]) {
+        self.through.out.extend_from_slice(bytes);
+    }
+
+    /// Writes an event that no vendor has sent.
+    pub(super) fn event(&mut self, event: &Event<'_>) {
+        self.through.event(event);
     }
 
     /// Reads what was left unread while frames passed.

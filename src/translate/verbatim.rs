@@ -8,6 +8,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::Meter;
+use super::resume::Beside;
 use super::run::{Run, push_quoted};
 use crate::framing::hold::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
@@ -82,6 +83,8 @@ pub struct Verbatim {
     closing: Bytes,
     /// The last event was taken out, and the line feed that may follow it goes with it.
     dropped: bool,
+    /// What the client is given is noted, so that another vendor can go on with it.
+    beside: Option<Box<Beside>>,
 }
 
 impl Verbatim {
@@ -103,7 +106,36 @@ impl Verbatim {
             array: ArrayState::Nothing,
             closing: Bytes::new(),
             dropped: false,
+            beside: None,
         }
+    }
+
+    /// See [`Exchange::follow`](super::Exchange::follow). One format's answers are kept by their vendor, and nobody else
+    /// can go on with them.
+    pub fn follow(&mut self) {
+        let format = self.api.format().filter(|format| *format != Format::Responses);
+        if let Some(format) = format.filter(|_| self.arrival != Arrival::Whole) {
+            self.beside = Some(Box::new(Beside::new(format)));
+        }
+    }
+
+    pub(super) fn beside(&self) -> Option<&Beside> {
+        self.beside.as_deref()
+    }
+
+    /// What was noted, and the name that the model was given.
+    pub(super) fn into_beside(self) -> (Option<Box<Beside>>, Option<EscapedString>) {
+        (self.beside, self.changes.model)
+    }
+
+    /// The format, if it is one of those that generate.
+    pub fn format(&self) -> Option<Format> {
+        self.api.format()
+    }
+
+    /// What had passed of a piece when the rest of it could not.
+    pub fn take_ready(&mut self) -> Bytes {
+        self.beside.as_mut().map(|beside| std::mem::take(&mut beside.ready)).unwrap_or_default()
     }
 
     /// What was noted so far, to be ended.
@@ -163,9 +195,10 @@ impl Verbatim {
             array,
             closing,
             dropped,
+            beside,
         } = self;
         let mut run = Run::new(rebuilt);
-        hold.feed(&piece, |source, range| {
+        let passed = hold.feed(&piece, |source, range| {
             let frame = source.get(range.clone()).unwrap_or_default();
             let data = match arrival {
                 Arrival::Array => element(frame),
@@ -192,6 +225,9 @@ impl Verbatim {
                     return Ok(());
                 }
                 *array = ArrayState::Elements;
+            }
+            if let (Some(beside), Some(data)) = (beside.as_mut(), data) {
+                beside.frame(data, meter.frames() == 0)?;
             }
             // The first frames are read whole, for the id and for how many answers there are, and so are those behind
             // the end of one of several answers; most of the others hold nothing to read.
@@ -236,8 +272,23 @@ impl Verbatim {
                 _ => run.pass(source, range, joined),
             }
             Ok(())
-        })?;
-        Ok(run.finish(&piece))
+        });
+        match passed {
+            Ok(()) => {
+                let out = run.finish(&piece);
+                if let Some(beside) = beside {
+                    beside.passed(&out);
+                }
+                Ok(out)
+            }
+            Err(error) => {
+                if let Some(beside) = beside {
+                    beside.ready = run.finish(&piece);
+                    beside.passed(&beside.ready.clone());
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Ends a stream: what is still to leave.
@@ -270,7 +321,13 @@ impl Verbatim {
             {
                 Ok(tail)
             }
-            End::Open => Err(StreamError::Cut),
+            End::Open => {
+                // An array's bracket is kept back; an event that lacked its blank line is an event nevertheless.
+                if let Some(beside) = self.beside.as_mut().filter(|_| self.arrival == Arrival::Events) {
+                    beside.ready = tail;
+                }
+                Err(StreamError::Cut)
+            }
         }
     }
 

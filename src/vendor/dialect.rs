@@ -14,6 +14,13 @@ const MAX_OUTPUT: u64 = 8_192;
 impl Provider {
     /// How `model` is spoken to through `api`.
     pub fn dialect<'d>(&'d self, api: Api, model: &'d str) -> Dialect<'d> {
+        let dialect = self.usual_dialect(api, model);
+        let prefill = self.prefill.unwrap_or(dialect.prefill);
+        Dialect { prefill, ..dialect }
+    }
+
+    /// The same, as the vendor's row says it.
+    fn usual_dialect<'d>(&'d self, api: Api, model: &'d str) -> Dialect<'d> {
         // A cloud's names have its own parts around the vendor's: `us.anthropic.claude-...`, `models/gemini-...`.
         let plain = model.rsplit('/').next().unwrap_or(model);
         let base = Dialect {

@@ -53,7 +53,7 @@ pub enum HttpVersion {
 /// How long the gateway waits for a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For TCP and TLS together.
+    /// For TCP and TLS together: for a connection that is new.
     pub connect: Duration,
     /// From the end of the request to the head of the answer.
     pub first_byte: Duration,
@@ -110,6 +110,8 @@ pub struct Provider {
     pub ask_usage: bool,
     /// Whether its models may put their reasoning between `<think>` and `</think>` in front of the answer's text.
     pub think_tags: bool,
+    /// Whether its models go on with the beginning of an answer, where that is known better than its row does.
+    pub prefill: Option<bool>,
     /// Whether the client's address is passed on (`x-forwarded-for` and its like): for upstreams of one's own.
     pub forward_client: bool,
 }
@@ -157,6 +159,7 @@ impl Provider {
             check: None,
             roots: None,
             think_tags: false,
+            prefill: None,
             ask_usage: true,
             forward_client: false,
         }

@@ -300,6 +300,7 @@ fn mistral(base: Dialect<'_>) -> Dialect<'_> {
         renames: &[("seed", "random_seed")],
         choices: Choices { any: Some("any"), named: false, ..Choices::USUAL },
         nine_letter_ids: true,
+        repeats_prefill: true,
         ..USUAL
     };
     Dialect {
@@ -401,15 +402,19 @@ fn vllm(base: Dialect<'_>) -> Dialect<'_> {
         lacks: &[&["web_search"]],
         renames: &[("reasoning_content", "reasoning")],
         template_switch: true,
+        prefill_members: &[("continue_final_message", "true"), ("add_generation_prompt", "false")],
         ..USUAL
     };
     Dialect {
         reasoning: effort(Effort::Low, Effort::High, true),
         max_completion_tokens: true,
+        prefill: true,
         reasoning_replay: true,
         extensions: &[
+            "add_generation_prompt",
             "audio_url",
             "chat_template_kwargs",
+            "continue_final_message",
             "guided_json",
             "ignore_eos",
             "include_reasoning",

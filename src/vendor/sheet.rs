@@ -155,6 +155,8 @@ fn renamed(dialect: &Dialect<'_>, api: Api) -> String {
         (habits.template_switch, "reasoning switched in the template"),
         (habits.quiet_whole, "no reasoning outside of streams"),
         (habits.search_tool.is_some(), "search as a tool"),
+        (dialect.prefill, "beginnings continued"),
+        (habits.repeats_prefill, "and repeated"),
         (habits.tool_stream.is_some(), "streams of arguments asked for"),
     ];
     said.extend(plain.into_iter().filter(|(is, _)| *is).map(|(_, text)| text.to_owned()));

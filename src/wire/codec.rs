@@ -121,7 +121,7 @@ pub fn bare_id(id: &str) -> Cow<'_, str> {
         .find_map(|prefix| id.strip_prefix(prefix))
         .unwrap_or(id);
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if rest.chars().all(fits) {
+    if rest.bytes().all(|byte| fits(char::from(byte))) {
         Cow::Borrowed(rest)
     } else {
         Cow::Owned(rest.chars().map(|c| if fits(c) { c } else { '_' }).collect())

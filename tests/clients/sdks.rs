@@ -25,21 +25,42 @@ pub(crate) fn python(imports: &str) -> Option<String> {
     there.then_some(python)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sdk_works_with_the_vendors_of_every_format() {
-    let Some(python) = python("import openai, anthropic\nfrom google import genai") else { return };
-    let vendors = Vendors::start().await;
+/// Lets every SDK ask every model for these things, and gives what the script printed.
+async fn run(python: &str, vendors: &Vendors, wishes: &str) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/translation.py");
-    let run = tokio::process::Command::new(&python)
-        .args([script, &format!("http://{}", vendors.gateway.addr), KEY])
+    let run = tokio::process::Command::new(python)
+        .args([script, &format!("http://{}", vendors.gateway.addr), KEY, wishes])
         .args(MODELS)
         .env("no_proxy", "*")
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
     let output = tokio::time::timeout(std::time::Duration::from_secs(300), run).await.unwrap().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}\n{errors}");
+    told
+}
+
+const IMPORTS: &str = "import openai, anthropic\nfrom google import genai";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sdk_works_with_the_vendors_of_every_format() {
+    let Some(python) = python(IMPORTS) else { return };
+    let vendors = Vendors::start().await;
+    let told = run(&python, &vendors, "text,stream,tool,structured,thinking,image,error").await;
     assert!(told.contains("112 passed, 0 failed"), "{told}");
+}
+
+/// Filler before an answer, and errors behind a head, are nothing that an SDK stumbles over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sdk_waits_for_vendors_that_begin_late() {
+    let Some(python) = python(IMPORTS) else { return };
+    let vendors = Vendors::start_late().await;
+    let told = run(&python, &vendors, "stream,tool,error,late").await;
+    assert!(told.contains("64 passed, 0 failed"), "{told}");
+    for model in MODELS {
+        let slow = vendors.gateway.metrics().await.sum("gateway_slow_starts_total", &[("model", model)]);
+        assert!(slow > 0.0, "{model}");
+    }
 }

@@ -1,13 +1,15 @@
 """The official SDKs against vendors that speak another format: what a user of each sees.
 
-Usage: translation.py BASE_URL KEY MODEL...
-Every SDK asks every model for the same things. Each failure is a line; the exit status says whether there was one.
+Usage: translation.py BASE_URL KEY WISH,... MODEL...
+Every SDK asks every model for the same things: all of them, or the wishes that are named. Each failure is a line; the
+exit status says whether there was one.
 """
 
 import base64
 import json
 import sys
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 import anthropic
 import openai
@@ -15,7 +17,7 @@ from google import genai
 from google.genai import types
 from pydantic import BaseModel
 
-BASE, KEY, MODELS = sys.argv[1], sys.argv[2], sys.argv[3:]
+BASE, KEY, WISHES, MODELS = sys.argv[1], sys.argv[2], sys.argv[3].split(","), sys.argv[4:]
 
 # The smallest picture.
 PNG = base64.b64decode(
@@ -129,6 +131,10 @@ class Chat:
         expect(openai.APIError, lambda: list(self.create(model, self.user("Hi [[error 3]]"), stream=True)))
         expect(openai.APIError, lambda: list(self.create(model, self.user("Hi [[cut 3]]"), stream=True)))
 
+    def late(self, model):
+        ask = lambda: list(self.create(model, self.user("[[status 429]]"), stream=True))
+        assert not isinstance(expect(openai.APIError, ask), openai.APIStatusError)
+
 
 class Responses:
     def __init__(self):
@@ -219,6 +225,10 @@ class Responses:
                 kinds.append("error")
             assert kinds[-1] in ("error", "response.failed") and "response.completed" not in kinds, kinds
 
+    def late(self, model):
+        ask = lambda: list(self.create(model, "[[status 429]]", stream=True))
+        assert not isinstance(expect(openai.APIError, ask), openai.APIStatusError)
+
 
 class Messages:
     def __init__(self):
@@ -302,6 +312,10 @@ class Messages:
             ask = lambda: list(self.create(model, self.user(f"Hi [[{fault} 3]]"), stream=True))
             expect(anthropic.APIError, ask)
 
+    def late(self, model):
+        ask = lambda: list(self.create(model, self.user("[[status 429]]"), stream=True))
+        assert expect(anthropic.APIError, ask).body["error"]["type"] == "rate_limit_error"
+
 
 class Generate:
     def __init__(self):
@@ -373,6 +387,9 @@ class Generate:
         expect(errors, lambda: self.streamed(model, "Hi [[error 3]]"))
         expect(errors, lambda: self.streamed(model, "Hi [[cut 3]]"))
 
+    def late(self, model):
+        assert expect(genai.errors.APIError, lambda: self.streamed(model, "[[status 429]]")).code == 429
+
 
 def expect(kind, ask):
     try:
@@ -382,19 +399,24 @@ def expect(kind, ask):
     raise AssertionError(f"no {kind.__name__}: {answer}")
 
 
-WISHES = ["text", "stream", "tool", "structured", "thinking", "image", "error"]
+def attempt(client, model, wish):
+    try:
+        getattr(client, wish)(model)
+        return None
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        told = f"{type(error).__name__}: {error}"[:700].replace("\n", " ")
+        return f"{type(client).__name__} at {model}, {wish}: {told} ({place.name}:{place.lineno})"
 
-failures, passed = 0, 0
-for client in (Chat(), Responses(), Messages(), Generate()):
-    for model in MODELS:
-        for wish in WISHES:
-            try:
-                getattr(client, wish)(model)
-                passed += 1
-            except Exception as error:
-                failures += 1
-                place = traceback.extract_tb(error.__traceback__)[-1]
-                told = f"{type(error).__name__}: {error}"[:700].replace("\n", " ")
-                print(f"{type(client).__name__} at {model}, {wish}: {told} ({place.name}:{place.lineno})")
-print(f"{passed} passed, {failures} failed")
+
+def attempts(client):
+    return [attempt(client, model, wish) for model in MODELS for wish in WISHES]
+
+
+# A thread for each client.
+with ThreadPoolExecutor() as pool:
+    results = sum(pool.map(attempts, (Chat(), Responses(), Messages(), Generate())), [])
+failures = [result for result in results if result]
+print("\n".join(failures))
+print(f"{len(results) - len(failures)} passed, {len(failures)} failed")
 sys.exit(1 if failures else 0)

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::images::{MADE, picture};
 use super::support::client::post;
 use super::support::gateway::Gateway;
-use super::support::reply;
 use super::support::setup::Setup;
 use super::support::tls;
-use super::support::upstream::Upstream;
+use super::support::upstream::{Upstream, a_moment};
+use super::support::{Gate, reply};
 
 const ALLOWED: &str = "fetch_allow = [\"127.0.0.0/8\"]";
 
@@ -260,6 +260,45 @@ async fn images_of_clients_are_brought_and_held_to_the_rules() {
         assert_eq!((answer.status(), &error["error"]["param"]), (400, &json!("image")), "{error}");
         assert!(error["error"]["message"].as_str().unwrap().contains(told), "{error}");
     }
+}
+
+/// Links are followed at the same time, and which of them fails sooner is a matter of chance.
+#[tokio::test]
+async fn of_several_links_that_lead_nowhere_the_first_is_told() {
+    let vendor = Upstream::answering(reply::json(500, "{}")).await;
+    let gateway = gateway(&vendor, ALLOWED).await;
+    for (paths, told) in [
+        (["/late", "/early", "/early"], "image[0]"),
+        (["/well", "/late", "/early"], "image[1]"),
+        (["/well", "/well", "/early"], "image[2]"),
+    ] {
+        let gate = Gate::new();
+        let opened = gate.clone();
+        let files = Upstream::start(move |mut conn| {
+            let gate = opened.clone();
+            async move {
+                while let Some(request) = conn.request().await {
+                    let path = request.head.target().to_owned();
+                    if path == "/late" {
+                        gate.passed().await;
+                    }
+                    let nothing = || reply::whole(404, &[], "");
+                    conn.send(if path == "/well" { png() } else { nothing() }).await;
+                }
+            }
+        })
+        .await;
+        let images = paths.map(|path| format!("http://{}{path}", files.addr));
+        let body = json!({"model": "gpt-image-1", "prompt": "x", "image": images}).to_string();
+        let late = async {
+            files.wait_for(3).await;
+            a_moment().await;
+            gate.open();
+        };
+        let (answer, ()) = tokio::join!(gateway.ask(post(MADE, body)), late);
+        assert_eq!((answer.status(), &answer.json()["error"]["param"]), (400, &json!(told)), "{paths:?}");
+    }
+    assert_eq!(vendor.count(), 0);
 }
 
 #[tokio::test]

@@ -70,6 +70,12 @@ impl Studio {
         end(&self.gateway, id).await
     }
 
+    /// The same for several.
+    async fn ends(&self, ids: impl Iterator<Item = &String>) -> Vec<Value> {
+        let ids: Vec<&str> = ids.map(String::as_str).collect();
+        ends(&self.gateway, &ids).await
+    }
+
     fn asked(&self, model: &str) -> (String, Value) {
         let last = self.vendors[model].last_request().unwrap();
         (last.path, serde_json::from_slice(&last.body).unwrap_or_default())
@@ -81,19 +87,31 @@ pub(crate) async fn get(gateway: &Gateway, path: &str) -> Answer {
 }
 
 pub(crate) async fn end(gateway: &Gateway, id: &str) -> Value {
+    ends(gateway, &[id]).await.remove(0)
+}
+
+/// Asks until all of these tasks have ended. A vendor is not asked more than once a second for one of them, so it is
+/// waited for all of them together.
+async fn ends(gateway: &Gateway, ids: &[&str]) -> Vec<Value> {
+    let mut ended = vec![Value::Null; ids.len()];
     for _ in 0..40 {
-        let answer = get(gateway, &format!("/v1/video/generations/{id}")).await;
-        assert_eq!(answer.status(), 200, "{}", answer.text());
-        let answer = answer.json();
-        assert_eq!(answer["task_id"], id);
-        match answer["status"].as_str().unwrap() {
-            "succeeded" | "failed" => return answer,
-            "submitted" | "queued" | "in_progress" => {}
-            other => panic!("{other}"),
+        for (id, ended) in ids.iter().zip(&mut ended).filter(|(_, ended)| ended.is_null()) {
+            let answer = get(gateway, &format!("/v1/video/generations/{id}")).await;
+            assert_eq!(answer.status(), 200, "{}", answer.text());
+            let answer = answer.json();
+            assert_eq!(answer["task_id"], *id);
+            match answer["status"].as_str().unwrap() {
+                "succeeded" | "failed" => *ended = answer,
+                "submitted" | "queued" | "in_progress" => {}
+                other => panic!("{other}"),
+            }
+        }
+        if ended.iter().all(|ended| !ended.is_null()) {
+            return ended;
         }
         tokio::time::sleep(std::time::Duration::from_millis(700)).await;
     }
-    panic!("the task {id} does not end");
+    panic!("of the tasks {ids:?} not all end: {ended:?}");
 }
 
 fn body(model: &str, prompt: &str) -> Value {
@@ -121,8 +139,8 @@ async fn every_vendor_s_videos_are_begun_looked_at_and_fetched() {
         assert_eq!(id.starts_with("video_"), model.starts_with("sora"), "{id}");
         ids.push((model, id));
     }
-    for (model, id) in ids {
-        let ended = studio.end(&id).await;
+    let ends = studio.ends(ids.iter().map(|(_, id)| id)).await;
+    for ((model, id), ended) in ids.into_iter().zip(ends) {
         assert_eq!((&ended["status"], &ended["model"]), (&json!("succeeded"), &json!(model)), "{ended}");
         let everything = ended.to_string();
         assert!(!everything.contains(CREDENTIAL), "{model}");
@@ -248,8 +266,8 @@ async fn ends_without_a_video_say_why() {
             ids.push((model, word, studio.begin(&body(model, &format!("A cat [[film {word}]]"))).await));
         }
     }
-    for (model, word, id) in ids {
-        let ended = studio.end(&id).await;
+    let ends = studio.ends(ids.iter().map(|(.., id)| id)).await;
+    for ((model, word, id), ended) in ids.into_iter().zip(ends) {
         assert_eq!(ended["status"], "failed", "{model} {word}");
         assert!(ended["url"].is_null());
         let (code, message) =

@@ -252,6 +252,18 @@ impl Form {
         }
     }
 
+    /// What a vendor streams before there is any content.
+    pub(crate) fn opening(self, model: &str) -> String {
+        match self {
+            // Content stands in the first of its usual frames.
+            Form::Generate => format!(
+                "data: {{\"usageMetadata\": {{\"promptTokenCount\": 11,\"totalTokenCount\": 11}},\
+                 \"modelVersion\": \"{model}\",\"responseId\": \"r1\"}}\r\n\r\n"
+            ),
+            _ => self.frames(model).remove(0),
+        }
+    }
+
     /// Checks that an answer is an error of this format, as the official SDKs read it: its `type` or `status`, and
     /// its message.
     pub(crate) fn error(self, answer: &Answer) -> (String, String) {

@@ -116,7 +116,16 @@ impl Upstream {
         S: Fn(usize, TcpStream, Arc<Seen>) -> F + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Upstream::accept_at(SocketAddr::from(([127, 0, 0, 1], 0)), serve).await
+    }
+
+    /// The same at an address of one's own.
+    pub(crate) async fn accept_at<S, F>(addr: SocketAddr, serve: S) -> Upstream
+    where
+        S: Fn(usize, TcpStream, Arc<Seen>) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind(addr).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let seen = Arc::new(Seen::default());
         let noted = seen.clone();
@@ -218,7 +227,7 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    fn plain(number: usize, socket: TcpStream, seen: Arc<Seen>) -> Conn {
+    pub(crate) fn plain(number: usize, socket: TcpStream, seen: Arc<Seen>) -> Conn {
         let socket = socket.into_std().unwrap();
         let copy = socket.try_clone().unwrap();
         let io = TcpStream::from_std(socket).unwrap();

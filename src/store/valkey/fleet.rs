@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -178,7 +178,8 @@ impl Limiter for Fleet {
     ) -> oneshot::Receiver<Result<Ticket, Lack>> {
         let (outcome, pending) = oneshot::channel();
         let (gauge, limits, ask) = (gauge.clone(), *limits, *ask);
-        let request = limits::Request { whose, gauge, limits, ask, again: false, outcome };
+        let at = Instant::now();
+        let request = limits::Request { whose, gauge, limits, ask, at, again: false, outcome };
         if let Some(asks) = &self.asks {
             // The end of the thread is told by the outcome that is dropped with the ask.
             let _ = asks.send(Ask::Limit(Box::new(request)));

@@ -37,6 +37,8 @@ pub(super) struct Request {
     pub(super) gauge: Arc<Gauge>,
     pub(super) limits: Limits,
     pub(super) ask: limit::Ask,
+    /// When it asked.
+    pub(super) at: Instant,
     /// It has waited a moment.
     pub(super) again: bool,
     pub(super) outcome: oneshot::Sender<Result<Ticket, Lack>>,
@@ -55,7 +57,9 @@ struct Watched {
 #[derive(Default)]
 pub(super) struct Watch {
     all: HashMap<Whose, Watched, RandomState>,
-    /// When the time began that requests count by.
+    /// When the time began that requests count by, as far as is known: a request knows what time it was when it came,
+    /// and some time has passed since then. The one that waited least tells best; by one that waited long, the fleet's
+    /// buckets would seem to fill too early.
     epoch: Option<Instant>,
     /// Most gateways that shared a limit when that was known last.
     gateways: u32,
@@ -119,9 +123,10 @@ impl Clerk {
     pub(super) async fn limit(&mut self, requests: Vec<Request>) {
         let mut sorted: HashMap<Whose, Vec<Request>, RandomState> = HashMap::default();
         for request in requests {
-            let epoch = Duration::from_nanos(request.ask.now.unsigned_abs());
-            if self.watch.epoch.is_none() {
-                self.watch.epoch = Instant::now().checked_sub(epoch);
+            let passed = Duration::from_nanos(request.ask.now.unsigned_abs());
+            if let Some(epoch) = request.at.checked_sub(passed) {
+                let known = self.watch.epoch.get_or_insert(epoch);
+                *known = epoch.min(*known);
             }
             let asks = self.asks.clone();
             let whose = request.whose.clone();

@@ -10,6 +10,7 @@ mod first_error;
 mod keep_alive;
 mod linked;
 mod requests;
+mod resume;
 mod rows;
 mod silent_ends;
 mod splits;

@@ -6,18 +6,24 @@ use crate::canonical::{Citation, Sealed, Start, Usage};
 use crate::json::{EscapedString, JsonStr, Writer};
 use crate::wire::codec::{Reply, bare_id, make_id};
 
-/// The id of an answer: the vendor's, or one of the gateway's.
-pub(super) fn answer_id(vendor: &str, reply: &Reply) -> String {
-    match &*bare_id(vendor) {
-        "" => make_id("chatcmpl-", &reply.seed, 0),
-        id => format!("chatcmpl-{id}"),
-    }
-}
-
 /// `"id","object","created","model"`, in an object that is open.
 pub(super) fn head(json: &mut Writer<'_, BytesMut>, object: &str, start: &Start<'_>, reply: &Reply) {
-    json.key("id").string(&answer_id(start.id.escaped(), reply));
+    // The vendor's, or one of the gateway's; either has nothing in it to escape.
+    json.key("id").pasted(|out| match &*bare_id(start.id.escaped()) {
+        "" => out.put_slice(make_id("chatcmpl-", &reply.seed, 0).as_bytes()),
+        id => {
+            out.put_slice(b"chatcmpl-");
+            out.put_slice(id.as_bytes());
+        }
+    });
     json.key("object").string(object);
+    json.key("created").number(start.created.unwrap_or(reply.created));
+    json.key("model").paste(model(&reply.model));
+}
+
+/// The same for a stream whose beginning came from its vendor as it was.
+pub(super) fn head_as(json: &mut Writer<'_, BytesMut>, start: &Start<'_>, reply: &Reply) {
+    json.key("id").paste(start.id).key("object").string("chat.completion.chunk");
     json.key("created").number(start.created.unwrap_or(reply.created));
     json.key("model").paste(model(&reply.model));
 }

@@ -3,7 +3,8 @@
 
 mod hour;
 mod open;
-mod scripts;
+pub(crate) mod scripts;
+mod times;
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::support::upstream::{Conn, Upstream};
 
 /// A way to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// Nobody listens.
     Refuse,
     /// The name has no address.
@@ -53,7 +53,7 @@ pub(super) enum Fault {
 }
 
 /// Those that show in any answer.
-pub(super) const ALL: [Fault; 26] = [
+pub(crate) const ALL: [Fault; 26] = [
     Fault::Refuse,
     Fault::NoAddress,
     Fault::NoTls,
@@ -83,27 +83,27 @@ pub(super) const ALL: [Fault; 26] = [
 ];
 
 /// Those that only documents have.
-pub(super) const DOCUMENTS: [Fault; 1] = [Fault::HalfDocument];
+pub(crate) const DOCUMENTS: [Fault; 1] = [Fault::HalfDocument];
 
 /// Those that only streams have.
-pub(super) const STREAMS: [Fault; 4] = [Fault::ErrorFirst, Fault::ErrorLater, Fault::Cut, Fault::Stall];
+pub(crate) const STREAMS: [Fault; 4] = [Fault::ErrorFirst, Fault::ErrorLater, Fault::Cut, Fault::Stall];
 
 impl Fault {
     /// Whether the gateway is to leave the target alone after some of it. Some of it is nobody's fault.
-    pub(super) fn opens(self) -> bool {
+    pub(crate) fn opens(self) -> bool {
         !matches!(self, Fault::Status(404 | 409 | 425 | 429 | 529) | Fault::Busy(_) | Fault::Flapping)
     }
 }
 
 /// Something that fails, and where it is.
 #[derive(Debug)]
-pub(super) struct Failing {
-    pub(super) base: String,
-    pub(super) upstream: Option<Upstream>,
+pub(crate) struct Failing {
+    pub(crate) base: String,
+    pub(crate) upstream: Option<Upstream>,
 }
 
 /// Starts a provider that fails.
-pub(super) async fn start(fault: Fault, form: Form) -> Failing {
+pub(crate) async fn start(fault: Fault, form: Form) -> Failing {
     if fault == Fault::Refuse {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -119,12 +119,12 @@ pub(super) async fn start(fault: Fault, form: Form) -> Failing {
 }
 
 /// A good answer.
-pub(super) fn good(form: Form, stream: bool) -> Vec<u8> {
+pub(crate) fn good(form: Form, stream: bool) -> Vec<u8> {
     if stream { reply::stream(&form.frames("m")) } else { reply::json(200, form.whole("m")) }
 }
 
 /// Whether the request wants a stream.
-pub(super) fn wants_stream(request: &crate::support::upstream::Request) -> bool {
+pub(crate) fn wants_stream(request: &crate::support::upstream::Request) -> bool {
     request.head.target().contains("streamGenerate") || request.text().contains("\"stream\":true")
 }
 
@@ -145,15 +145,14 @@ async fn serve(mut conn: Conn, fault: Fault, form: Form, turn: Arc<AtomicUsize>)
 }
 
 /// Answers a request in this way; gives the connection back, if it goes on.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     mut conn: Conn,
     fault: Fault,
     form: Form,
     stream: bool,
     turn: &AtomicUsize,
 ) -> Option<Conn> {
-    // What stands before the content of a stream.
-    let beginning = || form.frames("m").into_iter().take(1).collect::<String>();
+    let beginning = || form.opening("m");
     match fault {
         Fault::Reset => {
             conn.reset();

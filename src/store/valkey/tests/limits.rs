@@ -35,9 +35,12 @@ impl Gateway {
     }
 
     pub(super) fn take(&self, account: &str, limits: Limits, tokens: u64, cost: i64) -> Result<Ticket, Lack> {
+        self.take_by(account, limits, self.ask(tokens, cost))
+    }
+
+    fn take_by(&self, account: &str, limits: Limits, ask: Ask) -> Result<Ticket, Lack> {
         let name: Arc<str> = account.into();
         let gauge = self.gauges.of(Scope::Account, &name);
-        let ask = self.ask(tokens, cost);
         match gauge.admit(&limits, &ask) {
             Err(Lack::Visit) => {
                 let whose = Whose { account: name, key: None };
@@ -126,6 +129,20 @@ fn requests_of_a_minute_are_counted_together() {
     }
     let others = gateways[0].take("other", limits, 0, 0);
     assert!(others.is_ok() && gateways[0].left("other", &limits).0 == 1_199);
+}
+
+/// Whoever is refused is told that nothing is left, also where the first request of all had come long before it asked.
+#[test]
+fn a_request_that_waited_does_not_fill_the_fleets_buckets() {
+    let Some(place) = OnServer::new() else { return };
+    let limits = Limits { requests_per_minute: Some(60), ..Limits::default() };
+    let mut gateway = Gateway::new(place.fleet(Away::Refuse));
+    let came = gateway.ask(0, 0);
+    gateway.epoch = gateway.epoch.checked_sub(Duration::from_secs(5)).unwrap();
+    assert!(gateway.take_by("acme", limits, came).is_ok());
+    let refused = (0..80).find_map(|_| gateway.take("acme", limits, 0, 0).err());
+    assert_eq!(refused.map(which), Some(Which::Requests));
+    assert_eq!(gateway.left("acme", &limits).0, 0);
 }
 
 #[test]

@@ -376,6 +376,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         if !self.parts.dialect.prefill {
             return;
         }
+        self.parts.begun = true;
         if super::encode::speaks(self.parts.dialect, "partial") {
             self.json.key("partial").boolean(true);
         } else if self.parts.takes("prefix") {

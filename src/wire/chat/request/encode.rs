@@ -58,9 +58,16 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, o
             json.key(name).raw(RawJson::from_text(value));
         }
     }
-    let mut parts = Parts { dialect, notes };
+    let mut parts = Parts { dialect, notes, begun: false };
     tools(&mut json, request, &mut parts);
     conversation::write(&mut json, request, &mut parts);
+    if parts.begun {
+        for (name, value) in dialect.habits.prefill_members {
+            if !request.extra.iter().any(|extra| extra.name == *name) {
+                json.key(name).raw(RawJson::from_text(value));
+            }
+        }
+    }
     json.end_object();
 }
 

@@ -94,6 +94,8 @@ fn sound_format(mime: &str) -> &str {
 pub(super) struct Parts<'r, 'd> {
     pub(super) dialect: &'r Dialect<'d>,
     pub(super) notes: &'r mut Notes,
+    /// The conversation ends with the beginning of the answer.
+    pub(super) begun: bool,
 }
 
 impl Parts<'_, '_> {

@@ -130,11 +130,16 @@ impl Decoder {
             return Ok(());
         }
         // Some never say `[DONE]`.
-        if self.choices.is_empty() || !self.choices.iter().all(Choice::has_finish) {
+        if !self.has_reason() {
             return Err(Cut);
         }
         self.end(sink);
         Ok(())
+    }
+
+    /// Whether it was said of each choice why it ended.
+    pub fn has_reason(&self) -> bool {
+        !self.choices.is_empty() && self.choices.iter().all(Choice::has_finish)
     }
 
     /// Whether the answer has ended; later frames are ignored.

@@ -76,6 +76,29 @@ impl Encoder {
         }
     }
 
+    /// What it was told has changed: another vendor goes on with the answer.
+    pub fn retell(&mut self, reply: Arc<Reply>) {
+        self.reply = reply;
+    }
+
+    /// The client knows the answer by these words, as they are.
+    pub fn known_as(&mut self, start: &Start<'_>) {
+        if !start.id.is_empty() {
+            self.begin(|json, reply| write::head_as(json, start, reply));
+        }
+    }
+
+    /// Makes what every chunk begins with.
+    fn begin(&mut self, write: impl FnOnce(&mut Writer<'_, BytesMut>, &Reply)) {
+        self.head.clear();
+        self.prefix_of = None;
+        self.head.put_slice(b"data: ");
+        let mut json = Writer::new(&mut self.head);
+        json.begin_object();
+        write(&mut json, &self.reply);
+        json.key("choices").begin_array().begin_object().key("index");
+    }
+
     /// Writes what an event says.
     #[inline]
     pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
@@ -117,11 +140,7 @@ impl Encoder {
     }
 
     fn start(&mut self, start: &Start<'_>, out: &mut BytesMut) {
-        self.head.put_slice(b"data: ");
-        let mut json = Writer::new(&mut self.head);
-        json.begin_object();
-        write::head(&mut json, "chat.completion.chunk", start, &self.reply);
-        json.key("choices").begin_array().begin_object().key("index");
+        self.begin(|json, reply| write::head(json, "chat.completion.chunk", start, reply));
         self.choice(0, out);
     }
 

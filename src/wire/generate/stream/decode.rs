@@ -193,7 +193,7 @@ impl Decoder {
                 choice.finish.get_or_insert(FinishOwned::ContentFilter);
             }
         }
-        if self.choices.is_empty() || self.choices.values().any(|choice| choice.finish.is_none()) {
+        if !self.has_reason() {
             return Err(Cut);
         }
         for choice in self.choices.values_mut() {
@@ -211,6 +211,11 @@ impl Decoder {
         self.over = true;
         sink(Event::End);
         Ok(())
+    }
+
+    /// Whether it was said of each candidate why it ended.
+    pub fn has_reason(&self) -> bool {
+        !self.choices.is_empty() && self.choices.values().all(|choice| choice.finish.is_some())
     }
 
     /// Whether an answer has begun.

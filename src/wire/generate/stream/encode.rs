@@ -91,6 +91,32 @@ impl Encoder {
         }
     }
 
+    /// What it was told has changed: another vendor goes on with the answer.
+    pub fn retell(&mut self, reply: Arc<Reply>) {
+        self.reply = reply;
+    }
+
+    /// The client knows the answer by this id, as it is, or by none.
+    pub fn known_as(&mut self, start: &Start<'_>) {
+        if start.id.is_empty() {
+            return;
+        }
+        self.name(|reply, tail| {
+            let mut json = Writer::new(tail);
+            json.key("modelVersion").paste(reply.model.as_json_str()).key("responseId").paste(start.id);
+        });
+    }
+
+    /// Makes what stands behind the parts of each frame.
+    fn name(&mut self, write: impl FnOnce(&Reply, &mut BytesMut)) {
+        let mut tail = BytesMut::from(&b"],"[..]);
+        write(&self.reply, &mut tail);
+        tail.extend_from_slice(if self.reply.array { b"}" } else { b"}\r\n\r\n" });
+        self.tail = tail.to_vec();
+        self.text_tail = [AFTER_TEXT, FIRST, &self.tail].concat();
+        self.thought_tail = [AFTER_THOUGHT, FIRST, &self.tail].concat();
+    }
+
     /// Writes what an event means.
     pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         if self.over {
@@ -98,9 +124,7 @@ impl Encoder {
         }
         match *event {
             Event::Start(start) => {
-                self.tail = tail(start, &self.reply);
-                self.text_tail = [AFTER_TEXT, FIRST, &self.tail].concat();
-                self.thought_tail = [AFTER_THOUGHT, FIRST, &self.tail].concat();
+                self.name(|reply, tail| part::names(start.id.escaped(), reply, &mut Writer::new(tail)));
             }
             Event::BlockStart { index, choice, kind } => self.start(index, choice, kind, out),
             Event::Delta { index, delta } => self.delta(index, delta, out),
@@ -341,11 +365,3 @@ const AFTER_TEXT: &[u8] = b"\"}";
 const AFTER_THOUGHT: &[u8] = b"\",\"thought\":true}";
 /// What stands behind the parts of the first candidate.
 const FIRST: &[u8] = b"],\"role\":\"model\"},\"index\":0}";
-
-/// `],"modelVersion":"...","responseId":"..."}`, and the end of the frame.
-fn tail(start: Start<'_>, reply: &Reply) -> Vec<u8> {
-    let mut tail = BytesMut::from(&b"],"[..]);
-    part::names(start.id.escaped(), reply, &mut Writer::new(&mut tail));
-    tail.extend_from_slice(if reply.array { b"}" } else { b"}\r\n\r\n" });
-    tail.to_vec()
-}

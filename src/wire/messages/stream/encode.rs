@@ -62,6 +62,11 @@ impl Encoder {
         }
     }
 
+    /// What it was told has changed: another vendor goes on with the answer.
+    pub fn retell(&mut self, reply: Arc<Reply>) {
+        self.reply = reply;
+    }
+
     /// Writes what follows from an event.
     #[inline]
     pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {

@@ -91,6 +91,11 @@ impl Encoder {
         }
     }
 
+    /// What it was told has changed: another vendor goes on with the answer.
+    pub fn retell(&mut self, reply: Arc<Reply>) {
+        self.reply = reply;
+    }
+
     /// The response that is to be kept, once, as soon as its end has been written.
     pub fn take_document(&mut self) -> Option<Bytes> {
         self.document.take()

@@ -1,0 +1,366 @@
+//! An answer that broke off, and that another vendor goes on with.
+//!
+//! What the client is given is noted while it passes ([`Transcript`]), for routes that want it. When the answer breaks
+//! off, its text becomes the beginning that the next vendor is given ([`Prefill`]), and the events of that vendor's
+//! answer are fitted to what the client has ([`Seam`](seam)), so that it sees one answer.
+//!
+//! Whatever cannot be gone on with faithfully is [`Unfit`].
+
+mod seam;
+mod transcript;
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+pub use transcript::{Prefill, Unfit};
+
+use super::codecs::{Decoder, Encoder, decode_request};
+use super::translated::{Parts, Route};
+use super::verbatim::Arrival;
+use super::{Ask, Exchange, Restore, StreamError, Translated};
+use crate::canonical::{Block, Event, Finish, OutputFormat, Request, Role, Start, Thinking, Turn, Usage};
+use crate::json::{EscapedString, JsonStr};
+use crate::wire::Format;
+use crate::wire::codec::Reply;
+use seam::Seam;
+use transcript::Transcript;
+
+/// What is noted of an answer that is written from events, and how the events fit to what was before them.
+#[derive(Debug, Default)]
+pub(super) struct Along {
+    transcript: Transcript,
+    seam: Option<Box<Seam>>,
+}
+
+impl Along {
+    /// Passes an event on to who writes it, if it has a place.
+    #[inline]
+    pub(super) fn event(&mut self, event: &Event<'_>, sink: &mut impl FnMut(&Event<'_>)) {
+        let Along { transcript, seam } = self;
+        let mut pass = |event: &Event<'_>| {
+            transcript.note(event);
+            sink(event);
+        };
+        match seam {
+            None => pass(event),
+            Some(seam) => seam.event(event, &mut pass),
+        }
+    }
+
+    /// What was used in all, and whether some of it was counted.
+    pub(super) fn total(&self, usage: &Usage, counted: bool) -> (Usage, bool) {
+        match &self.seam {
+            None => (*usage, counted),
+            Some(seam) => (seam.total(usage), counted || seam.counted),
+        }
+    }
+
+    /// Whether another vendor has written before.
+    pub(super) fn goes_on(&self) -> bool {
+        self.seam.is_some()
+    }
+
+    fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+}
+
+/// The same for an answer that passes as it is: it is read beside.
+#[derive(Debug)]
+pub(super) struct Beside {
+    decoder: Decoder,
+    transcript: Transcript,
+    /// What had passed of a piece when a frame of it did not.
+    pub(super) ready: Bytes,
+    /// The last byte that passed is the first half of a line end.
+    half_line: bool,
+}
+
+impl Beside {
+    pub(super) fn new(format: Format) -> Self {
+        Beside {
+            decoder: Decoder::new(format, "", false),
+            transcript: Transcript::default(),
+            ready: Bytes::new(),
+            half_line: false,
+        }
+    }
+
+    /// Reads a frame before it passes. What no client could read, or what is the vendor's error, does not.
+    pub(super) fn frame(&mut self, data: &[u8], first: bool) -> Result<(), StreamError> {
+        if self.transcript.unfit().is_some() || self.decoder.is_over() {
+            return Ok(());
+        }
+        let data = std::str::from_utf8(data).map_err(|error| StreamError::Invalid(error.to_string()))?;
+        if data.trim().is_empty() {
+            return Ok(());
+        }
+        let Beside { decoder, transcript, .. } = self;
+        let mut failed = None;
+        let read = decoder.frame(data, &mut |event| match event {
+            Event::Error(error) => failed = Some(Bytes::copy_from_slice(error.text().as_bytes())),
+            event => transcript.note(&event),
+        });
+        match (failed, read) {
+            (Some(error), _) if first => Err(StreamError::FirstFrame(error)),
+            (Some(error), _) => Err(StreamError::Failed(error)),
+            (None, read) => read.map_err(|error| StreamError::Invalid(error.to_string())),
+        }
+    }
+
+    /// Takes note of what leaves.
+    pub(super) fn passed(&mut self, out: &[u8]) {
+        if let Some(last) = out.last() {
+            self.half_line = *last == b'\r';
+        }
+    }
+
+    fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+
+    /// A writer that is where the client is: it has written what the client has.
+    fn writer(&self, client: Format, renamed: Option<&EscapedString>, reply: &mut Reply) -> Encoder {
+        let Some(start) = self.transcript.start() else {
+            return Encoder::new(client, Arc::new(reply.clone()));
+        };
+        match renamed {
+            Some(name) => reply.model = name.clone(),
+            None if start.model.is_empty() => {}
+            None => reply.model = EscapedString::from(&*start.model.decode()),
+        }
+        // Whatever was asked for, it was shown.
+        reply.show_thinking |= self.transcript.has_thoughts();
+        let mut encoder = Encoder::new(client, Arc::new(reply.clone()));
+        let mut unwanted = BytesMut::new();
+        self.transcript.replay(client, &mut |event| encoder.event(event, &mut unwanted));
+        encoder.known_as(&start);
+        encoder
+    }
+}
+
+/// What a request has to say about going on with its answer.
+#[derive(Debug)]
+pub struct Terms {
+    /// Output tokens at most, if the client said so.
+    pub max_output: Option<u64>,
+    /// What the answer's encoder is told.
+    pub reply: Reply,
+}
+
+/// Reads a request whose answer broke off.
+///
+/// # Errors
+/// It asks for something that a second vendor cannot go on with.
+pub fn terms(body: &str, ask: &Ask<'_>) -> Result<Terms, Unfit> {
+    let request = decode_request(ask.client, body).map_err(|_| Unfit::Request)?;
+    let modalities = request.modalities.iter().all(|kind| kind.escaped().eq_ignore_ascii_case("text"));
+    let plain = request.choices.is_none_or(|choices| choices <= 1)
+        && request.logprobs.is_none()
+        && request.output == OutputFormat::Text
+        && modalities;
+    if !plain {
+        return Err(Unfit::Request);
+    }
+    let max_output = request.max_output;
+    Ok(Terms { max_output, reply: super::outgoing::reply(&request, body, ask) })
+}
+
+/// The beginning of an answer, for whoever is to go on with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun<'a> {
+    /// The text; may be empty.
+    pub prefill: &'a Prefill,
+    /// Output tokens that are left of what the client allows, if it said so.
+    pub left: Option<u64>,
+}
+
+impl Begun<'_> {
+    /// Puts it into a request: a last turn of the assistant, or the rest of the one with which the client has begun.
+    pub(super) fn put_into<'a>(&self, request: &mut Request<'a>, bump: &'a bumpalo::Bump) {
+        if self.left.is_some() {
+            request.max_output = self.left;
+        }
+        if self.prefill.is_empty() {
+            return;
+        }
+        // A model that reasons begins its answers itself; and this one has been begun.
+        request.thinking = Thinking::Off;
+        let text = self.prefill.text();
+        let last = request.turns.last_mut().filter(|turn| turn.role == Role::Assistant);
+        let last = last.filter(|turn| !matches!(turn.blocks.last(), Some(Block::ToolUse { .. })));
+        let Some(turn) = last else {
+            let text = JsonStr::from_escaped(bump.alloc_str(text.escaped()));
+            let turn = Turn::new(Role::Assistant, vec![Block::text(text)]);
+            request.turns.push(Turn { prefix: true, ..turn });
+            return;
+        };
+        turn.prefix = true;
+        match turn.blocks.last_mut() {
+            Some(Block::Text { text: before, .. }) => {
+                let joined = [before.escaped(), text.escaped()].concat();
+                *before = JsonStr::from_escaped(bump.alloc_str(&joined));
+            }
+            _ => turn.blocks.push(Block::text(JsonStr::from_escaped(bump.alloc_str(text.escaped())))),
+        }
+    }
+}
+
+/// How an answer is gone on with.
+#[derive(Debug)]
+pub struct Onward<'a> {
+    /// The formats of the client and of the next vendor.
+    pub route: Route,
+    /// How the next vendor's answer arrives.
+    pub arrival: Arrival,
+    /// What the answer's encoder is told.
+    pub reply: &'a Reply,
+    /// What must be undone in the next vendor's answer.
+    pub restore: Restore,
+    /// See [`Translated::new`].
+    pub limit: usize,
+    /// What the next vendor was given.
+    pub prefill: &'a Prefill,
+    /// It repeats that before it goes on.
+    pub repeats: bool,
+}
+
+impl Exchange {
+    /// From now on what the client is given is noted, if that could be gone on with.
+    pub fn follow(&mut self) {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.follow(),
+            Exchange::Translated(translated) => translated.follow(),
+        }
+    }
+
+    /// Why another vendor cannot go on with this answer; nothing if one can, as far as can be told while it passes.
+    pub fn unfit(&self) -> Option<Unfit> {
+        match self {
+            Exchange::Verbatim(verbatim) => match verbatim.beside() {
+                Some(beside) => beside.transcript().unfit(),
+                None => Some(Unfit::Content),
+            },
+            Exchange::Translated(translated) => match translated.along() {
+                Some(along) => along.transcript().unfit(),
+                None => Some(Unfit::Content),
+            },
+        }
+    }
+
+    /// What another vendor is given to go on with this answer, which has broken off.
+    ///
+    /// # Errors
+    /// None can.
+    pub fn prefill(&self) -> Result<Prefill, Unfit> {
+        let (transcript, ended) = match self {
+            Exchange::Verbatim(verbatim) => (verbatim.beside().map(Beside::transcript), false),
+            Exchange::Translated(translated) => {
+                (translated.along().map(Along::transcript), translated.has_reason())
+            }
+        };
+        let meter = self.meter();
+        if ended || meter.any_finished() || !meter.finish().is_empty() {
+            return Err(Unfit::Ended);
+        }
+        transcript.ok_or(Unfit::Content)?.prefill()
+    }
+
+    /// Goes on with this answer, which has broken off: what follows comes from another vendor.
+    #[must_use]
+    pub fn go_on(mut self, onward: Onward<'_>) -> Exchange {
+        self.cut();
+        let (before, counted) = (self.usage(), self.is_counted());
+        let Onward { route, arrival, reply, restore, limit, prefill, repeats } = onward;
+        let mut reply = reply.clone();
+        let mut before_all = &b""[..];
+        let (mut to, transcript) = match self {
+            Exchange::Verbatim(verbatim) => {
+                // Its vendor has named it; it is not kept under another name.
+                reply.keep_as = Box::default();
+                let (beside, renamed) = verbatim.into_beside();
+                match beside {
+                    Some(beside) => {
+                        if beside.half_line {
+                            before_all = b"\n";
+                        }
+                        let to = beside.writer(route.client, renamed.as_ref(), &mut reply);
+                        (to, beside.transcript)
+                    }
+                    None => (Encoder::new(route.client, Arc::new(reply.clone())), Transcript::default()),
+                }
+            }
+            Exchange::Translated(translated) => {
+                let Parts { to, along, reply: former } = translated.into_parts();
+                reply.keep_as = former.keep_as.clone();
+                reply.model = former.model.clone();
+                let to = to.unwrap_or_else(|| Encoder::new(route.client, former));
+                (to, along.map(|along| along.transcript).unwrap_or_default())
+            }
+        };
+        let reply = Arc::new(reply);
+        to.retell(reply.clone());
+        let echo = if repeats { Some(prefill) } else { None };
+        let seam = Seam::new(&transcript, prefill, echo, before, counted);
+        let along = Box::new(Along { transcript, seam: Some(Box::new(seam)) });
+        let mut translated = Translated::resumed(&route, arrival, reply, restore, limit, to, along);
+        translated.say(before_all);
+        Exchange::Translated(Box::new(translated))
+    }
+
+    /// Ends this answer, which has broken off, as one that has come to its limit: nothing is left of what the client
+    /// allows. Gives what leaves.
+    #[must_use]
+    pub fn end_at_limit(self, reply: &Reply, prefill: &Prefill) -> (Exchange, Bytes) {
+        let client = match &self {
+            Exchange::Verbatim(verbatim) => verbatim.format().unwrap_or(Format::Chat),
+            Exchange::Translated(translated) => translated.client(),
+        };
+        let route = Route { client, vendor: client, stream: true };
+        let restore = Restore::default();
+        let arrival = Arrival::Events;
+        let onward = Onward { route, arrival, reply, restore, limit: 0, prefill, repeats: false };
+        let mut exchange = self.go_on(onward);
+        let mut out = Bytes::new();
+        if let Exchange::Translated(translated) = &mut exchange {
+            translated.event(&Event::Start(Start::default()));
+            translated.event(&Event::Finish { choice: 0, finish: Finish::Length });
+            let nothing = Usage { input: Some(0), output: Some(0), ..Usage::default() };
+            translated.event(&Event::Usage(nothing));
+            translated.event(&Event::End);
+            out = translated.take_ready();
+        }
+        (exchange, out)
+    }
+
+    /// What was used in all, by all vendors that wrote this answer.
+    pub fn usage(&self) -> Usage {
+        self.total().0
+    }
+
+    /// Whether the usage holds figures that no vendor said.
+    pub fn is_counted(&self) -> bool {
+        self.total().1
+    }
+
+    fn total(&self) -> (Usage, bool) {
+        let meter = self.meter();
+        match self {
+            Exchange::Translated(translated) => match translated.along() {
+                Some(along) => along.total(meter.usage(), meter.is_counted()),
+                None => (*meter.usage(), meter.is_counted()),
+            },
+            Exchange::Verbatim(_) => (*meter.usage(), meter.is_counted()),
+        }
+    }
+
+    /// Whether the client has been given any content.
+    pub fn has_delivered(&self) -> bool {
+        let before = match self {
+            Exchange::Translated(translated) => translated.along().is_some_and(Along::goes_on),
+            Exchange::Verbatim(_) => false,
+        };
+        before || self.meter().content_frames() > 0
+    }
+}

@@ -1,0 +1,159 @@
+//! A provider whose name leads to another address after a while, as seen from outside: with a server of names, the
+//! system's own way to it, and a gateway that knows of nothing else.
+//!
+//! The way to a server of names is the machine's, so the test is run in a network and with a `/etc/resolv.conf` of its
+//! own: the program starts itself anew in namespaces, where the kernel lets it.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+
+use super::faults::scripts::{good, wants_stream};
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::setup::Setup;
+use crate::support::soon;
+use crate::support::upstream::{Conn, Upstream};
+
+/// Set inside.
+const INSIDE: &str = "GATEWAY_TEST_INSIDE";
+const SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
+const PORT: u16 = 8080;
+
+/// Runs the test of this name in namespaces of its own. False where the system does not let it.
+fn run_inside(name: &str) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let resolv = folder.path().join("resolv.conf");
+    std::fs::write(&resolv, format!("nameserver {SERVER}\n")).unwrap();
+    let enter = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "--net", "sh", "-c", script]).arg(&resolv);
+        command.stdin(Stdio::null());
+        command
+    };
+    let prepare = "ip link set lo up && mount --bind \"$0\" /etc/resolv.conf";
+    let may = enter(prepare).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !may.is_ok_and(|status| status.success()) {
+        return false;
+    }
+    let program = std::env::current_exe().unwrap();
+    let run = enter(&format!("{prepare} && exec \"$@\""))
+        .arg(program)
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&run.stdout);
+    let errors = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success() && told.contains("1 passed"), "{told}\n{errors}");
+    true
+}
+
+/// What a server of names says; it may be kept for no time at all.
+type Said = Arc<Mutex<Ipv4Addr>>;
+
+/// A server that knows one address, whatever it is asked for.
+async fn serve_names(said: Said) {
+    let socket = UdpSocket::bind(SocketAddr::from((SERVER, 53))).await.unwrap();
+    let mut query = [0; 512];
+    while let Ok((length, from)) = socket.recv_from(&mut query).await {
+        // The question: labels up to an empty one, a type and a class.
+        let labels = query[12..length].iter().position(|byte| *byte == 0).unwrap();
+        let question = &query[12..12 + labels + 5];
+        let is_a = question[labels + 1..labels + 3] == [0, 1];
+        let counts = [0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0];
+        let mut answer = [&query[..2], &counts, question].concat();
+        if is_a {
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+            answer.extend(said.lock().unwrap().octets());
+        }
+        socket.send_to(&answer, from).await.unwrap();
+    }
+}
+
+/// A provider at an address of its own.
+async fn at(ip: Ipv4Addr, port: u16) -> Upstream {
+    Upstream::accept_at(SocketAddr::from((ip, port)), |number, socket, seen| async move {
+        let mut conn = Conn::plain(number, socket, seen);
+        while let Some(request) = conn.request().await {
+            conn.send(good(Form::Chat, wants_stream(&request))).await;
+        }
+    })
+    .await
+}
+
+/// Asks until a provider has been asked so often; whatever happens meanwhile, every answer is a good one.
+async fn ask_until(gateway: &Gateway, provider: &Upstream, count: usize) {
+    soon(async {
+        let mut stream = false;
+        while provider.count() < count {
+            stream = !stream;
+            let ask = || gateway.ask(Form::Chat.request_for("gpt", stream));
+            for answer in <[_; 3]>::from(tokio::join!(ask(), ask(), ask())) {
+                assert_eq!(answer.status(), 200, "{}", answer.text());
+                assert!(!stream || Form::Chat.looks_complete(answer.text()), "{}", answer.text());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+async fn follow_the_name() {
+    let addresses = [2, 3, 4].map(|last| Ipv4Addr::new(127, 0, 0, last));
+    let said: Said = Arc::new(Mutex::new(addresses[0]));
+    let names = tokio::spawn(serve_names(said.clone()));
+    let first = at(addresses[0], PORT).await;
+    let second = at(addresses[1], PORT).await;
+    let beside = at(Ipv4Addr::LOCALHOST, 0).await;
+    let base = format!("http://vendor.example:{PORT}/v1");
+    let mut setup = Setup::new().provider("moving", "openai-compatible", &base, "");
+    setup = setup.provider("beside", "openai-compatible", &format!("http://{}/v1", beside.addr), "");
+    setup.routes = format!(
+        "[breaker]\ncooldown = \"200ms\"\nlongest = \"400ms\"\n\n{}\
+         [[model]]\nid = \"gpt\"\ntargets = [{{ provider = \"moving\", model = \"m\" }}, \
+         {{ provider = \"beside\", model = \"m\", tier = 1 }}]\n",
+        setup.routes
+    );
+    let gateway = Gateway::start(&setup).await;
+    ask_until(&gateway, &first, 8).await;
+    assert_eq!((second.count(), beside.count()), (0, 0));
+
+    // It moves, and for a while it can be found at both places: nobody is asked elsewhere, and connections to the old
+    // place are not used any more.
+    *said.lock().unwrap() = addresses[1];
+    ask_until(&gateway, &second, 8).await;
+    let before = first.count();
+    ask_until(&gateway, &second, second.count() + 8).await;
+    assert_eq!((first.count(), beside.count()), (before, 0));
+
+    // It moves, and where it was there is nobody any more: until the name is asked for again, others answer.
+    *said.lock().unwrap() = addresses[2];
+    drop(second);
+    ask_until(&gateway, &beside, 8).await;
+    let third = at(addresses[2], PORT).await;
+    ask_until(&gateway, &third, 8).await;
+    let before = beside.count();
+    ask_until(&gateway, &third, third.count() + 8).await;
+    assert_eq!(beside.count(), before);
+    names.abort();
+}
+
+#[tokio::test]
+async fn a_name_that_leads_elsewhere_is_followed_and_no_client_notices() {
+    if std::env::var_os(INSIDE).is_some() {
+        return follow_the_name().await;
+    }
+    let name = "names::a_name_that_leads_elsewhere_is_followed_and_no_client_notices";
+    let ran = tokio::task::spawn_blocking(move || run_inside(name)).await.unwrap();
+    if !ran {
+        let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
+        assert!(!required, "there are no namespaces for this, and GATEWAY_REQUIRE_ALL=1");
+        // Not through eprintln, which is shown for failed tests alone.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: the system lets nobody have namespaces of his own");
+    }
+}

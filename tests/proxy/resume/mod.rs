@@ -1,0 +1,413 @@
+//! Streams that break off when their clients have a part of them, and go on at another target.
+
+mod after;
+mod refused;
+mod told;
+mod vendors;
+
+use std::sync::{Arc, Mutex};
+
+use model_gateway::tokens::{Family, count_text};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::support::client::{Answer, post};
+use crate::support::form::{Form, vendor_error};
+use crate::support::gateway::Gateway;
+use crate::support::http1::Piece;
+use crate::support::setup::{KEY, Setup, key};
+use crate::support::sse::read_until;
+use crate::support::upstream::Upstream;
+use crate::support::{Gate, reply};
+use told::{Told, read};
+use vendors::{BREAKS, Break, Frames, STORY, USED, beginning, break_off, breaking, frames, going_on, pieces};
+
+/// What clients ask.
+const QUESTION: &str = "Tell me the story of the city.";
+
+/// The model's name at a provider of a format.
+fn name(form: Form) -> &'static str {
+    match form {
+        Form::Chat => "m",
+        Form::Messages => "claude-sonnet-4-5",
+        Form::Responses => "gpt-4.1",
+        Form::Generate => "gemini-2.0-flash",
+    }
+}
+
+/// A provider, and how it is configured.
+struct Asked<'u> {
+    form: Form,
+    upstream: &'u Upstream,
+    lines: &'static str,
+}
+
+/// One that can go on with what it is given.
+fn able(form: Form, upstream: &Upstream) -> Asked<'_> {
+    let lines = if form == Form::Chat { "prefill = true" } else { "" };
+    Asked { form, upstream, lines }
+}
+
+/// A gateway with these targets, one behind the other, and the lines of its model.
+async fn gateway(targets: &[Asked<'_>], lines: &str) -> Gateway {
+    gateway_with(targets, lines, "").await
+}
+
+/// The same with lines of its limits.
+async fn gateway_with(targets: &[Asked<'_>], lines: &str, limits: &str) -> Gateway {
+    let mut setup = Setup::new().account("acme", "1000").limits(limits);
+    setup.keys = key("alice", KEY, "account = \"acme\"") + "[[account]]\nname = \"acme\"\n";
+    setup.routes += "[breaker]\nfailures = 100000\nrequests = 100000\n\n";
+    let mut list = Vec::new();
+    for (tier, Asked { form, upstream, lines }) in targets.iter().enumerate() {
+        let (kind, api, version) = match form {
+            Form::Chat => ("openai-compatible", "chat", "v1"),
+            Form::Responses => ("openai", "responses", "v1"),
+            Form::Messages => ("anthropic", "messages", "v1"),
+            Form::Generate => ("gemini", "generate", "v1beta"),
+        };
+        let provider = format!("p{tier}");
+        let base = format!("http://{}/{version}", upstream.addr);
+        let lines = format!("apis = [\"{api}\"]\ntimeouts = {{ idle = \"500ms\" }}\n{lines}");
+        setup = setup.provider(&provider, kind, &base, &lines);
+        list.push(format!("{{ provider = \"{provider}\", model = \"{}\", tier = {tier} }}", name(*form)));
+    }
+    setup.routes += &format!(
+        "[[model]]\nid = \"gpt\"\nprice = {{ input = 1000, output = 1000 }}\n{lines}\ntargets = [{}]\n",
+        list.join(", ")
+    );
+    Gateway::start(&setup).await
+}
+
+const CONTINUED: &str = "gateway_streams_continued_total";
+const ON: &str = "retry = { continue = true, reserve = 1000000 }";
+
+/// A request for a stream, with more members.
+fn asking(form: Form, more: Value) -> Vec<u8> {
+    let mut body = match form {
+        Form::Chat => json!({"model": "gpt", "stream": true, "stream_options": {"include_usage": true},
+                             "messages": [{"role": "user", "content": QUESTION}]}),
+        Form::Messages => json!({"model": "gpt", "stream": true, "max_tokens": 1000,
+                                 "messages": [{"role": "user", "content": QUESTION}]}),
+        Form::Responses => json!({"model": "gpt", "stream": true, "input": QUESTION}),
+        Form::Generate => json!({"contents": [{"role": "user", "parts": [{"text": QUESTION}]}]}),
+    };
+    for (name, value) in more.as_object().into_iter().flatten() {
+        body[name] = value.clone();
+    }
+    post(&form.path("gpt", true), body.to_string())
+}
+
+/// Asks, and opens the gate when this much of the answer has come.
+async fn hear(gateway: &Gateway, request: Vec<u8>, needle: &str, gate: &Gate) -> Answer {
+    let mut client = gateway.connect().await;
+    client.send(request).await;
+    let head = client.head().await;
+    let mut body = Vec::new();
+    read_until(&mut client, &mut body, needle).await;
+    gate.open();
+    let complete = loop {
+        match client.piece().await {
+            Piece::Data(piece) => body.extend_from_slice(&piece),
+            end => break end == Piece::End,
+        }
+    };
+    Answer { head, body, complete, trailers: Vec::new() }
+}
+
+/// What an answer told, which must be the whole story.
+fn whole(form: Form, answer: &Answer, what: &str) -> Told {
+    assert_eq!(answer.status(), 200, "{what}: {}", answer.text());
+    assert!(answer.complete, "{what}");
+    let told = std::panic::catch_unwind(|| read(form, answer.text()))
+        .unwrap_or_else(|_| panic!("{what}: {}", answer.text()));
+    assert_eq!(told.text, STORY, "{what}: {}", answer.text());
+    assert!(matches!(&*told.reason, "stop" | "end_turn" | "STOP" | "completed"), "{what}: {told:?}");
+    told
+}
+
+/// Client, first and second provider: formats that meet, and formats that do not.
+const WAYS: [(Form, Form, Form); 10] = [
+    (Form::Chat, Form::Chat, Form::Chat),
+    (Form::Messages, Form::Messages, Form::Messages),
+    (Form::Generate, Form::Generate, Form::Generate),
+    (Form::Messages, Form::Chat, Form::Messages),
+    (Form::Responses, Form::Messages, Form::Messages),
+    (Form::Chat, Form::Generate, Form::Generate),
+    (Form::Chat, Form::Chat, Form::Messages),
+    (Form::Generate, Form::Messages, Form::Chat),
+    (Form::Messages, Form::Messages, Form::Generate),
+    (Form::Responses, Form::Chat, Form::Generate),
+];
+
+/// However a stream breaks off, the client gets the one answer: text, grammar, usage, charge.
+#[tokio::test]
+async fn another_target_goes_on_with_a_stream_that_breaks_off() {
+    let mut ways = JoinSet::new();
+    for way in WAYS {
+        ways.spawn(async move {
+            for how in BREAKS {
+                goes_on(way, how).await;
+            }
+        });
+    }
+    while let Some(ended) = ways.join_next().await {
+        ended.unwrap();
+    }
+}
+
+async fn goes_on((client, first, second): (Form, Form, Form), how: Break) {
+    let what = format!("{client:?} by {first:?} and {second:?}, {how:?}");
+    let after = 6;
+    let written = pieces(STORY)[..after].concat();
+    let gate = Gate::new();
+    let (one, two) = (breaking(first, after, how, &gate).await, going_on(second, false).await);
+    let gateway = gateway(&[able(first, &one), able(second, &two)], ON).await;
+    let answer = hear(&gateway, asking(client, json!({})), "dann:", &gate).await;
+    let told = whole(client, &answer, &what);
+    assert_eq!(told.model, "gpt", "{what}");
+
+    let sent = two.only_request();
+    assert_eq!(beginning(second, &sent), written.trim_end(), "{what}");
+    assert!(sent.text().contains(QUESTION), "{what}: {}", sent.text());
+
+    // What the first has written is counted, unless it has said more; the prompt is paid for once.
+    let counted = count_text(Family::of(name(first)), &written).max(after as u64);
+    let output = counted + USED.1;
+    // Chat providers say at the end what they were given, and this one did not come to it.
+    let input = if first == Form::Chat { told.usage.0 } else { USED.0 };
+    assert!(input > 0, "{what}");
+    assert_eq!(told.usage, (input, output), "{what}");
+    let cost = (input + output) as f64 / 1000.0;
+    let log = gateway.wait_for_log(1).await;
+    let line = &log[0];
+    assert_eq!((line["cost"].as_f64(), &line["attempts"]), (Some(cost), &json!(2)), "{what}: {line}");
+    assert_eq!((&line["status"], &line["provider"]), (&json!(200), &json!("p1")), "{what}: {line}");
+    assert!(line["tried"].as_str().unwrap().starts_with("p0/"), "{what}: {line}");
+    gateway.records(1).await;
+    let balance = gateway.account("acme")["balance"].to_string();
+    let left = format!("{:.3}", 1000.0 - cost);
+    assert!(balance.contains(left.trim_end_matches('0')), "{what}: {balance}, not {left}");
+    let metrics = gateway.metrics().await;
+    assert_eq!(metrics.sum(CONTINUED, &[("outcome", "asked")]), 1.0, "{what}");
+    assert_eq!(metrics.sum("gateway_upstream_errors_total", &[("provider", "p0")]), 1.0, "{what}");
+}
+
+/// Wherever a stream is cut, the client gets the one answer.
+#[tokio::test]
+async fn a_stream_may_break_off_at_any_byte() {
+    let Frames { opening, content, closing } = frames(Form::Messages, "msg_first", &pieces(STORY)[..3]);
+    let content = content.concat();
+    let stream = [opening.as_str(), &content, &closing].concat();
+    let shown = opening.len() + content.find("\n\n").unwrap() + 2;
+    // Behind the reason for its end nothing of the answer is missing.
+    let last = stream.find("event: message_delta").unwrap();
+    let turn = Arc::new(Mutex::new((0, Gate::new())));
+    let now = turn.clone();
+    let cutting = Upstream::start(move |mut conn| {
+        let (now, stream) = (now.clone(), stream.clone());
+        async move {
+            if conn.request().await.is_some() {
+                let (cut, gate) = now.lock().unwrap().clone();
+                break_off(conn, Form::Messages, &stream.as_bytes()[..cut], Break::Cut, &gate).await;
+            }
+        }
+    })
+    .await;
+    let two = going_on(Form::Messages, false).await;
+    let gateway = gateway(&[able(Form::Messages, &cutting), able(Form::Messages, &two)], ON).await;
+    for cut in 0..=last {
+        let gate = Gate::new();
+        *turn.lock().unwrap() = (cut, gate.clone());
+        let request = asking(Form::Messages, json!({}));
+        let answer = if cut >= shown {
+            hear(&gateway, request, "Grüße", &gate).await
+        } else {
+            gate.open();
+            gateway.ask(request).await
+        };
+        whole(Form::Messages, &answer, &format!("cut at {cut}"));
+        assert_eq!(two.count(), cut + 1);
+        assert_eq!(beginning(Form::Messages, &two.last_request()).is_empty(), cut < shown, "cut at {cut}");
+    }
+}
+
+/// Vendors are told in their own way that the answer has begun; one says the beginning once more.
+#[tokio::test]
+async fn each_vendor_is_told_in_its_way() {
+    for (lines, repeats, marks) in [
+        ("dialect = \"mistral\"", true, json!({"prefix": true})),
+        ("dialect = \"moonshot\"", false, json!({"partial": true})),
+        ("dialect = \"qwen\"", false, json!({"partial": true})),
+        ("dialect = \"vllm\"", false, json!({})),
+    ] {
+        let gate = Gate::new();
+        let one = breaking(Form::Chat, 6, Break::Cut, &gate).await;
+        let two = going_on(Form::Chat, repeats).await;
+        let second = Asked { form: Form::Chat, upstream: &two, lines };
+        let gateway = gateway(&[able(Form::Chat, &one), second], ON).await;
+        let answer = hear(&gateway, asking(Form::Chat, json!({})), "dann:", &gate).await;
+        whole(Form::Chat, &answer, lines);
+        let body = two.only_request().json();
+        let last = body["messages"].as_array().unwrap().last().unwrap();
+        for name in ["prefix", "partial"] {
+            assert_eq!(last.get(name), marks.get(name), "{lines}: {body}");
+        }
+        let members = ["continue_final_message", "add_generation_prompt"].map(|name| body[name].as_bool());
+        let vllm = lines.contains("vllm");
+        assert_eq!(members, [vllm.then_some(true), vllm.then_some(false)], "{lines}: {body}");
+    }
+}
+
+/// Who was asked to go on may fail as well, before it has begun or behind.
+#[tokio::test]
+async fn who_goes_on_may_break_off_as_well() {
+    let gates = [Gate::new(), Gate::new()];
+    let gate = gates[1].clone();
+    let one = breaking(Form::Chat, 3, Break::Cut, &gates[0]).await;
+    let two = Upstream::answering(reply::json(500, vendor_error(Form::Messages, 500, "no"))).await;
+    let three = Upstream::start(move |mut conn| {
+        let gate = gate.clone();
+        async move {
+            let request = conn.request().await.unwrap();
+            let begun = beginning(Form::Messages, &request);
+            let Frames { opening, content, .. } =
+                frames(Form::Messages, "msg_third", &pieces(&STORY[begun.len()..])[..4]);
+            break_off(conn, Form::Messages, opening + &content.concat(), Break::Cut, &gate).await;
+        }
+    })
+    .await;
+    let four = going_on(Form::Generate, false).await;
+    let targets = [
+        able(Form::Chat, &one),
+        able(Form::Messages, &two),
+        able(Form::Messages, &three),
+        able(Form::Generate, &four),
+    ];
+    let gateway = gateway(&targets, "retry = { continue = true, attempts = 4 }").await;
+    let mut client = gateway.connect().await;
+    client.send(asking(Form::Chat, json!({}))).await;
+    let (head, mut body) = (client.head().await, Vec::new());
+    for (needle, gate) in ["ln", "dann:"].into_iter().zip(&gates) {
+        read_until(&mut client, &mut body, needle).await;
+        gate.open();
+    }
+    while let Piece::Data(piece) = client.piece().await {
+        body.extend_from_slice(&piece);
+    }
+    let answer = Answer { head, body, complete: true, trailers: Vec::new() };
+    let told = whole(Form::Chat, &answer, "four targets");
+    assert_eq!((one.count(), two.count(), three.count(), four.count()), (1, 1, 1, 1));
+    let log = gateway.wait_for_log(1).await;
+    assert_eq!(log[0]["attempts"], 4);
+    let tried = log[0]["tried"].as_str().unwrap();
+    assert!(["p0/", "p1/", "p2/"].iter().all(|name| tried.matches(name).count() == 1), "{tried}");
+    assert_eq!(log[0]["cost"].as_f64(), Some((told.usage.0 + told.usage.1) as f64 / 1000.0));
+    let metrics = gateway.metrics().await;
+    assert_eq!(metrics.sum(CONTINUED, &[("outcome", "asked")]), 3.0);
+}
+
+/// The client gets no more than it allows, whoever writes it.
+#[tokio::test]
+async fn what_was_written_counts_against_the_client_s_limit() {
+    let written = pieces(STORY)[..6].concat();
+    for (client, first, second) in WAYS.into_iter().filter(|way| way.0 != Form::Responses) {
+        let counted = count_text(Family::of(name(first)), &written).max(6);
+        for left in [0, 30] {
+            let most = counted + left;
+            let more = match client {
+                Form::Generate => json!({"generationConfig": {"maxOutputTokens": most}}),
+                _ => json!({"max_tokens": most}),
+            };
+            let gate = Gate::new();
+            let (one, two) = (breaking(first, 6, Break::Cut, &gate).await, going_on(second, false).await);
+            let gateway = gateway(&[able(first, &one), able(second, &two)], ON).await;
+            let answer = hear(&gateway, asking(client, more), "dann:", &gate).await;
+            let told = read(client, answer.text());
+            let what = format!("{client:?} by {first:?} and {second:?}, {left} left: {}", answer.text());
+            if left > 0 {
+                assert_eq!(told.text, STORY, "{what}");
+                let body = two.only_request().json();
+                let limit = match second {
+                    Form::Generate => &body["generationConfig"]["maxOutputTokens"],
+                    _ => &body["max_tokens"],
+                };
+                assert_eq!(limit, left, "{what}: {body}");
+                continue;
+            }
+            assert_eq!((told.text.as_str(), two.count()), (&*written, 0), "{what}");
+            assert!(matches!(&*told.reason, "length" | "max_tokens" | "MAX_TOKENS"), "{what}");
+            assert_eq!(told.usage.1, most, "{what}");
+            let log = gateway.wait_for_log(1).await;
+            let cost = (told.usage.0 + told.usage.1) as f64 / 1000.0;
+            assert_eq!((log[0]["cost"].as_f64(), &log[0]["status"]), (Some(cost), &json!(200)), "{what}");
+        }
+    }
+}
+
+/// Before there is any text, whoever can serve the request can go on with it.
+#[tokio::test]
+async fn a_stream_that_has_said_nothing_begins_anew() {
+    for (client, first) in
+        [(Form::Chat, Form::Chat), (Form::Messages, Form::Messages), (Form::Chat, Form::Messages)]
+    {
+        let gate = Gate::new();
+        let (one, two) = (breaking(first, 0, Break::Cut, &gate).await, going_on(Form::Chat, false).await);
+        let second = Asked { form: Form::Chat, upstream: &two, lines: "" };
+        let lines = "retry = { continue = true, hold = \"1ms\" }";
+        let gateway = gateway(&[able(first, &one), second], lines).await;
+        let needle = if client == Form::Chat { "assistant" } else { "message_start" };
+        let answer = hear(&gateway, asking(client, json!({})), needle, &gate).await;
+        whole(client, &answer, &format!("{client:?} by {first:?}"));
+        assert_eq!(beginning(Form::Chat, &two.only_request()), "");
+    }
+}
+
+/// What the client has put in front of the answer stays there.
+#[tokio::test]
+async fn a_beginning_by_the_client_is_gone_on_with() {
+    let (begun, rest) = STORY.split_at(STORY.find("aus").unwrap());
+    let gate = Gate::new();
+    let now = gate.clone();
+    let one = Upstream::start(move |mut conn| {
+        let now = now.clone();
+        async move {
+            conn.request().await;
+            let Frames { opening, content, .. } = frames(Form::Messages, "msg_first", &pieces(rest)[..3]);
+            break_off(conn, Form::Messages, opening + &content.concat(), Break::End, &now).await;
+        }
+    })
+    .await;
+    let two = going_on(Form::Messages, false).await;
+    let gateway = gateway(&[able(Form::Messages, &one), able(Form::Messages, &two)], ON).await;
+    let messages = json!([{"role": "user", "content": QUESTION}, {"role": "assistant", "content": begun}]);
+    let answer = hear(&gateway, asking(Form::Messages, json!({"messages": messages})), "aus", &gate).await;
+    assert_eq!(read(Form::Messages, answer.text()).text, rest);
+    assert_eq!(two.only_request().json()["messages"].as_array().unwrap().len(), 2);
+}
+
+/// Reasoning that is over and not signed is the client's; its words are what is gone on with.
+#[tokio::test]
+async fn reasoning_that_is_over_is_not_said_again() {
+    let gate = Gate::new();
+    let now = gate.clone();
+    let one = Upstream::start(move |mut conn| {
+        let now = now.clone();
+        async move {
+            conn.request().await;
+            let Frames { opening, content, .. } = frames(Form::Chat, "chatcmpl-first", &pieces(STORY)[..3]);
+            let thought = content[0].replace("content", "reasoning_content").replace("Grüße ", "Hm.");
+            assert_ne!(thought, content[0]);
+            break_off(conn, Form::Chat, opening + &thought + &content.concat(), Break::Cut, &now).await;
+        }
+    })
+    .await;
+    let two = going_on(Form::Messages, false).await;
+    let gateway = gateway(&[able(Form::Chat, &one), able(Form::Messages, &two)], ON).await;
+    let request = asking(Form::Chat, json!({"reasoning_effort": "high"}));
+    let answer = hear(&gateway, request, "ln", &gate).await;
+    whole(Form::Chat, &answer, "reasoning");
+    assert_eq!(answer.text().matches("reasoning_content").count(), 1, "{}", answer.text());
+    let body = two.only_request().json();
+    assert!(body.get("thinking").is_none_or(|thinking| thinking["type"] == "disabled"), "{body}");
+}
