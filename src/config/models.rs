@@ -36,6 +36,8 @@ pub(super) struct Draft {
     model: Model,
     targets: Mark,
     fallback: Vec<(Box<str>, Mark)>,
+    /// Where it asks for streams to be continued, if it does so itself.
+    resumes: Option<Mark>,
 }
 
 /// Reads a model.
@@ -57,7 +59,12 @@ pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> O
             Policy::from_name(text).ok_or_else(|| one_of(text, &Policy::ALL.map(Policy::name)))
         })
     });
-    let retry = table.table("retry", |table| routing::read_retry(table, known.usual.retry));
+    let mut resumes = None;
+    let retry = table.table("retry", |table| {
+        let retry = routing::read_retry(table, known.usual.retry);
+        resumes = table.get("continue").filter(|_| retry.resume).map(|value| value.mark());
+        retry
+    });
     let timeouts = table.table("timeouts", read_timeouts).unwrap_or_default();
     let mut fallback = Vec::new();
     if let Some(list) = table.get("fallback") {
@@ -106,7 +113,7 @@ pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> O
         routing,
         budget: Arc::default(),
     };
-    Some(Draft { model, targets: targets_at, fallback })
+    Some(Draft { model, targets: targets_at, fallback, resumes })
 }
 
 fn is_same(one: &Target, other: &Target) -> bool {
@@ -245,6 +252,9 @@ pub(super) fn join(root: &Table<'_>, drafts: Vec<Draft>) -> Vec<Model> {
     // What goes round in a circle cannot be followed to its end.
     let added: Vec<Vec<Target>> =
         if sound { drafts.iter().map(|draft| more(root, &drafts, draft)).collect() } else { Vec::new() };
+    for (draft, added) in drafts.iter().zip(&added) {
+        check_resumes(root, draft, added);
+    }
     let mut models: Vec<Model> = drafts.into_iter().map(|draft| draft.model).collect();
     for (model, more) in models.iter_mut().zip(added) {
         model.targets.extend(more);
@@ -301,6 +311,25 @@ fn more(root: &Table<'_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
         root.wrong_at(&draft.targets, message, None);
     }
     more
+}
+
+/// Streams are continued by another target than the one that began them, and not by every one.
+fn check_resumes(root: &Table<'_>, draft: &Draft, added: &[Target]) {
+    let Some(mark) = &draft.resumes else { return };
+    let own = &draft.model.targets;
+    let asked = || own.iter().chain(added).filter(|target| target.seat.weight > 0);
+    let able = |target: &Target| {
+        let apis =
+            target.provider.apis.iter().filter(|api| **api != Api::Responses && api.format().is_some());
+        apis.into_iter().any(|api| target.provider.dialect(*api, &target.model).prefill)
+    };
+    if asked().nth(1).is_none() {
+        let hint = "give it a second target, or a fallback".to_owned();
+        root.wrong_at(mark, "there is nobody else who could go on with a stream", hint);
+    } else if !asked().any(able) {
+        let hint = "docs/vendors.md says which models do; `prefill = true` at a provider says so of a server of your own";
+        root.wrong_at(mark, "no target of this model continues a beginning", hint.to_owned());
+    }
 }
 
 /// The way from a model over the models that stand in for it back to itself, if `through` leads there.
