@@ -12,7 +12,7 @@ use pingora::http::RequestHeader;
 
 use super::context::{Answer, Context, Plan};
 use super::exchange::End;
-use super::plan::Chosen;
+use super::plan::{Chosen, Given};
 use super::{Gateway, names};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind, RetryAfter, Source};
@@ -110,8 +110,13 @@ impl Gateway {
         }
         let (index, permit) =
             pick(&**wanted.model, routing.policy, &ask).map_err(|nobody| full(nobody, now))?;
-        // Its text is shared, not copied.
-        let mut origin = several.then(|| Box::new(Origin::new(&wanted, body.clone(), ask)));
+        let (mut origin, own) = if several {
+            (Some(Box::new(Origin::new(&wanted, body, ask))), None)
+        } else {
+            (None, Some(Given::Own(body)))
+        };
+        let kept = origin.as_ref().map(|origin| Given::Lent(&origin.body));
+        let Some(body) = own.or(kept) else { return Err(gone_wrong()) };
         match self.prepare(ctx, wanted, index, permit, body).await {
             Ok(plan) => {
                 if let Some(origin) = &mut origin {
@@ -164,7 +169,7 @@ impl Gateway {
                     return Err(error);
                 }
             };
-            let body = origin.body.clone();
+            let body = Given::Lent(&origin.body);
             match self.prepare(ctx, origin.wanted(), index, permit, body).await {
                 Ok(plan) => {
                     origin.has_asked(index);
@@ -197,7 +202,7 @@ impl Gateway {
         wanted: Wanted<'_>,
         index: usize,
         permit: Permit,
-        body: Box<Body>,
+        body: Given<'_>,
     ) -> Result<Plan, ApiError> {
         let Wanted { model, name, thinking, api, action, label } = wanted;
         let upstream = model.targets.get(index).and_then(|target| upstream_api(target, api)).unwrap_or(api);
@@ -208,22 +213,22 @@ impl Gateway {
         let chosen = Chosen { model: model.clone(), index, permit, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
         if matches!(api, Api::Embeddings | Api::EmbedContent) {
-            chosen.embed(name, action, *body)
+            chosen.embed(name, action, body)
         } else if api == Api::Rerank {
-            chosen.rank(*body)
-        } else if let Some(request) = body.image {
-            chosen.draw(ctx, *request)
+            chosen.rank(body)
+        } else if let Some(request) = &body.image {
+            chosen.draw(ctx, (**request).clone())
         } else if upstream == api
             && thinking == Thinking::Unsaid
             && ctx.resume.is_none()
             && chosen.passes(&body)
         {
-            chosen.pass_on(name, *body)
+            chosen.pass_on(name, body)
         } else if api == Api::Responses && upstream != api && self.keeps() {
             // Boxed: hardly any request has to wait for the store.
-            Box::pin(self.translate_kept(ctx, chosen, thinking, body.text.into_contiguous())).await
+            Box::pin(self.translate_kept(ctx, chosen, thinking, body.into_contiguous())).await
         } else {
-            let text = body.text.into_contiguous();
+            let text = body.into_contiguous();
             let stored = Stored { remembers: self.may_recall(&chosen), ..Stored::default() };
             match self.translate(ctx, chosen, thinking, &text, stored) {
                 Ok(plan) => Ok(plan),
@@ -406,7 +411,15 @@ impl Context {
         fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
             headers.get(name).and_then(|value| value.to_str().ok())
         }
-        let (left_requests, left_tokens) = (text(headers, &requests.0), text(headers, &tokens.0));
+        // One look at each name costs less than looking for two.
+        let (mut left_requests, mut left_tokens) = (None, None);
+        for (name, value) in headers {
+            if *name == requests.0 {
+                left_requests = value.to_str().ok();
+            } else if *name == tokens.0 {
+                left_tokens = value.to_str().ok();
+            }
+        }
         if left_requests.is_none() && left_tokens.is_none() {
             return;
         }

@@ -1,5 +1,6 @@
 //! What goes to the provider: the body as it came, edited in place, or translated.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -31,6 +32,38 @@ use crate::wire::{Api, Format};
 const WARNINGS: usize = 12;
 const WARNING_NAME: usize = 64;
 
+/// A request's body: to be used up, or kept by whoever may have to say it again.
+pub(super) enum Given<'b> {
+    Own(Box<Body>),
+    Lent(&'b Body),
+}
+
+impl Given<'_> {
+    fn text(self) -> Rope {
+        match self {
+            Given::Own(body) => body.text,
+            // It is shared, not copied.
+            Given::Lent(body) => body.text.clone(),
+        }
+    }
+
+    /// The text in one piece.
+    pub(super) fn into_contiguous(self) -> Bytes {
+        self.text().into_contiguous()
+    }
+}
+
+impl Deref for Given<'_> {
+    type Target = Body;
+
+    fn deref(&self) -> &Body {
+        match self {
+            Given::Own(body) => body,
+            Given::Lent(body) => body,
+        }
+    }
+}
+
 /// What was chosen for a request.
 pub(super) struct Chosen {
     pub(super) model: Arc<Model>,
@@ -52,7 +85,7 @@ impl Chosen {
     }
 
     /// The body goes on as it is, but for the model's name and the wish for usage.
-    pub(super) fn pass_on(self, name: &str, body: Body) -> Result<Plan, ApiError> {
+    pub(super) fn pass_on(self, name: &str, body: Given<'_>) -> Result<Plan, ApiError> {
         let target = self.target()?;
         let mut edits = Vec::new();
         let instead = target.provider.instead_of_model();
@@ -81,7 +114,7 @@ impl Chosen {
             changes.drop_usage = true;
         }
         edits.sort_by_key(|edit| edit.range.start);
-        let text: Rope = body.text.edited(&edits);
+        let text = body.text().edited(&edits);
         Ok(Plan { body_len: text.len(), body: text.into_pieces(), changes, ..self.plan() })
     }
 
@@ -129,7 +162,7 @@ impl Chosen {
     }
 
     /// Vectors are asked for: the body goes on as it is, or there is a job.
-    pub(super) fn embed(self, name: &str, action: Option<Action>, body: Body) -> Result<Plan, ApiError> {
+    pub(super) fn embed(self, name: &str, action: Option<Action>, body: Given<'_>) -> Result<Plan, ApiError> {
         let target = self.target()?;
         let asked = embed::Ask {
             client: match action {
@@ -154,10 +187,10 @@ impl Chosen {
     }
 
     /// Documents are to be put in order.
-    pub(super) fn rank(self, body: Body) -> Result<Plan, ApiError> {
+    pub(super) fn rank(self, body: Given<'_>) -> Result<Plan, ApiError> {
         let target = self.target()?;
         let asked = rank::Ask {
-            body: body.text.into_contiguous(),
+            body: body.into_contiguous(),
             model: self.model.escaped_id.clone(),
             upstream: target.model.clone(),
             dialect: target.provider.ranking(&target.model),

@@ -19,26 +19,40 @@ fn mix(one: u64, other: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What stands for a text, in every process the same: FNV-1a, eight bytes at a time, mixed at the end.
+/// What stands for a text, in every process the same: sixteen bytes at a time, each half multiplied with the other and
+/// the product folded (the step of wyhash), mixed at the end.
 pub fn fingerprint(seed: u64, text: &[u8]) -> u64 {
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    const BLOCK: usize = 16;
     let mut hash = seed ^ 0xcbf2_9ce4_8422_2325 ^ u64::try_from(text.len()).unwrap_or(0);
-    let (words, rest) = text.as_chunks::<8>();
-    for word in words {
-        hash = (hash ^ u64::from_le_bytes(*word)).wrapping_mul(PRIME);
-        // Multiplying moves nothing down.
-        hash ^= hash >> 32;
-    }
-    for byte in rest {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
+    let mut step = |block: [u8; BLOCK]| {
+        let (low, high) = halves(u128::from_le_bytes(block));
+        let (low, high) = halves(u128::from(low ^ hash) * u128::from(high ^ 0x9e37_79b9_7f4a_7c15));
+        hash = low ^ high;
+    };
+    let (blocks, rest) = text.as_chunks::<BLOCK>();
+    blocks.iter().for_each(|block| step(*block));
+    if !rest.is_empty() {
+        // The length tells what stands there from what does not.
+        let mut last = [0; BLOCK];
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        step(last);
     }
     mix(hash, seed)
 }
 
-/// How well a target fits: `-weight / ln(u)`, whose largest falls to each with the probability of its weight.
-fn score(conversation: u64, seat: &Seat) -> f64 {
+fn halves(word: u128) -> (u64, u64) {
+    let half = |word: u128| u64::try_from(word & u128::from(u64::MAX)).unwrap_or(0);
+    (half(word), half(word >> 64))
+}
+
+/// How well a target fits: `-weight / ln(u)`, whose largest falls to each with the probability of its weight. Where all
+/// weigh the same, `u` is in the same order.
+fn score(conversation: u64, seat: &Seat, alike: bool) -> f64 {
     // 53 bits are what a float holds; never 0, whose logarithm there is not.
     let draw = (mix(conversation, seat.state.id) >> 11) as f64 + 0.5;
+    if alike {
+        return draw;
+    }
     let uniform = draw / (1u64 << 53) as f64;
     f64::from(seat.weight) / -uniform.ln()
 }
@@ -49,14 +63,16 @@ pub(super) fn choose<'s>(
     seats: impl Iterator<Item = (usize, &'s Seat)> + Clone,
 ) -> Option<usize> {
     let (mut requests, mut weights) = (1, 0);
+    let (mut alike, mut before) = (true, None);
     for (_, seat) in seats.clone() {
+        alike &= before.replace(seat.weight).is_none_or(|before| before == seat.weight);
         requests += u64::from(seat.state.in_flight.get());
         weights += u64::from(seat.weight);
     }
     let mut best: Option<(f64, usize)> = None;
     let mut any: Option<(f64, usize)> = None;
     for (index, seat) in seats {
-        let score = score(conversation, seat);
+        let score = score(conversation, seat, alike);
         if any.is_none_or(|(other, _)| score > other) {
             any = Some((score, index));
         }

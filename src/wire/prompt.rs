@@ -18,9 +18,6 @@ const ENDS: usize = 2 * 1024;
 /// What stands for a text, given what stands for those before it.
 pub type Fingerprint = fn(u64, &[u8]) -> u64;
 
-/// A string of so many bytes is short.
-const SHORT: usize = 16;
-
 /// Of what is no text (an image, a file), so much is enough to know it again.
 const BINARY: usize = 256;
 
@@ -65,6 +62,9 @@ pub fn conversation(body: &mut Body, fingerprint: Fingerprint) -> Option<u64> {
 fn both_ends(fingerprint: Fingerprint, hash: u64, piece: &[u8]) -> u64 {
     let (first, last) = piece.split_at(piece.len().min(ENDS));
     let hash = fingerprint(hash ^ piece.len() as u64, first);
+    if last.is_empty() {
+        return hash;
+    }
     fingerprint(hash, last.get(last.len().saturating_sub(ENDS)..).unwrap_or_default())
 }
 
@@ -253,16 +253,12 @@ impl<'t> Walk<'t> {
         let start = self.at + 1;
         let text = self.text.get(start..)?;
         // Names and most values are short: looking for their end costs less than a call.
-        for (index, word) in text.as_chunks::<8>().0.iter().take(SHORT / 8).enumerate() {
+        if let Some(word) = text.first_chunk() {
             let word = u64::from_le_bytes(*word);
             let (quotes, escapes) = (places(word, b'"'), places(word, b'\\'));
-            if quotes | escapes != 0 {
-                if quotes.trailing_zeros() < escapes.trailing_zeros() {
-                    let end = usize::try_from(quotes.trailing_zeros() / 8).unwrap_or(0);
-                    self.at = start + index * 8 + end + 1;
-                    return Some(());
-                }
-                break;
+            if quotes.trailing_zeros() < escapes.trailing_zeros() {
+                self.at = start + usize::try_from(quotes.trailing_zeros() / 8).unwrap_or(0) + 1;
+                return Some(());
             }
         }
         self.at = start;
