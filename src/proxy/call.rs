@@ -263,7 +263,7 @@ impl Gateway {
     }
 
     /// Gives the connection of an answer back that has been read to its end.
-    pub(super) async fn read_out(&self, reached: Reached) {
+    pub(super) fn read_out(&self, reached: Reached) {
         if reached.ended {
             self.connections.release(reached.upstream, &reached.peer);
         }

@@ -158,7 +158,7 @@ impl Gateway {
         let (status, retry_after) = (reached.status, reached.retry_after());
         // That its head came is what counts; without its end the connection is closed.
         let heard = reached.hear(MOST, &mut Notes::default()).await;
-        self.read_out(reached).await;
+        self.read_out(reached);
         if status < 400 {
             return Ok(());
         }

@@ -110,13 +110,12 @@ impl Gateway {
         }
         let (index, permit) =
             pick(&**wanted.model, routing.policy, &ask).map_err(|nobody| full(nobody, now))?;
-        let (mut origin, own) = if several {
-            (Some(Box::new(Origin::new(&wanted, body, ask))), None)
+        let mut origin = None;
+        let body = if several {
+            Given::Lent(&origin.insert(Box::new(Origin::new(&wanted, body, ask))).body)
         } else {
-            (None, Some(Given::Own(body)))
+            Given::Own(body)
         };
-        let kept = origin.as_ref().map(|origin| Given::Lent(&origin.body));
-        let Some(body) = own.or(kept) else { return Err(gone_wrong()) };
         match self.prepare(ctx, wanted, index, permit, body).await {
             Ok(plan) => {
                 if let Some(origin) = &mut origin {

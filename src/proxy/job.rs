@@ -277,7 +277,7 @@ impl Gateway {
         let mut reached = self.ask_provider(&way.ask(call).ok_or_else(broken)?, notes).await?;
         let heard = reached.hear(self.limits.answer, notes).await?;
         notes.unanswered = false;
-        self.read_out(reached).await;
+        self.read_out(reached);
         Ok(heard)
     }
 }

@@ -49,16 +49,20 @@ type Why = &'static str;
 const LIMIT: Why = "limit";
 
 impl Context {
+    /// Whether the route wants streams to be gone on with, and there is somebody who could.
+    fn wants_more(&self) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.model.routing.retry.resume)
+    }
+
     /// Whether the answer is one that another target could go on with.
     pub(super) fn can_go_on(&self) -> bool {
-        let wanted = self.origin.as_ref().is_some_and(|origin| origin.model.routing.retry.resume);
         let fit = |passing: &Passing| passing.exchange.unfit().is_none();
-        wanted && matches!(&self.answer, Answer::Stream(passing) if fit(passing))
+        self.wants_more() && matches!(&self.answer, Answer::Stream(passing) if fit(passing))
     }
 
     /// Notes what the client is given from now on, if another target may have to go on with it.
     pub(super) fn follow(&self, exchange: &mut Exchange) {
-        if self.origin.as_ref().is_some_and(|origin| origin.model.routing.retry.resume) {
+        if self.wants_more() {
             exchange.follow();
         }
     }
@@ -94,7 +98,7 @@ impl Context {
         let (Some(plan), Some(origin)) = (&self.plan, &self.origin) else { return Err(Unfit::Request) };
         let target = plan.target().ok_or(Unfit::Request)?;
         let client = origin.api.format().ok_or(Unfit::Request)?;
-        let dialect = target.provider.dialect(plan.api, &target.model);
+        let dialect = plan.lane.dialect(target);
         let text = origin.body.text.clone().into_contiguous();
         let text = std::str::from_utf8(&text).map_err(|_| Unfit::Request)?;
         let ask = Ask {
@@ -153,15 +157,13 @@ impl Gateway {
             ctx.put_back();
             return Err(End::Failed(error));
         }
-        let why = match self.ask_to_go_on(ctx, &error, verdict.next, status).await {
-            Ok(()) => "asked",
-            Err(why) => why,
-        };
-        self.metrics.streams_continued.with_label_values(&[&*model.id, why]).inc();
-        match why {
-            "asked" => Ok(()),
-            LIMIT => Err(self.end_at_limit(client, ctx, error).await),
-            _ => {
+        let asked = self.ask_to_go_on(ctx, &error, verdict.next, status).await;
+        let outcome = asked.err().unwrap_or("asked");
+        self.metrics.streams_continued.with_label_values(&[&*model.id, outcome]).inc();
+        match asked {
+            Ok(()) => Ok(()),
+            Err(LIMIT) => Err(self.end_at_limit(client, ctx, error).await),
+            Err(_) => {
                 // What the client was told by the one whom it heard is what it understands.
                 let waits = ctx.resume.as_ref().filter(|resume| resume.waiting.is_some());
                 let error = waits.map_or(error, |resume| resume.error.clone());
@@ -226,9 +228,7 @@ impl Gateway {
         let (resume, translation) = (resume?, plan.translation.as_deref()?);
         let waiting = resume.waiting.take()?;
         let limit = if arrival == Arrival::Whole { self.limits.answer } else { self.limits.frame };
-        let repeats = plan
-            .target()
-            .is_some_and(|target| target.provider.dialect(plan.api, &target.model).habits.repeats_prefill);
+        let repeats = plan.target().is_some_and(|target| plan.lane.dialect(target).habits.repeats_prefill);
         Some(waiting.go_on(Onward {
             route: Route { client: translation.client, vendor: translation.vendor, stream: true },
             arrival,

@@ -6,7 +6,7 @@ use crate::support::form::{Form, every_form, vendor_error};
 use crate::support::gateway::Gateway;
 use crate::support::http1::Piece;
 use crate::support::setup::{Setup, vendor_of};
-use crate::support::sse::{Event, events, read_until};
+use crate::support::sse::{read_until, told};
 use crate::support::upstream::{Upstream, a_moment};
 use crate::support::{Gate, reply};
 
@@ -19,11 +19,6 @@ fn filler(form: Form) -> &'static str {
         }
         Form::Generate => "\r\n\r\n\r\n\r\n",
     }
-}
-
-/// The events that mean something.
-fn told(stream: &str) -> Vec<Event> {
-    events(stream).into_iter().filter(|event| event.name != "ping").collect()
 }
 
 /// An upstream that sends its head and this, waits for the gate, and sends that and the end.

@@ -9,7 +9,7 @@ use crate::support::gateway::Gateway;
 use crate::support::http1::{Head, Piece};
 use crate::support::http2;
 use crate::support::setup::{KEY, Setup, key, vendor_of};
-use crate::support::sse::{Event, events, read_until};
+use crate::support::sse::{read_until, told};
 use crate::support::upstream::{Upstream, a_moment};
 use crate::support::{Gate, reply, soon};
 
@@ -24,11 +24,6 @@ fn filler(form: Form) -> &'static str {
         }
         Form::Generate => "\r\n\r\n",
     }
-}
-
-/// The events that mean something.
-fn told(stream: &str) -> Vec<Event> {
-    events(stream).into_iter().filter(|event| event.name != "ping").collect()
 }
 
 /// An upstream that hears a request, waits for the gate, and sends this.

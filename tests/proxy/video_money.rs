@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::accounts::PAYING;
 use super::support::client::{Answer, post_with, request};
-use super::support::gateway::Gateway;
+use super::support::gateway::{Gateway, Successor};
 use super::support::http1::Piece;
 use super::support::reply;
 use super::support::setup::{CREDENTIAL, Setup, key};
@@ -89,20 +89,26 @@ async fn what_a_video_may_cost_is_held_and_what_it_costs_is_charged_at_its_end()
     assert_eq!(answer.status(), 200, "{}", answer.text());
 }
 
-#[tokio::test]
-async fn a_task_outlives_the_process_that_began_it() {
-    let vendor = vendor().await;
-    let mut gateway = Gateway::start(&paying(&vendor.base_url(), "1")).await;
-    let id = begin(&gateway, "A cat", 8).await;
+/// Another process in the place of one that is killed, when it is ready.
+async fn killed_and_begun_anew(gateway: &mut Gateway) -> Successor {
     gateway.signal(Signal::SIGKILL);
     gateway.ended().await;
-    let _second = gateway.start_beside(&[]);
+    let second = gateway.start_beside(&[]);
     soon(async {
         while gateway.admin_status("/readyz").await != Some(200) {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     })
     .await;
+    second
+}
+
+#[tokio::test]
+async fn a_task_outlives_the_process_that_began_it() {
+    let vendor = vendor().await;
+    let mut gateway = Gateway::start(&paying(&vendor.base_url(), "1")).await;
+    let id = begin(&gateway, "A cat", 8).await;
+    let _second = killed_and_begun_anew(&mut gateway).await;
     assert_eq!(end(&gateway, &id).await["status"], "succeeded");
     until(|| gateway.account("acme")["balance"] == "0.60").await;
     let download = get(&gateway, &format!("/v1/video/generations/download?id={id}")).await;
@@ -115,15 +121,7 @@ async fn what_a_running_task_may_cost_is_held_again_after_a_restart() {
     let vendor = vendor().await;
     let mut gateway = Gateway::start(&paying(&vendor.base_url(), "1")).await;
     let id = begin(&gateway, "A cat [[film looks 6]]", 12).await;
-    gateway.signal(Signal::SIGKILL);
-    gateway.ended().await;
-    let _second = gateway.start_beside(&[]);
-    soon(async {
-        while gateway.admin_status("/readyz").await != Some(200) {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    let _second = killed_and_begun_anew(&mut gateway).await;
     let path = format!("/v1/video/generations/{id}");
     assert_eq!(get(&gateway, &path).await.status(), 200);
     let refused = submit(&gateway, "A dog", 12).await;

@@ -41,6 +41,11 @@ pub(crate) fn events(text: &str) -> Vec<Event> {
     events
 }
 
+/// The events that mean something.
+pub(crate) fn told(stream: &str) -> Vec<Event> {
+    events(stream).into_iter().filter(|event| event.name != "ping").collect()
+}
+
 /// Reads a stream until this much of it has come, or it has ended.
 pub(crate) async fn read_until(client: &mut Client, seen: &mut Vec<u8>, needle: &str) {
     while memchr::memmem::find(seen, needle.as_bytes()).is_none() {

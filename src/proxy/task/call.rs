@@ -104,7 +104,7 @@ impl Gateway {
             return Err(self.refusal(road, reached, notes).await);
         }
         let heard = reached.hear(self.limits.answer, notes).await?;
-        self.read_out(reached).await;
+        self.read_out(reached);
         Ok(heard.body)
     }
 
@@ -112,7 +112,7 @@ impl Gateway {
     pub(super) async fn refusal(&self, road: &Road, mut reached: Reached, notes: &mut Notes) -> ApiError {
         let (status, retry_after) = (reached.status, reached.retry_after());
         let body = reached.hear(0, notes).await.map(|heard| heard.body).unwrap_or_default();
-        self.read_out(reached).await;
+        self.read_out(reached);
         refused(road, status, retry_after, &body, notes)
     }
 }

@@ -183,7 +183,7 @@ impl Gateway {
                 (200, _) => return Ok(Source::Reached(Box::new(reached))),
                 (301 | 302 | 303 | 307 | 308, Some(to)) => {
                     let _ = reached.hear(0, notes).await;
-                    self.read_out(reached).await;
+                    self.read_out(reached);
                     match local(&provider.base, &to) {
                         Some(to) => path = to,
                         // A signed link, which needs no credential.
@@ -191,7 +191,7 @@ impl Gateway {
                     }
                 }
                 (404 | 410, _) => {
-                    self.read_out(reached).await;
+                    self.read_out(reached);
                     let message = "The upstream provider has the video no more.";
                     let mut error = ApiError::new(Kind::TaskState, message).status(410);
                     error.code = Some("expired".into());
@@ -261,7 +261,7 @@ impl Gateway {
             self.send(client, ctx, piece, false).await?;
         }
         self.send(client, ctx, Bytes::new(), true).await?;
-        self.read_out(reached).await;
+        self.read_out(reached);
         Ok(true)
     }
 
@@ -282,7 +282,7 @@ impl Gateway {
         }
         let text = encoder.push(&[], true);
         self.send(client, ctx, text, false).await?;
-        self.read_out(reached).await;
+        self.read_out(reached);
         if expected.is_some_and(|expected| expected != encoder.size) {
             return Err(broken());
         }

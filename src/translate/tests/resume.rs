@@ -8,7 +8,7 @@ use crate::canonical::answer::Kind;
 use crate::canonical::{Answer, Event, Grammar};
 use crate::json::{EscapedString, JsonStr};
 use crate::translate::codecs::Decoder;
-use crate::translate::resume::{Onward, Unfit};
+use crate::translate::resume::{Onward, Prefill, Unfit};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::{Arrival, Changes, StreamError};
 use crate::translate::{Exchange, Restore, Translated, Verbatim};
@@ -129,6 +129,19 @@ fn feed(exchange: &mut Exchange, stream: &[u8]) -> (Vec<u8>, Result<(), StreamEr
     (out, passed)
 }
 
+/// The exchange with a vendor that is given the beginning.
+fn onward(exchange: Exchange, client: Format, vendor: Format, prefill: &Prefill) -> Exchange {
+    exchange.go_on(Onward {
+        route: Route { client, vendor, stream: true },
+        arrival: Arrival::Events,
+        reply: &reply(),
+        restore: Restore::default(),
+        limit: 1 << 20,
+        prefill,
+        repeats: false,
+    })
+}
+
 /// Goes on behind what the client has, with a vendor that writes the white space at the seam anew.
 fn go_on(exchange: Exchange, client: Format, vendor: Format, out: &mut Vec<u8>) -> Exchange {
     let prefill = exchange.prefill().unwrap();
@@ -138,16 +151,7 @@ fn go_on(exchange: Exchange, client: Format, vendor: Format, out: &mut Vec<u8>) 
     let mut escaped = Vec::new();
     crate::json::push_escaped(&mut escaped, rest);
     let rest = String::from_utf8(escaped).unwrap();
-    let reply = reply();
-    let mut exchange = exchange.go_on(Onward {
-        route: Route { client, vendor, stream: true },
-        arrival: Arrival::Events,
-        reply: &reply,
-        restore: Restore::default(),
-        limit: 1 << 20,
-        prefill: &prefill,
-        repeats: false,
-    });
+    let mut exchange = onward(exchange, client, vendor, &prefill);
     let (more, passed) = feed(&mut exchange, stream(vendor, &[&rest]).as_bytes());
     assert_eq!(passed, Ok(()), "{}", String::from_utf8_lossy(&more));
     out.extend_from_slice(&more);
@@ -250,16 +254,7 @@ fn an_answer_may_break_off_again() {
         let whole = stream(Format::Chat, &PIECES[..2]);
         let (mut out, _) = feed(&mut exchange, &whole.as_bytes()[..ended(Format::Chat, &whole) - 80]);
         let prefill = exchange.prefill().unwrap();
-        let reply = reply();
-        let mut exchange = exchange.go_on(Onward {
-            route: Route { client, vendor: Format::Messages, stream: true },
-            arrival: Arrival::Events,
-            reply: &reply,
-            restore: Restore::default(),
-            limit: 1 << 20,
-            prefill: &prefill,
-            repeats: false,
-        });
+        let mut exchange = onward(exchange, client, Format::Messages, &prefill);
         let next = stream(Format::Messages, &[" ", PIECES[2], PIECES[3]]);
         let (more, passed) =
             feed(&mut exchange, &next.as_bytes()[..next.find("event: content_block_stop").unwrap()]);

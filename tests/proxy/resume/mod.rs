@@ -345,6 +345,19 @@ async fn what_was_written_counts_against_the_client_s_limit() {
     }
 }
 
+/// A provider that sends this and breaks off.
+async fn sending(form: Form, beginning: String, how: Break, gate: &Gate) -> Upstream {
+    let gate = gate.clone();
+    Upstream::start(move |mut conn| {
+        let (gate, beginning) = (gate.clone(), beginning.clone());
+        async move {
+            conn.request().await;
+            break_off(conn, form, beginning, how, &gate).await;
+        }
+    })
+    .await
+}
+
 /// Before there is any text, whoever can serve the request can go on with it.
 #[tokio::test]
 async fn a_stream_that_has_said_nothing_begins_anew() {
@@ -368,16 +381,8 @@ async fn a_stream_that_has_said_nothing_begins_anew() {
 async fn a_beginning_by_the_client_is_gone_on_with() {
     let (begun, rest) = STORY.split_at(STORY.find("aus").unwrap());
     let gate = Gate::new();
-    let now = gate.clone();
-    let one = Upstream::start(move |mut conn| {
-        let now = now.clone();
-        async move {
-            conn.request().await;
-            let Frames { opening, content, .. } = frames(Form::Messages, "msg_first", &pieces(rest)[..3]);
-            break_off(conn, Form::Messages, opening + &content.concat(), Break::End, &now).await;
-        }
-    })
-    .await;
+    let Frames { opening, content, .. } = frames(Form::Messages, "msg_first", &pieces(rest)[..3]);
+    let one = sending(Form::Messages, opening + &content.concat(), Break::End, &gate).await;
     let two = going_on(Form::Messages, false).await;
     let gateway = gateway(&[able(Form::Messages, &one), able(Form::Messages, &two)], ON).await;
     let messages = json!([{"role": "user", "content": QUESTION}, {"role": "assistant", "content": begun}]);
@@ -390,18 +395,10 @@ async fn a_beginning_by_the_client_is_gone_on_with() {
 #[tokio::test]
 async fn reasoning_that_is_over_is_not_said_again() {
     let gate = Gate::new();
-    let now = gate.clone();
-    let one = Upstream::start(move |mut conn| {
-        let now = now.clone();
-        async move {
-            conn.request().await;
-            let Frames { opening, content, .. } = frames(Form::Chat, "chatcmpl-first", &pieces(STORY)[..3]);
-            let thought = content[0].replace("content", "reasoning_content").replace("Grüße ", "Hm.");
-            assert_ne!(thought, content[0]);
-            break_off(conn, Form::Chat, opening + &thought + &content.concat(), Break::Cut, &now).await;
-        }
-    })
-    .await;
+    let Frames { opening, content, .. } = frames(Form::Chat, "chatcmpl-first", &pieces(STORY)[..3]);
+    let thought = content[0].replace("content", "reasoning_content").replace("Grüße ", "Hm.");
+    assert_ne!(thought, content[0]);
+    let one = sending(Form::Chat, opening + &thought + &content.concat(), Break::Cut, &gate).await;
     let two = going_on(Form::Messages, false).await;
     let gateway = gateway(&[able(Form::Chat, &one), able(Form::Messages, &two)], ON).await;
     let request = asking(Form::Chat, json!({"reasoning_effort": "high"}));

@@ -3,26 +3,13 @@
 use serde_json::{Value, json};
 
 use super::told::read;
-use super::vendors::{Break, Frames, STORY, break_off, frames, going_on, pieces};
-use super::{Asked, CONTINUED, ON, able, asking, gateway, hear};
+use super::vendors::{Break, Frames, STORY, frames, going_on, pieces};
+use super::{Asked, CONTINUED, ON, able, asking, gateway, hear, sending};
 use crate::support::client::Answer;
 use crate::support::form::{Form, vendor_error};
 use crate::support::gateway::Gateway;
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
-
-/// A provider that sends this and breaks off.
-async fn sending(form: Form, beginning: String, how: Break, gate: &Gate) -> Upstream {
-    let gate = gate.clone();
-    Upstream::start(move |mut conn| {
-        let (gate, beginning) = (gate.clone(), beginning.clone());
-        async move {
-            conn.request().await;
-            break_off(conn, form, beginning, how, &gate).await;
-        }
-    })
-    .await
-}
 
 /// The client has an error, and pays for what it got.
 async fn is_an_error(gateway: &Gateway, form: Form, answer: &Answer, what: &str) {

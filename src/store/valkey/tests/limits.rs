@@ -98,6 +98,30 @@ fn all<G: Sync>(
     began.elapsed()
 }
 
+/// Does it as long as it takes until this is what is lacking, and a while longer: a busy machine is no fault.
+fn until_refused<G: Sync>(
+    gateways: &[G],
+    lacking: Which,
+    work: impl Fn(&G, &mut dyn FnMut() -> u64) -> Result<(), Lack> + Sync,
+) -> Duration {
+    let refused = AtomicU64::new(0);
+    let mut time = Duration::ZERO;
+    for _ in 0..20 {
+        let full = refused.load(Ordering::Acquire) > 0;
+        time += all(gateways, Duration::from_millis(750), |gateway, random| {
+            if let Err(lack) = work(gateway, random) {
+                assert_eq!(which(lack), lacking);
+                refused.fetch_add(1, Ordering::AcqRel);
+                pause(1);
+            }
+        });
+        if full {
+            break;
+        }
+    }
+    time
+}
+
 fn which(lack: Lack) -> Which {
     match lack {
         Lack::Exceeded(Exceeded { which, .. }) => which,
@@ -110,25 +134,12 @@ fn requests_of_a_minute_are_counted_together() {
     let Some(place) = OnServer::new() else { return };
     let gateways = three(&place);
     let limits = Limits { requests_per_minute: Some(1_200), ..Limits::default() };
-    let (admitted, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-    let mut time = Duration::ZERO;
-    // As long as it takes until they are refused, and a while longer: a busy machine is no fault.
-    for _ in 0..20 {
-        let full = refused.load(Ordering::Acquire) > 0;
-        time += all(&gateways, Duration::from_millis(750), |gateway, _| {
-            match gateway.take("acme", limits, 0, 0) {
-                Ok(_) => drop(admitted.fetch_add(1, Ordering::AcqRel)),
-                Err(lack) => {
-                    assert_eq!(which(lack), Which::Requests);
-                    refused.fetch_add(1, Ordering::AcqRel);
-                    pause(1);
-                }
-            }
-        });
-        if full {
-            break;
-        }
-    }
+    let admitted = AtomicU64::new(0);
+    let time = until_refused(&gateways, Which::Requests, |gateway, _| {
+        let _ = gateway.take("acme", limits, 0, 0)?;
+        admitted.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    });
     let admitted = admitted.into_inner();
     let filled = time.as_millis() as u64 * 1_200 / 60_000;
     assert!((1_200..=1_200 + filled + 1).contains(&admitted), "{admitted} with {filled} that came meanwhile");
@@ -161,29 +172,14 @@ fn tokens_beyond_what_was_expected_are_owed_by_the_whole_fleet_and_others_come_b
     let gateways = three(&place);
     let limits = Limits { tokens_per_minute: Some(60_000), ..Limits::default() };
     // Expected too much: a third of it is used, so three times as many requests fit.
-    let (used, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-    let mut time = Duration::ZERO;
-    // As long as it takes until they are refused, and a while longer: a busy machine is no fault.
-    for _ in 0..20 {
-        let full = refused.load(Ordering::Acquire) > 0;
-        time += all(&gateways, Duration::from_millis(750), |gateway, random| {
-            match gateway.take("acme", limits, 90, 0) {
-                Ok(ticket) => {
-                    let tokens = 20 + random() % 20;
-                    used.fetch_add(tokens, Ordering::AcqRel);
-                    gateway.settle(ticket, "acme", tokens, 0);
-                }
-                Err(lack) => {
-                    assert_eq!(which(lack), Which::Tokens);
-                    refused.fetch_add(1, Ordering::AcqRel);
-                    pause(1);
-                }
-            }
-        });
-        if full {
-            break;
-        }
-    }
+    let used = AtomicU64::new(0);
+    let time = until_refused(&gateways, Which::Tokens, |gateway, random| {
+        let ticket = gateway.take("acme", limits, 90, 0)?;
+        let tokens = 20 + random() % 20;
+        used.fetch_add(tokens, Ordering::AcqRel);
+        gateway.settle(ticket, "acme", tokens, 0);
+        Ok(())
+    });
     let used = used.into_inner();
     let filled = time.as_millis() as u64;
     assert!((50_000..=60_000 + filled + 100).contains(&used), "{used} with {filled} that came meanwhile");
