@@ -15,10 +15,11 @@ use tokio::time::timeout_at;
 
 use super::cork::Corked;
 use super::encoding::Decoder;
-use super::exchange::{WRITE, is_downgrade, listen, send_piece, silent};
+use super::exchange::{WRITE, listen, send_piece, silent, unresolved};
 use super::peer::{Link, Upstream};
 use super::reader::{Read, Reader};
 use super::reply::from_pingora;
+use super::resend::{Resends, Unanswered, is_downgrade};
 use super::response::MAX_ERROR_BODY;
 use super::upstream::scrubbed;
 use super::{Gateway, names};
@@ -43,6 +44,8 @@ pub(super) struct Ask<'a> {
     pub(super) timeouts: Timeouts,
     /// When it must be over.
     pub(super) until: tokio::time::Instant,
+    /// Whether it may reach the provider twice: nothing is made that stays.
+    pub(super) repeatable: bool,
 }
 
 /// What is noted of calls, for the log and for what may be done after them.
@@ -185,36 +188,52 @@ impl Gateway {
             notes.detail = Some(error.to_string().into_boxed_str());
             from_pingora(error)
         };
+        let mut resends = Resends::default();
         loop {
             notes.attempts += 1;
-            let peer = match link.known() {
+            let begun = tokio::time::Instant::now();
+            // Never longer than what is left for all of it.
+            let mut within = ask.timeouts.connect.min(ask.until.saturating_duration_since(begun));
+            let peer = match link.known(&self.resolver) {
                 Some(peer) => peer,
-                None => link.resolved(&self.resolver).await.map_err(|error| {
-                    notes.detail = Some(error.to_string().into_boxed_str());
-                    let told = "The upstream provider cannot be reached: its name has no address.";
-                    ApiError::new(Kind::UpstreamUnreachable, told)
-                })?,
+                None => {
+                    let resolved = Box::pin(link.resolved(&self.resolver, within)).await;
+                    within = within.saturating_sub(begun.elapsed());
+                    resolved.map_err(|error| {
+                        notes.detail = Some(error.to_string().into_boxed_str());
+                        unresolved()
+                    })?
+                }
             };
-            let pooled = self.connections.reused(&peer).await.map_err(|error| fail(notes, &error))?;
+            // What must not reach a provider twice goes over a new connection: nobody can have closed that one before.
+            let pooled = if ask.repeatable && resends.may_reuse() {
+                self.connections.reused(&peer).await.map_err(|error| fail(notes, &error))?
+            } else {
+                None
+            };
             let reused = pooled.is_some();
             let mut upstream = match pooled {
                 Some(upstream) => upstream,
-                None => match Box::pin(self.connections.connect(&peer, ask.timeouts.connect)).await {
-                    Ok(upstream) => upstream,
-                    Err(error) if is_downgrade(&error) => {
-                        self.connections.prefer_http1(&peer);
-                        continue;
+                None => {
+                    match Box::pin(self.connections.connect(&peer, within)).await {
+                        Ok(upstream) => upstream,
+                        Err(error) if is_downgrade(&error) && resends.downgrade() => {
+                            self.connections.prefer_http1(&peer);
+                            continue;
+                        }
+                        Err(error) => return Err(fail(notes, &error)),
                     }
-                    Err(error) => return Err(fail(notes, &error)),
-                },
+                }
             };
             if let Some(series) = ask.series {
                 series.exchange(reused);
             }
             upstream.set_read_timeout(None);
             upstream.set_write_timeout(Some(WRITE));
+            let mut delivered = None;
             let talk = async {
                 say(&mut upstream, ask).await?;
+                delivered = Some(tokio::time::Instant::now());
                 notes.said = true;
                 notes.unanswered = true;
                 listen(&mut upstream).await
@@ -225,19 +244,16 @@ impl Gateway {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     let mut error = error.into_up();
-                    // A connection from the pool may have been closed by the other side in this very moment.
                     error.retry.decide_reuse(reused);
                     let answered = upstream.stream().and_then(Corked::of).is_some_and(Corked::is_answered);
-                    let reason = if reused && error.retry() && !answered {
-                        "stale_connection"
-                    } else if is_downgrade(&error) {
+                    if is_downgrade(&error) {
                         self.connections.prefer_http1(&peer);
-                        "h2_downgrade"
-                    } else {
-                        return Err(fail(notes, &error));
-                    };
+                    }
+                    let repeatable = ask.repeatable;
+                    let unanswered = Unanswered { error: &error, reused, answered, delivered, repeatable };
+                    let Some(reason) = resends.decide(unanswered) else { return Err(fail(notes, &error)) };
                     let provider = &*link.provider().name;
-                    self.metrics.upstream_retries.with_label_values(&[provider, reason]).inc();
+                    self.metrics.upstream_retries.with_label_values(&[provider, reason.label()]).inc();
                     continue;
                 }
             }

@@ -41,6 +41,7 @@ mod quotas;
 mod refusals;
 mod reload;
 mod rerank;
+mod resend;
 mod resume;
 mod routing;
 mod secrets;
