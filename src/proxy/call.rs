@@ -15,12 +15,13 @@ use tokio::time::timeout_at;
 
 use super::cork::Corked;
 use super::encoding::Decoder;
-use super::exchange::{WRITE, listen, send_piece, silent, unresolved};
+use super::exchange::{WRITE, listen, send_piece, silent, too_slow, unresolved};
 use super::peer::{Link, Upstream};
 use super::reader::{Read, Reader};
 use super::reply::from_pingora;
 use super::resend::{Resends, Unanswered, is_downgrade};
 use super::response::MAX_ERROR_BODY;
+use super::throughput::Throughput;
 use super::upstream::scrubbed;
 use super::{Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
@@ -98,7 +99,8 @@ pub(super) struct Reached {
     peer: Arc<Upstream>,
     reader: Reader,
     until: tokio::time::Instant,
-    idle: std::time::Duration,
+    timeouts: Timeouts,
+    rate: Option<Throughput>,
     ended: bool,
     pub(super) status: u16,
     /// How long it is, where that is said.
@@ -119,10 +121,20 @@ impl Reached {
 
     /// The next piece of the body as it is; nothing at its end.
     pub(super) async fn next(&mut self, notes: &mut Notes) -> Result<Option<Bytes>, ApiError> {
+        let mut silent_at = tokio::time::Instant::now() + self.timeouts.idle;
         while !self.ended {
-            let until = (tokio::time::Instant::now() + self.idle).min(self.until);
-            let read = timeout_at(until, self.reader.read(&mut self.upstream)).await;
-            let piece = match read.map_err(|_| silent())? {
+            let until = silent_at.min(self.until);
+            let look = self.rate.as_ref().and_then(Throughput::until).map_or(until, |look| look.min(until));
+            let read = timeout_at(look, self.reader.read(&mut self.upstream)).await;
+            let Ok(read) = read else {
+                if tokio::time::Instant::now() >= until {
+                    return Err(silent());
+                }
+                self.check_rate(0)?;
+                continue;
+            };
+            silent_at = tokio::time::Instant::now() + self.timeouts.idle;
+            let piece = match read {
                 Read::Piece(piece) => piece,
                 Read::Last(piece) => {
                     self.ended = true;
@@ -134,10 +146,18 @@ impl Reached {
                 }
             };
             if !piece.is_empty() {
+                self.check_rate(piece.len())?;
                 return Ok(Some(piece));
             }
         }
         Ok(None)
+    }
+
+    /// Counts bytes that have come, and fails where they are too few.
+    fn check_rate(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let Some(rate) = self.rate.as_mut().filter(|_| !self.ended) else { return Ok(()) };
+        rate.received(bytes, false);
+        if rate.is_too_low() { Err(too_slow()) } else { Ok(()) }
     }
 
     /// Collects the body, which is no longer than this; of an error only its beginning.
@@ -152,6 +172,7 @@ impl Reached {
         let encoding = self.text(&header::CONTENT_ENCODING).unwrap_or_default();
         let mut decoder = Decoder::new(encoding).map_err(|error| wrong(notes, &error))?;
         self.reader = Reader::new(false);
+        self.rate = Throughput::new(&self.timeouts, false);
         let limit = if success { most } else { MAX_ERROR_BODY };
         // What is large says so; it is not moved about while it grows.
         let length = self.length.and_then(|length| usize::try_from(length).ok());
@@ -268,7 +289,8 @@ impl Gateway {
             return Ok(Reached {
                 reader: Reader::new(true),
                 until: ask.until,
-                idle: ask.timeouts.idle,
+                timeouts: ask.timeouts,
+                rate: None,
                 ended: false,
                 status,
                 length: text(&header::CONTENT_LENGTH).and_then(|length| length.trim().parse().ok()),

@@ -485,6 +485,11 @@ pub(super) fn silent() -> ApiError {
     ApiError::new(Kind::UpstreamTimeout, "The upstream provider did not answer in time.")
 }
 
+/// The provider does not keep the rate that it must.
+pub(super) fn too_slow() -> ApiError {
+    ApiError::new(Kind::UpstreamTimeout, "The upstream provider's answer comes too slowly.")
+}
+
 /// The provider's name leads nowhere.
 pub(super) fn unresolved() -> ApiError {
     let told = "The upstream provider cannot be reached: its name has no address.";

@@ -18,6 +18,7 @@ mod support;
 
 mod accounts;
 mod bodies;
+mod bounds;
 mod checks;
 mod connections;
 mod counting;
