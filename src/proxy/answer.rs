@@ -62,7 +62,8 @@ impl Gateway {
             clock.wait_on(Duration::ZERO);
         }
         let mut rate = Throughput::new(&clock.timeouts, streaming);
-        let first = if streaming && held.is_none() { HOLD.min(clock.timeouts.idle) } else { silence.interval() };
+        let first =
+            if streaming && held.is_none() { HOLD.min(clock.timeouts.idle) } else { silence.interval() };
         clock.allow(next_look(first, held.as_ref(), rate.as_ref()));
         let mut reader = Reader::new(streaming);
         let mut pace = Pace::default();

@@ -228,23 +228,21 @@ impl Gateway {
             };
             // What must not reach a provider twice goes over a new connection: nobody can have closed that one before.
             let pooled = if ask.repeatable && resends.may_reuse() {
-                self.connections.reused(&peer).await.map_err(|error| fail(notes, &error))?
+                self.connections.reused(&peer).await
             } else {
                 None
             };
             let reused = pooled.is_some();
             let mut upstream = match pooled {
                 Some(upstream) => upstream,
-                None => {
-                    match Box::pin(self.connections.connect(&peer, within)).await {
-                        Ok(upstream) => upstream,
-                        Err(error) if is_downgrade(&error) && resends.downgrade() => {
-                            self.connections.prefer_http1(&peer);
-                            continue;
-                        }
-                        Err(error) => return Err(fail(notes, &error)),
+                None => match Box::pin(self.connections.connect(&peer, within)).await {
+                    Ok(upstream) => upstream,
+                    Err(error) if is_downgrade(&error) && resends.downgrade() => {
+                        self.connections.prefer_http1(&peer);
+                        continue;
                     }
-                }
+                    Err(error) => return Err(fail(notes, &error)),
+                },
             };
             if let Some(series) = ask.series {
                 series.exchange(reused);

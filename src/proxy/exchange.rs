@@ -207,25 +207,19 @@ impl Gateway {
                     }
                 }
             };
-            let pooled = if resends.may_reuse() { self.connections.reused(&peer).await } else { Ok(None) };
-            let pooled = match pooled {
-                Ok(pooled) => pooled,
-                Err(error) => return failed(ctx, &error),
-            };
+            let pooled = if resends.may_reuse() { self.connections.reused(&peer).await } else { None };
             let reused = pooled.is_some();
             let mut upstream = match pooled {
                 Some(upstream) => upstream,
-                None => {
-                    match self.connect(client, ctx, &peer, within, clock, ended).await {
-                        Ok(Ok(upstream)) => upstream,
-                        Ok(Err(error)) if is_downgrade(&error) && resends.downgrade() => {
-                            self.connections.prefer_http1(&peer);
-                            continue;
-                        }
-                        Ok(Err(error)) => return failed(ctx, &error),
-                        Err(end) => return end,
+                None => match self.connect(client, ctx, &peer, within, clock, ended).await {
+                    Ok(Ok(upstream)) => upstream,
+                    Ok(Err(error)) if is_downgrade(&error) && resends.downgrade() => {
+                        self.connections.prefer_http1(&peer);
+                        continue;
                     }
-                }
+                    Ok(Err(error)) => return failed(ctx, &error),
+                    Err(end) => return end,
+                },
             };
             if let Some(plan) = &ctx.plan {
                 plan.lane.series.exchange(reused);

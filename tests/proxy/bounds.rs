@@ -140,7 +140,8 @@ async fn an_answer_that_drips_is_a_failure_where_a_rate_is_demanded() {
 
 #[tokio::test]
 async fn a_frame_that_drips_is_a_failure_and_slow_frames_are_none() {
-    let long = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "slow".repeat(500));
+    let long =
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "slow".repeat(500));
     let chunks: Vec<u8> = long.bytes().flat_map(|byte| reply::chunk([byte])).collect();
     let head = reply::stream_head().into_bytes();
     let first = dripping([&head[..], &chunks].concat(), head.len()).await;

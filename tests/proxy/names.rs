@@ -51,7 +51,7 @@ fn run_inside(name: &str) -> bool {
     let told = String::from_utf8_lossy(&run.stdout);
     let errors = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success() && told.contains("1 passed"), "{told}\n{errors}");
-    print!("{told}");
+    eprint!("{errors}");
     true
 }
 
@@ -195,7 +195,7 @@ async fn wait_for_names() {
     })
     .await;
     let slowest = waited.iter().max().unwrap();
-    println!("{WAITING} requests, connect = 1s: the last one has its error after {slowest:?}");
+    eprintln!("{WAITING} requests, connect = 1s: the last one has its error after {slowest:?}");
     // What is made of several calls, and what can be asked elsewhere.
     let vectors = post("/v1/embeddings", "{\"model\":\"v\",\"input\":\"a\"}");
     assert_eq!(gateway.ask(vectors).await.status(), 503);

@@ -101,10 +101,7 @@ async fn resent(gateway: &Gateway) -> f64 {
 fn kinds() -> [(&'static str, Vec<u8>, String); 2] {
     let vectors = "{\"embeddings\":{\"float\":[[1]]}}".to_owned();
     let texts = post("/v1/embeddings", json!({"model": "vectors", "input": "a"}).to_string());
-    [
-        ("/chat/completions", Form::Chat.request(false), Form::Chat.whole("gpt")),
-        ("/embed", texts, vectors),
-    ]
+    [("/chat/completions", Form::Chat.request(false), Form::Chat.whole("gpt")), ("/embed", texts, vectors)]
 }
 
 fn setup(upstream: &Upstream) -> Setup {
@@ -160,7 +157,8 @@ async fn a_request_that_was_delivered_is_not_resent_after_a_moment() {
 #[tokio::test]
 async fn a_submission_never_reaches_a_provider_twice() {
     let submit = post("/v1/videos", json!({"model": "sora-2", "prompt": "a cat"}).to_string());
-    let video = json!({"id": "video_1", "object": "video", "status": "queued", "model": "sora-2"}).to_string();
+    let video =
+        json!({"id": "video_1", "object": "video", "status": "queued", "model": "sora-2"}).to_string();
     for (then, status) in [(Then::Closes(Duration::ZERO), 500), (Then::ClosesOld, 200)] {
         let chat = Form::Chat.whole("gpt");
         let provider = Provider::start("/videos", video.clone(), chat, then).await;
