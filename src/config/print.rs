@@ -194,9 +194,13 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
 }
 
 fn times(timeouts: &Timeouts) -> String {
-    let Timeouts { connect, first_byte, idle, total } = *timeouts;
+    let Timeouts { connect, first_byte, idle, total, min_rate, rate_window } = *timeouts;
     let [connect, first_byte, idle, total] = [connect, first_byte, idle, total].map(span);
-    format!("connect = {connect}, first_byte = {first_byte}, idle = {idle}, total = {total}")
+    let mut out = format!("connect = {connect}, first_byte = {first_byte}, idle = {idle}, total = {total}");
+    if min_rate > 0 {
+        let _ = write!(out, ", min_rate = \"{min_rate}B\", rate_window = {}", span(rate_window));
+    }
+    out
 }
 
 /// A target, fallback included, with the tier in which it is.

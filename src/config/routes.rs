@@ -119,6 +119,8 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
             first_byte: table.duration("first_byte").unwrap_or(default.first_byte),
             idle: table.duration("idle").unwrap_or(default.idle),
             total: table.duration("total").unwrap_or(default.total),
+            min_rate: table.size("min_rate").map_or(default.min_rate, |rate| rate as u64),
+            rate_window: table.duration("rate_window").unwrap_or(default.rate_window),
         }
     });
     let check = table.table("check", read_check);

@@ -9,13 +9,14 @@ use pingora::protocols::http::client::HttpSession;
 use tokio::time::Instant;
 
 use super::context::{Answer, Context};
-use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent};
+use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent, too_slow};
 use super::guarded::Guarded;
 use super::pace::{self, Pace};
 use super::reader::{Read, Reader};
 use super::reply::has_begun;
 use super::response::Unsent;
 use super::silence::{Due, Silence};
+use super::throughput::Throughput;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::store::Settled;
@@ -60,8 +61,10 @@ impl Gateway {
             // It has its head in a moment.
             clock.wait_on(Duration::ZERO);
         }
-        let hold = if held.is_some() { silence.interval() } else { HOLD };
-        clock.allow(if streaming { hold.min(clock.timeouts.idle) } else { silence.interval() });
+        let mut rate = Throughput::new(&clock.timeouts, streaming);
+        let first =
+            if streaming && held.is_none() { HOLD.min(clock.timeouts.idle) } else { silence.interval() };
+        clock.allow(next_look(first, held.as_ref(), rate.as_ref()));
         let mut reader = Reader::new(streaming);
         let mut pace = Pace::default();
         loop {
@@ -78,6 +81,9 @@ impl Gateway {
                         let due = silence.look();
                         if clock.is_over() || due == Due::GivingUp {
                             return End::Failed(silent());
+                        }
+                        if rate.as_mut().is_some_and(Throughput::is_too_low) {
+                            return End::Failed(too_slow());
                         }
                         if clock.is_due() && (held.is_some() || ctx.kept) {
                             head = None;
@@ -111,7 +117,7 @@ impl Gateway {
                         if let Err(error) = kept {
                             return failed(ctx, &error);
                         }
-                        clock.allow(silence.interval());
+                        clock.allow(next_look(silence.interval(), held.as_ref(), rate.as_ref()));
                     }
                 }
             };
@@ -121,7 +127,12 @@ impl Gateway {
                 Read::Last(piece) => (piece, true, None),
                 Read::Broken(piece, error) => (piece, false, Some(error)),
             };
-            let body = match self.pass(piece, end, ctx) {
+            let length = piece.len();
+            let passed = self.pass(piece, end, ctx);
+            if let Some(rate) = &mut rate {
+                rate.received(length, ctx.passing().is_some_and(|passing| passing.exchange.is_partial()));
+            }
+            let body = match passed {
                 Ok(body) => body,
                 // Nobody has seen anything of it.
                 Err(error) if held.is_some() || ctx.kept => return failed(ctx, &error),
@@ -135,8 +146,9 @@ impl Gateway {
             }
             if let Some(held) = &mut held
                 && !end
+                && std::str::from_utf8(&body).is_ok()
                 && (!has_content(ctx) || is_opening(ctx, &body))
-                && held.keep(&body)
+                && held.keep(&body, ctx.kept)
             {
                 continue;
             }
@@ -178,7 +190,11 @@ impl Gateway {
                     begin(ctx, clock);
                 }
                 silence.said();
-                send(client, ctx, &mut head, body, end).await
+                let sent = send(client, ctx, &mut head, body, end).await;
+                if let Some(rate) = &mut rate {
+                    rate.paused();
+                }
+                sent
             } else {
                 Ok(())
             };
@@ -256,8 +272,16 @@ impl Held {
         Instant::now() < self.until || (kept && self.frames.is_empty())
     }
 
-    /// Keeps frames, if there is room.
-    fn keep(&mut self, frames: &Bytes) -> bool {
+    /// How long it is held back still; nothing once its time is over.
+    fn rest(&self) -> Option<Duration> {
+        self.until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero())
+    }
+
+    /// Keeps frames, if there is time and room.
+    fn keep(&mut self, frames: &Bytes, kept: bool) -> bool {
+        if self.rest().is_none() && !(kept && frames.is_empty()) {
+            return false;
+        }
         let held: usize = self.frames.iter().map(Bytes::len).sum();
         let room = held + frames.len() <= MOST_HELD;
         if room && !frames.is_empty() {
@@ -265,6 +289,13 @@ impl Held {
         }
         room
     }
+}
+
+/// When an answer is to be looked at again, at the latest after `interval`.
+fn next_look(interval: Duration, held: Option<&Held>, rate: Option<&Throughput>) -> Duration {
+    let held = held.and_then(Held::rest).unwrap_or(interval);
+    let rate = rate.map_or(interval, Throughput::window);
+    interval.min(held).min(rate)
 }
 
 /// From now on the client has something of an answer, and the answer's own filler.
@@ -280,7 +311,7 @@ fn has_content(ctx: &Context) -> bool {
 
 /// Whether these frames say no more than whose turn it is. Only the chat format counts that as content.
 fn is_opening(ctx: &Context, frames: &[u8]) -> bool {
-    let text = std::str::from_utf8(frames).unwrap_or_default();
+    let Ok(text) = std::str::from_utf8(frames) else { return false };
     let mut data = text.lines().filter_map(|line| line.strip_prefix("data:"));
     if has_failed(ctx) {
         // The last one is the error.

@@ -13,7 +13,7 @@ use pingora::http::RequestHeader;
 use super::context::{Answer, Context, Plan};
 use super::exchange::End;
 use super::plan::{Chosen, Given};
-use super::{Gateway, names};
+use super::{Gateway, names, spans};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind, RetryAfter, Source};
 use crate::route::affinity::fingerprint;
@@ -426,7 +426,7 @@ impl Context {
         let (now, unix) = (self.live.till.nanos(Instant::now()), self.now());
         let learn = |left: Option<&str>, reset: &HeaderName| {
             let left = left?.trim().parse::<u64>().ok()?;
-            let wait = names::until_reset(text(headers, reset)?, unix)?;
+            let wait = spans::until_reset(text(headers, reset)?, unix)?;
             Some((left, now.saturating_add(Nanos::try_from(wait.as_nanos()).ok()?)))
         };
         if let Some((left, until)) = learn(left_requests, &requests.1) {
@@ -461,7 +461,7 @@ fn is_another_s(error: &ApiError, retry: &Retry) -> bool {
 fn wait_of(wait: &RetryAfter) -> Option<Nanos> {
     let span = match wait {
         RetryAfter::Wait(span) => *span,
-        RetryAfter::Header(text) => names::retry_after(text)?,
+        RetryAfter::Header(text) => spans::retry_after(text)?,
     };
     Nanos::try_from(span.as_nanos()).ok()
 }

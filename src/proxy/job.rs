@@ -40,6 +40,7 @@ struct Way {
     target: usize,
     head: HeaderMap,
     deadline: tokio::time::Instant,
+    repeatable: bool,
 }
 
 impl Way {
@@ -80,6 +81,7 @@ impl Way {
             body: (!matches!(call.to, To::Look(_))).then(|| call.body.clone()),
             timeouts: target.timeouts,
             until: self.deadline,
+            repeatable: self.repeatable || matches!(call.to, To::Look(_)),
         })
     }
 }
@@ -93,7 +95,7 @@ impl Gateway {
         mut job: Box<dyn Job>,
         ended: &mut Ended<'_>,
     ) -> End {
-        let Some(way) = self.way(client, ctx) else { return End::Failed(broken()) };
+        let Some(way) = self.way(client, ctx, job.is_repeatable()) else { return End::Failed(broken()) };
         let way = Arc::new(way);
         ctx.turn();
         let mut notes = Notes::default();
@@ -139,7 +141,7 @@ impl Gateway {
         }
     }
 
-    fn way(&self, client: &Client, ctx: &Context) -> Option<Way> {
+    fn way(&self, client: &Client, ctx: &Context, repeatable: bool) -> Option<Way> {
         let head = self.upstream_head(client, ctx).ok()?;
         let plan = ctx.plan.as_ref()?;
         let total = plan.target()?.timeouts.total;
@@ -150,6 +152,7 @@ impl Gateway {
             target: plan.target,
             head: head.headers.clone(),
             deadline: tokio::time::Instant::now() + total,
+            repeatable,
         })
     }
 

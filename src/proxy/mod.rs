@@ -12,6 +12,7 @@
 //! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `vendor`), who may ask
 //! (`account`).
 
+mod addresses;
 mod admit;
 mod answer;
 mod call;
@@ -48,6 +49,7 @@ mod pool;
 mod reader;
 mod reply;
 mod request;
+mod resend;
 mod response;
 mod resume;
 mod roots;
@@ -55,8 +57,10 @@ mod server;
 mod shutdown;
 mod signals;
 mod silence;
+mod spans;
 mod stored;
 mod task;
+mod throughput;
 mod upstream;
 mod vault;
 mod waiting;
@@ -73,7 +77,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, Result};
+use pingora::{Error, ErrorType, Result};
 
 pub use context::Context;
 pub use open::StoreFault;
@@ -220,8 +224,9 @@ impl ProxyHttp for Gateway {
         Ok(false)
     }
 
-    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Context) -> Result<Box<HttpPeer>> {
-        self.peer(ctx).await.map(|peer| Box::new(peer.http().clone()))
+    async fn upstream_peer(&self, _session: &mut Session, _ctx: &mut Context) -> Result<Box<HttpPeer>> {
+        // Never asked for: the exchange has taken place when `proxy_upstream_filter` returns.
+        Err(Error::new_in(ErrorType::InternalError))
     }
 
     async fn upstream_request_filter(

@@ -261,6 +261,11 @@ impl Translated {
         self.arrival
     }
 
+    /// Whether a frame, or a document, has begun whose end is still to come.
+    pub fn is_partial(&self) -> bool {
+        self.arrival == Arrival::Whole || self.hold.is_partial()
+    }
+
     /// Takes a piece of the vendor's answer; returns what leaves for the client, which may be nothing.
     ///
     /// # Errors

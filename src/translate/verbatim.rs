@@ -178,6 +178,11 @@ impl Verbatim {
         }
     }
 
+    /// Whether a frame has begun whose end is still to come.
+    pub fn is_partial(&self) -> bool {
+        self.hold.is_partial()
+    }
+
     /// Takes a piece of a stream and returns what may leave: whole frames, usually the piece itself.
     ///
     /// # Errors

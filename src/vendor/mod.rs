@@ -61,6 +61,10 @@ pub struct Timeouts {
     pub idle: Duration,
     /// For the whole exchange.
     pub total: Duration,
+    /// Bytes a second that an answer must come at; 0 for any rate.
+    pub min_rate: u64,
+    /// Over how long they are counted.
+    pub rate_window: Duration,
 }
 
 impl Default for Timeouts {
@@ -73,6 +77,8 @@ impl Default for Timeouts {
             // Vendors ping every 15 s or stream; a silence of minutes is a dead connection.
             idle: Duration::from_secs(300),
             total: Duration::from_secs(3_600),
+            min_rate: 0,
+            rate_window: Duration::from_secs(10),
         }
     }
 }

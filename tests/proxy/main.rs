@@ -18,6 +18,7 @@ mod support;
 
 mod accounts;
 mod bodies;
+mod bounds;
 mod checks;
 mod connections;
 mod counting;
@@ -41,6 +42,7 @@ mod quotas;
 mod refusals;
 mod reload;
 mod rerank;
+mod resend;
 mod resume;
 mod routing;
 mod secrets;

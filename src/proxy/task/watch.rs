@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::BytesMut;
-use http::Method;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::task::JoinSet;
@@ -86,7 +85,7 @@ pub(super) fn look(road: &Road, upstream: &str) -> Option<Out> {
     let mut body = BytesMut::new();
     let mut json = Writer::new(&mut body);
     json.begin_object().key("operationName").string(upstream).end_object();
-    Some(Out { method: Method::POST, path, body: body.freeze(), headers: &[] })
+    Some(Out { repeatable: true, ..Out::post(path, body.freeze()) })
 }
 
 impl Gateway {

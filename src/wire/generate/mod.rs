@@ -25,7 +25,6 @@ pub mod request;
 mod schema;
 mod signature;
 pub mod stream;
-mod time;
 mod usage;
 pub mod watch;
 
