@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::context::{Answer, Context};
 use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent};
 use super::guarded::Guarded;
+use super::offload::LARGE;
 use super::pace::{self, Pace};
 use super::reader::{Read, Reader};
 use super::reply::has_begun;
@@ -19,6 +20,8 @@ use super::silence::{Due, Silence};
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::store::Settled;
+use crate::translate::Exchange;
+use crate::translate::verbatim::Arrival;
 use crate::wire::watch::End as Ending;
 use crate::wire::{Format, chat};
 
@@ -64,6 +67,7 @@ impl Gateway {
         clock.allow(if streaming { hold.min(clock.timeouts.idle) } else { silence.interval() });
         let mut reader = Reader::new(streaming);
         let mut pace = Pace::default();
+        let mut heard = 0;
         loop {
             if pace.is_bursting() {
                 clock.rest(pace::REST).await;
@@ -121,7 +125,18 @@ impl Gateway {
                 Read::Last(piece) => (piece, true, None),
                 Read::Broken(piece, error) => (piece, false, Some(error)),
             };
-            let body = match self.pass(piece, end, ctx) {
+            heard += piece.len();
+            let passed = if end && heard >= LARGE && is_document(ctx) {
+                let turn = tokio::select! {
+                    biased;
+                    turn = self.offload.turn_of_answer() => turn,
+                    gone = client_gone(client) => return End::Failed(gone),
+                };
+                turn.run(|| self.pass(piece, end, ctx))
+            } else {
+                self.pass(piece, end, ctx)
+            };
+            let body = match passed {
                 Ok(body) => body,
                 // Nobody has seen anything of it.
                 Err(error) if held.is_some() || ctx.kept => return failed(ctx, &error),
@@ -271,6 +286,18 @@ impl Held {
 fn begin(ctx: &mut Context, clock: &mut Clock<'_>) {
     ctx.kept = false;
     clock.wait_on(Duration::ZERO);
+}
+
+/// Whether the answer comes as one document, which is read when all of it has come.
+fn is_document(ctx: &Context) -> bool {
+    match &ctx.answer {
+        Answer::Whole(..) => true,
+        Answer::Stream(passing) => match &passing.exchange {
+            Exchange::Translated(translated) => translated.arrival() == Arrival::Whole,
+            Exchange::Verbatim(_) => false,
+        },
+        _ => false,
+    }
 }
 
 /// Whether anything of what was asked for has come.

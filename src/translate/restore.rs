@@ -104,7 +104,8 @@ impl Restorer {
             Event::BlockStart { index, choice, kind: BlockKind::ToolUse { id, name, kind, namespace } } => {
                 if self.restore.answer_tool.as_deref() == Some(name.escaped()) {
                     self.answered = true;
-                    self.open.push(index.into(), Open { index, what: What::Answer, arguments: String::new() });
+                    self.open
+                        .push(index.into(), Open { index, what: What::Answer, arguments: String::new() });
                     sink(&Event::BlockStart { index, choice, kind: BlockKind::Text });
                     return;
                 }
@@ -121,7 +122,8 @@ impl Restorer {
                     kind: BlockKind::ToolUse { id, name, kind, namespace },
                 });
                 if custom {
-                    self.open.push(index.into(), Open { index, what: What::Custom, arguments: String::new() });
+                    self.open
+                        .push(index.into(), Open { index, what: What::Custom, arguments: String::new() });
                 }
             }
             Event::Delta { index, delta } => match self.open.get_mut(index.into()) {

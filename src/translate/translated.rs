@@ -97,7 +97,8 @@ impl Through {
                 return;
             }
             Event::BlockStart { index, .. } if *index >= MAX_BLOCKS => {
-                let error = br#"{"error":{"type":"server_error","message":"The answer has too many parts."}}"#;
+                let error =
+                    br#"{"error":{"type":"server_error","message":"The answer has too many parts."}}"#;
                 self.error = Some(Bytes::from_static(error));
                 return;
             }

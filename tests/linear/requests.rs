@@ -4,11 +4,16 @@
 
 use model_gateway::wire::Format;
 
+use crate::words::{
+    SCHEMA, allowed, asks, call_turn, called, calls, calls_of, chosen, image, list, members, one, results,
+    settings, text, tool, turn, turn_with, whole, with_tools,
+};
+
 /// A request with so many of the thing, where the format has it.
 pub(crate) type Build = fn(Format, usize) -> Option<String>;
 
 /// The shapes: what there are many of.
-pub(crate) const SHAPES: [(&str, Build); 54] = [
+pub(crate) const SHAPES: [(&str, Build); 50] = [
     ("unknown members", |format, n| Some(whole(format, &asks(format), &members(n)))),
     ("unknown members of settings", settings),
     ("unknown members of a turn", |format, n| {
@@ -61,15 +66,13 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
         })
     }),
     ("calls of many names, without ids", |format, n| {
-        let calls =
-            list(n, |i| format!(r#"{{"functionCall":{{"name":"get_{i}","args":{{}}}}}}"#));
+        let calls = list(n, |i| format!(r#"{{"functionCall":{{"name":"get_{i}","args":{{}}}}}}"#));
         let results = list(n, |i| {
             let i = n - 1 - i;
             format!(r#"{{"functionResponse":{{"name":"get_{i}","id":"other_{i}","response":{{}}}}}}"#)
         });
         (format == Format::Generate).then(|| {
-            let turns =
-                [asks(format), turn(format, "assistant", &calls), turn(format, "user", &results)];
+            let turns = [asks(format), turn(format, "assistant", &calls), turn(format, "user", &results)];
             whole(format, &turns.join(","), "")
         })
     }),
@@ -94,7 +97,10 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
             }
             Format::Generate => {
                 let parts = list(n, |i| {
-                    format!(r#"{{"inlineData":{{"mimeType":"image/png","data":"iVBORw0KGg{:02}"}}}}"#, i % 100)
+                    format!(
+                        r#"{{"inlineData":{{"mimeType":"image/png","data":"iVBORw0KGg{:02}"}}}}"#,
+                        i % 100
+                    )
                 });
                 let part = format!(
                     r#"{{"functionResponse":{{"name":"get","id":"call_0","response":{{}},"parts":[{parts}]}}}}"#
@@ -142,14 +148,18 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
         let history = match format {
             Format::Chat => {
                 let calls = list(n, |i| {
-                    format!(r#"{{"id":"call_{i}","type":"custom","custom":{{"name":"custom_{i}","input":"x"}}}}"#)
+                    format!(
+                        r#"{{"id":"call_{i}","type":"custom","custom":{{"name":"custom_{i}","input":"x"}}}}"#
+                    )
                 });
                 let call = format!(r#"{{"role":"assistant","content":null,"tool_calls":[{calls}]}}"#);
                 [call, results(format, 0..n)].join(",")
             }
             _ => {
                 let calls = list(n, |i| {
-                    format!(r#"{{"type":"custom_tool_call","call_id":"call_{i}","name":"custom_{i}","input":"x"}}"#)
+                    format!(
+                        r#"{{"type":"custom_tool_call","call_id":"call_{i}","name":"custom_{i}","input":"x"}}"#
+                    )
                 });
                 let results = list(n, |i| {
                     format!(r#"{{"type":"custom_tool_call_output","call_id":"call_{i}","output":"x"}}"#)
@@ -186,7 +196,6 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
             Format::Responses => format!(r#"{{"type":"mcp","server_label":"server_{i}"}}"#),
             Format::Generate => format!(r#"{{"hosted{i}":{{}}}}"#),
         });
-        let tools = if format == Format::Generate { tools } else { tools };
         Some(match format {
             Format::Generate => whole(format, &asks(format), &format!(r#""tools":[{tools}]"#)),
             _ => with_tools(format, &asks(format), &tools, ""),
@@ -195,7 +204,9 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
     ("reasoning", |format, n| {
         let turns = match format {
             Format::Chat => list(n, |i| {
-                format!(r#"{{"role":"assistant","content":"x","reasoning_content":"thought {i}"}},{{"role":"user","content":"x"}}"#)
+                format!(
+                    r#"{{"role":"assistant","content":"x","reasoning_content":"thought {i}"}},{{"role":"user","content":"x"}}"#
+                )
             }),
             Format::Messages => {
                 let blocks = list(n, |i| {
@@ -210,7 +221,9 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
             }),
             Format::Generate => {
                 let parts = list(n, |i| {
-                    format!(r#"{{"text":"thought {i}","thought":true}},{{"text":"x","thoughtSignature":"c2ln"}}"#)
+                    format!(
+                        r#"{{"text":"thought {i}","thought":true}},{{"text":"x","thoughtSignature":"c2ln"}}"#
+                    )
                 });
                 turn(format, "assistant", &parts)
             }
@@ -221,17 +234,23 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
         let turns = list(n, |i| {
             let thought = match format {
                 Format::Responses => {
-                    format!(r#"{{"type":"reasoning","id":"rs_{i}","summary":[{{"type":"summary_text","text":"thought"}}],"encrypted_content":"c2ln"}}"#)
+                    format!(
+                        r#"{{"type":"reasoning","id":"rs_{i}","summary":[{{"type":"summary_text","text":"thought"}}],"encrypted_content":"c2ln"}}"#
+                    )
                 }
                 Format::Messages => turn(
                     format,
                     "assistant",
                     r#"{"type":"thinking","thinking":"thought","signature":"c2lnbmVk"}"#,
                 ),
-                Format::Generate => {
-                    turn(format, "assistant", r#"{"text":"thought","thought":true,"thoughtSignature":"c2ln"}"#)
+                Format::Generate => turn(
+                    format,
+                    "assistant",
+                    r#"{"text":"thought","thought":true,"thoughtSignature":"c2ln"}"#,
+                ),
+                Format::Chat => {
+                    r#"{"role":"assistant","content":null,"reasoning_content":"thought"}"#.to_owned()
                 }
-                Format::Chat => r#"{"role":"assistant","content":null,"reasoning_content":"thought"}"#.to_owned(),
             };
             [thought, call_turn(format, i)].join(",")
         });
@@ -240,7 +259,9 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
     ("images", |format, n| Some(one(format, &turn(format, "user", &list(n, |i| image(format, i)))))),
     ("images by address", |format, n| {
         let images = list(n, |i| match format {
-            Format::Chat => format!(r#"{{"type":"image_url","image_url":{{"url":"https://example.com/{i}.png"}}}}"#),
+            Format::Chat => {
+                format!(r#"{{"type":"image_url","image_url":{{"url":"https://example.com/{i}.png"}}}}"#)
+            }
             Format::Messages => {
                 format!(r#"{{"type":"image","source":{{"type":"url","url":"https://example.com/{i}.png"}}}}"#)
             }
@@ -248,7 +269,9 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
                 format!(r#"{{"type":"input_image","image_url":"https://example.com/{i}.png"}}"#)
             }
             Format::Generate => {
-                format!(r#"{{"fileData":{{"mimeType":"image/png","fileUri":"https://example.com/{i}.png"}}}}"#)
+                format!(
+                    r#"{{"fileData":{{"mimeType":"image/png","fileUri":"https://example.com/{i}.png"}}}}"#
+                )
             }
         });
         Some(one(format, &turn(format, "user", &images)))
@@ -284,16 +307,24 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
             let data = "JVBERi0xLjQKJQ==";
             match format {
                 Format::Chat => {
-                    format!(r#"{{"type":"file","file":{{"filename":"{i}.pdf","file_data":"data:application/pdf;base64,{data}"}}}}"#)
+                    format!(
+                        r#"{{"type":"file","file":{{"filename":"{i}.pdf","file_data":"data:application/pdf;base64,{data}"}}}}"#
+                    )
                 }
                 Format::Messages => {
-                    format!(r#"{{"type":"document","title":"{i}","source":{{"type":"base64","media_type":"application/pdf","data":"{data}"}}}}"#)
+                    format!(
+                        r#"{{"type":"document","title":"{i}","source":{{"type":"base64","media_type":"application/pdf","data":"{data}"}}}}"#
+                    )
                 }
                 Format::Responses => {
-                    format!(r#"{{"type":"input_file","filename":"{i}.pdf","file_data":"data:application/pdf;base64,{data}"}}"#)
+                    format!(
+                        r#"{{"type":"input_file","filename":"{i}.pdf","file_data":"data:application/pdf;base64,{data}"}}"#
+                    )
                 }
                 Format::Generate => {
-                    format!(r#"{{"inlineData":{{"mimeType":"application/pdf","data":"{data}","displayName":"{i}"}}}}"#)
+                    format!(
+                        r#"{{"inlineData":{{"mimeType":"application/pdf","data":"{data}","displayName":"{i}"}}}}"#
+                    )
                 }
             }
         });
@@ -302,12 +333,14 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
     ("sounds", |format, n| {
         let sounds = list(n, |i| match format {
             Format::Chat => {
-                format!(r#"{{"type":"input_audio","input_audio":{{"data":"UklGRiQA{:04}","format":"wav"}}}}"#, i % 9999)
+                format!(
+                    r#"{{"type":"input_audio","input_audio":{{"data":"UklGRiQA{:04}","format":"wav"}}}}"#,
+                    i % 9999
+                )
             }
             _ => format!(r#"{{"inlineData":{{"mimeType":"audio/wav","data":"UklGRiQA{:04}"}}}}"#, i % 9999),
         });
-        matches!(format, Format::Chat | Format::Generate)
-            .then(|| one(format, &turn(format, "user", &sounds)))
+        matches!(format, Format::Chat | Format::Generate).then(|| one(format, &turn(format, "user", &sounds)))
     }),
     ("stop sequences", |format, n| {
         let stops = list(n, |i| format!("\"stop {i}\""));
@@ -318,58 +351,6 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
             Format::Responses => return None,
         };
         Some(whole(format, &asks(format), &name))
-    }),
-    ("properties of a tool's schema", |format, n| {
-        let properties =
-            list(n, |i| format!(r#""p{i}":{{"type":"string","description":"number {i}","format":"uuid"}}"#));
-        let required = list(n, |i| format!("\"p{i}\""));
-        let schema = format!(
-            r#"{{"type":"object","properties":{{{properties}}},"required":[{required}],"additionalProperties":false}}"#
-        );
-        Some(with_tools(format, &asks(format), &tool(format, "get", &schema, ""), ""))
-    }),
-    ("references of a tool's schema", |format, n| {
-        let properties = list(n, |i| format!(r##""p{i}":{{"$ref":"#/$defs/d{i}"}}"##));
-        let defs = list(n, |i| format!(r#""d{i}":{{"type":"integer"}}"#));
-        let schema =
-            format!(r#"{{"type":"object","properties":{{{properties}}},"$defs":{{{defs}}}}}"#);
-        Some(with_tools(format, &asks(format), &tool(format, "get", &schema, ""), ""))
-    }),
-    ("a tool's schema of many kinds", |format, n| {
-        let branches = list(n, |i| {
-            format!(r#"{{"type":"object","properties":{{"k{i}":{{"const":"v{i}"}}}},"required":["k{i}"]}}"#)
-        });
-        let kinds = list(n, |i| format!(r#"{{"type":"object","properties":{{"a{i}":{{"type":"string"}}}}}}"#));
-        let schema = format!(
-            r#"{{"type":"object","properties":{{"any":{{"anyOf":[{branches}]}},"all":{{"allOf":[{kinds}]}}}}}}"#
-        );
-        Some(with_tools(format, &asks(format), &tool(format, "get", &schema, ""), ""))
-    }),
-    ("words of a tool's schema", |format, n| {
-        let words = list(n, |i| format!("\"word {i}\""));
-        let numbers = list(n, |i| i.to_string());
-        let schema = format!(
-            r#"{{"type":"object","properties":{{"word":{{"type":"string","enum":[{words}]}},"n":{{"enum":[{numbers}]}}}}}}"#
-        );
-        Some(with_tools(format, &asks(format), &tool(format, "get", &schema, ""), ""))
-    }),
-    ("unknown keywords of a tool's schema", |format, n| {
-        let schema = format!(r#"{{"type":"object","properties":{{"x":{{"type":"string"}}}},{}}}"#, members(n));
-        Some(with_tools(format, &asks(format), &tool(format, "get", &schema, ""), ""))
-    }),
-    ("properties of the answer's schema", |format, n| {
-        let properties = list(n, |i| format!(r#""p{i}":{{"type":["string","null"],"minLength":1}}"#));
-        let required = list(n, |i| format!("\"p{i}\""));
-        let schema = format!(r#"{{"type":"object","properties":{{{properties}}},"required":[{required}]}}"#);
-        Some(answered(format, &schema))
-    }),
-    ("definitions of the answer's schema", |format, n| {
-        let items = list(n, |i| format!(r##"{{"$ref":"#/definitions/d{i}"}}"##));
-        let defs = list(n, |i| format!(r#""d{i}":{{"type":"object","properties":{{"x":{{"type":"string"}}}}}}"#));
-        let schema = format!(
-            r#"{{"type":"object","properties":{{"x":{{"oneOf":[{items}]}}}},"definitions":{{{defs}}}}}"#
-        );
-        Some(answered(format, &schema))
     }),
     ("biased tokens", |format, n| {
         let tokens = list(n, |i| format!(r#""{i}":1"#));
@@ -399,8 +380,11 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
     }),
     ("instructions in between", |format, n| {
         let turns = list(n, |i| {
-            [turn(format, "user", &text(format, "x")), turn(format, "system", &text(format, &format!("rule {i}")))]
-                .join(",")
+            [
+                turn(format, "user", &text(format, "x")),
+                turn(format, "system", &text(format, &format!("rule {i}"))),
+            ]
+            .join(",")
         });
         matches!(format, Format::Chat | Format::Responses)
             .then(|| whole(format, &[turns, asks(format)].join(","), ""))
@@ -409,8 +393,7 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
         let blocks = list(n, |i| {
             format!(r#"{{"type":"text","text":"part {i}","cache_control":{{"type":"ephemeral"}}}}"#)
         });
-        matches!(format, Format::Messages | Format::Chat)
-            .then(|| one(format, &turn(format, "user", &blocks)))
+        matches!(format, Format::Messages | Format::Chat).then(|| one(format, &turn(format, "user", &blocks)))
     }),
     ("texts", |format, n| {
         Some(one(format, &turn(format, "user", &list(n, |i| text(format, &format!("part {i}"))))))
@@ -451,7 +434,9 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
     ("parts of an unknown kind", |format, n| {
         let parts = list(n, |i| match format {
             Format::Generate => format!(r#"{{"executableCode":{{"language":"PYTHON","code":"{i}"}}}}"#),
-            _ => format!(r#"{{"type":"server_tool_use","id":"srvtoolu_{i}","name":"web_search","input":{{}}}}"#),
+            _ => format!(
+                r#"{{"type":"server_tool_use","id":"srvtoolu_{i}","name":"web_search","input":{{}}}}"#
+            ),
         });
         match format {
             Format::Messages | Format::Generate => {
@@ -459,263 +444,62 @@ pub(crate) const SHAPES: [(&str, Build); 54] = [
                 Some(whole(format, &[asks(format), answer, asks(format)].join(","), ""))
             }
             Format::Responses => {
-                let items = list(n, |i| format!(r#"{{"type":"web_search_call","id":"ws_{i}","status":"completed"}}"#));
+                let items = list(n, |i| {
+                    format!(r#"{{"type":"web_search_call","id":"ws_{i}","status":"completed"}}"#)
+                });
                 Some(whole(format, &[asks(format), items, asks(format)].join(","), ""))
             }
             Format::Chat => None,
         }
+    }),
+    ("members of parameters", |format, n| {
+        (format == Format::Chat)
+            .then(|| whole(format, &asks(format), &format!(r#""parameters":{{{}}}"#, members(n))))
+    }),
+    ("calls with seals apart", |format, n| {
+        let calls = list(n, |i| {
+            format!(r#"{{"id":"call_{i}","type":"function","function":{{"name":"get","arguments":"{{}}"}}}}"#)
+        });
+        let details = list(n, |i| {
+            format!(
+                r#"{{"type":"reasoning.encrypted","id":"call_{i}","data":"gw1.vendor.c2lnbmVk","index":{i}}}"#
+            )
+        });
+        let turn = format!(
+            r#"{{"role":"assistant","content":null,"tool_calls":[{calls}],"reasoning_details":[{details}]}}"#
+        );
+        (format == Format::Chat)
+            .then(|| whole(format, &[asks(format), turn, results(format, 0..n)].join(","), ""))
+    }),
+    ("texts, then results", |format, n| {
+        let texts = turn(format, "user", &list(n, |i| text(format, &format!("part {i}"))));
+        let turns = [asks(format), calls(format, n, |_| String::new()), texts, results(format, 0..n)];
+        Some(whole(format, &turns.join(","), ""))
     }),
     ("domains, words and other lists", |format, n| {
         let words = list(n, |i| format!("\"word{i}.example.com\""));
         let member = match format {
             Format::Chat => format!(r#""modalities":[{words}]"#),
             Format::Messages => {
-                format!(r#""tools":[{{"type":"web_search_20250305","name":"web_search","allowed_domains":[{words}]}}]"#)
+                format!(
+                    r#""tools":[{{"type":"web_search_20250305","name":"web_search","allowed_domains":[{words}]}}]"#
+                )
             }
             Format::Responses => {
-                format!(r#""include":[{words}],"tools":[{{"type":"web_search","filters":{{"allowed_domains":[{words}]}}}}]"#)
+                format!(
+                    r#""include":[{words}],"tools":[{{"type":"web_search","filters":{{"allowed_domains":[{words}]}}}}]"#
+                )
             }
-            Format::Generate => format!(r#""safetySettings":[{}]"#, list(n, |i| format!(r#"{{"category":"{i}"}}"#))),
+            Format::Generate => {
+                format!(r#""safetySettings":[{}]"#, list(n, |i| format!(r#"{{"category":"{i}"}}"#)))
+            }
         };
         Some(whole(format, &asks(format), &member))
     }),
 ];
 
-const SCHEMA: &str = r#"{"type":"object","properties":{"x":{"type":"string"}}}"#;
-
-/// So many of what `make` makes, joined with commas.
-pub(crate) fn list(n: usize, make: impl Fn(usize) -> String) -> String {
-    (0..n).map(make).collect::<Vec<_>>().join(",")
-}
-
-/// Members that nobody knows.
-pub(crate) fn members(n: usize) -> String {
-    list(n, |i| format!(r#""k{i}":1"#))
-}
-
-fn settings(format: Format, n: usize) -> Option<String> {
-    let name = match format {
-        Format::Generate => "generationConfig",
-        Format::Responses => "text",
-        Format::Chat => "stream_options",
-        Format::Messages => "thinking",
-    };
-    let kind = if format == Format::Messages { r#""type":"disabled","# } else { "" };
-    Some(whole(format, &asks(format), &format!(r#""{name}":{{{kind}{}}}"#, members(n))))
-}
-
-/// A request of these turns, with these members.
-fn whole(format: Format, turns: &str, members: &str) -> String {
-    let head = match format {
-        Format::Chat => format!(r#""model":"m","messages":[{turns}]"#),
-        Format::Messages => format!(r#""model":"m","max_tokens":100,"messages":[{turns}]"#),
-        Format::Responses => format!(r#""model":"m","input":[{turns}]"#),
-        Format::Generate => format!(r#""contents":[{turns}]"#),
-    };
-    let comma = if members.is_empty() { "" } else { "," };
-    format!("{{{head}{comma}{members}}}")
-}
-
-fn one(format: Format, turn: &str) -> String {
-    whole(format, turn, "")
-}
-
-fn asks(format: Format) -> String {
-    turn(format, "user", &text(format, "hello"))
-}
-
-fn text(format: Format, text: &str) -> String {
-    match format {
-        Format::Chat | Format::Messages => format!(r#"{{"type":"text","text":"{text}"}}"#),
-        Format::Responses => format!(r#"{{"type":"input_text","text":"{text}"}}"#),
-        Format::Generate => format!(r#"{{"text":"{text}"}}"#),
-    }
-}
-
-fn image(format: Format, i: usize) -> String {
-    let data = format!("iVBORw0KGgoAAAANSUhEUgAA{:04}", i % 10_000);
-    match format {
-        Format::Chat => {
-            format!(r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{data}"}}}}"#)
-        }
-        Format::Messages => format!(
-            r#"{{"type":"image","source":{{"type":"base64","media_type":"image/png","data":"{data}"}}}}"#
-        ),
-        Format::Responses => {
-            format!(r#"{{"type":"input_image","image_url":"data:image/png;base64,{data}"}}"#)
-        }
-        Format::Generate => format!(r#"{{"inlineData":{{"mimeType":"image/png","data":"{data}"}}}}"#),
-    }
-}
-
-fn turn(format: Format, role: &str, parts: &str) -> String {
-    turn_with(format, role, parts, "")
-}
-
-fn turn_with(format: Format, role: &str, parts: &str, members: &str) -> String {
-    let comma = if members.is_empty() { "" } else { "," };
-    match format {
-        Format::Generate => {
-            let role = if role == "assistant" { "model" } else { role };
-            format!(r#"{{"role":"{role}","parts":[{parts}]{comma}{members}}}"#)
-        }
-        _ => format!(r#"{{"role":"{role}","content":[{parts}]{comma}{members}}}"#),
-    }
-}
-
-fn tool(format: Format, name: &str, schema: &str, members: &str) -> String {
-    let comma = if members.is_empty() { "" } else { "," };
-    match format {
-        Format::Chat => format!(
-            r#"{{"type":"function","function":{{"name":"{name}","description":"x","parameters":{schema}}}{comma}{members}}}"#
-        ),
-        Format::Messages => {
-            format!(r#"{{"name":"{name}","description":"x","input_schema":{schema}{comma}{members}}}"#)
-        }
-        Format::Responses => format!(
-            r#"{{"type":"function","name":"{name}","description":"x","parameters":{schema}{comma}{members}}}"#
-        ),
-        Format::Generate => format!(
-            r#"{{"name":"{name}","description":"x","parametersJsonSchema":{schema}{comma}{members}}}"#
-        ),
-    }
-}
-
-fn with_tools(format: Format, turns: &str, tools: &str, choice: &str) -> String {
-    let tools = match format {
-        Format::Generate => format!(r#""tools":[{{"functionDeclarations":[{tools}]}}]"#),
-        _ => format!(r#""tools":[{tools}]"#),
-    };
-    let comma = if choice.is_empty() { "" } else { "," };
-    whole(format, turns, &format!("{tools}{comma}{choice}"))
-}
-
-fn chosen(format: Format, name: &str) -> String {
-    match format {
-        Format::Chat => format!(r#""tool_choice":{{"type":"function","function":{{"name":"{name}"}}}}"#),
-        Format::Messages => format!(r#""tool_choice":{{"type":"tool","name":"{name}"}}"#),
-        Format::Responses => format!(r#""tool_choice":{{"type":"function","name":"{name}"}}"#),
-        Format::Generate => format!(
-            r#""toolConfig":{{"functionCallingConfig":{{"mode":"ANY","allowedFunctionNames":["{name}"]}}}}"#
-        ),
-    }
-}
-
-fn allowed(format: Format, n: usize, name: &str) -> Option<String> {
-    let backwards = |make: fn(&str, usize) -> String| list(n, |i| make(name, n - 1 - i));
-    Some(match format {
-        Format::Chat => {
-            let names = backwards(|name, i| {
-                format!(r#"{{"type":"function","function":{{"name":"{name}{i}"}}}}"#)
-            });
-            format!(
-                r#""tool_choice":{{"type":"allowed_tools","allowed_tools":{{"mode":"auto","tools":[{names}]}}}}"#
-            )
-        }
-        Format::Responses => {
-            let names = backwards(|name, i| format!(r#"{{"type":"function","name":"{name}{i}"}}"#));
-            format!(r#""tool_choice":{{"type":"allowed_tools","mode":"auto","tools":[{names}]}}"#)
-        }
-        Format::Generate => {
-            let names = backwards(|name, i| format!(r#""{name}{i}""#));
-            format!(
-                r#""toolConfig":{{"functionCallingConfig":{{"mode":"ANY","allowedFunctionNames":[{names}]}}}}"#
-            )
-        }
-        Format::Messages => return None,
-    })
-}
-
-/// A turn of one call.
-fn call_turn(format: Format, i: usize) -> String {
-    let call = call(format, i, "get", "");
-    match format {
-        Format::Chat => format!(r#"{{"role":"assistant","content":null,"tool_calls":[{call}]}}"#),
-        Format::Responses => call,
-        _ => turn(format, "assistant", &call),
-    }
-}
-
-fn call(format: Format, i: usize, name: &str, members: &str) -> String {
-    let comma = if members.is_empty() { "" } else { "," };
-    match format {
-        Format::Chat => format!(
-            r#"{{"id":"call_{i}","type":"function","function":{{"name":"{name}","arguments":"{{}}"}}{comma}{members}}}"#
-        ),
-        Format::Messages => format!(
-            r#"{{"type":"tool_use","id":"call_{i}","name":"{name}","input":{{}}{comma}{members}}}"#
-        ),
-        Format::Responses => format!(
-            r#"{{"type":"function_call","call_id":"call_{i}","name":"{name}","arguments":"{{}}"{comma}{members}}}"#
-        ),
-        Format::Generate => format!(
-            r#"{{"functionCall":{{"id":"call_{i}","name":"{name}","args":{{}}}}{comma}{members}}}"#
-        ),
-    }
-}
-
-/// A turn of many calls.
-fn calls(format: Format, n: usize, members: impl Fn(usize) -> String) -> String {
-    collected(format, list(n, |i| call(format, i, "get", &members(i))))
-}
-
-fn calls_of(format: Format, n: usize, name: &str) -> String {
-    collected(format, list(n, |i| call(format, i, &format!("{name}{i}"), "")))
-}
-
-fn collected(format: Format, calls: String) -> String {
-    match format {
-        Format::Chat => format!(r#"{{"role":"assistant","content":null,"tool_calls":[{calls}]}}"#),
-        Format::Responses => calls,
-        _ => turn(format, "assistant", &calls),
-    }
-}
-
-fn result(format: Format, i: usize) -> String {
-    match format {
-        Format::Chat => format!(r#"{{"role":"tool","tool_call_id":"call_{i}","content":"done"}}"#),
-        Format::Messages => {
-            format!(r#"{{"type":"tool_result","tool_use_id":"call_{i}","content":"done"}}"#)
-        }
-        Format::Responses => {
-            format!(r#"{{"type":"function_call_output","call_id":"call_{i}","output":"done"}}"#)
-        }
-        Format::Generate => {
-            format!(r#"{{"functionResponse":{{"id":"call_{i}","name":"get","response":{{"x":1}}}}}}"#)
-        }
-    }
-}
-
-/// The turn of these results, or the turns.
-fn results(format: Format, which: impl IntoIterator<Item = usize>) -> String {
-    let results: Vec<String> = which.into_iter().map(|i| result(format, i)).collect();
-    let results = results.join(",");
-    match format {
-        Format::Chat | Format::Responses => results,
-        _ => turn(format, "user", &results),
-    }
-}
-
-fn called(format: Format, n: usize, order: fn(usize) -> Vec<usize>) -> String {
-    let turns = [asks(format), calls(format, n, |_| String::new()), results(format, order(n))];
-    whole(format, &turns.join(","), "")
-}
-
-/// A request that wants an answer of this schema.
-fn answered(format: Format, schema: &str) -> String {
-    let member = match format {
-        Format::Chat => format!(
-            r#""response_format":{{"type":"json_schema","json_schema":{{"name":"x","strict":true,"schema":{schema}}}}}"#
-        ),
-        Format::Messages => {
-            format!(r#""output_config":{{"format":{{"type":"json_schema","schema":{schema}}}}}"#)
-        }
-        Format::Responses => format!(
-            r#""text":{{"format":{{"type":"json_schema","name":"x","strict":true,"schema":{schema}}}}}"#
-        ),
-        Format::Generate => format!(
-            r#""generationConfig":{{"responseMimeType":"application/json","responseJsonSchema":{schema}}}"#
-        ),
-    };
-    whole(format, &asks(format), &member)
+/// A request with so many tools whose names are of their own kind.
+pub(crate) fn with_other_names(n: usize) -> String {
+    let tools = list(n, |i| tool(Format::Responses, &format!("some tool/{i}"), SCHEMA, ""));
+    with_tools(Format::Responses, &asks(Format::Responses), &tools, "")
 }

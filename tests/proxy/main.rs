@@ -29,6 +29,7 @@ mod fleet_tasks;
 mod home;
 mod images;
 mod jobs;
+mod large;
 mod limits;
 mod linked;
 mod listing;

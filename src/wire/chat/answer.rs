@@ -50,13 +50,7 @@ pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
     json.end_object();
 }
 
-fn choice(
-    json: &mut Writer<'_, BytesMut>,
-    answer: &Answer,
-    index: u32,
-    said: &Choice<'_>,
-    reply: &Reply,
-) {
+fn choice(json: &mut Writer<'_, BytesMut>, answer: &Answer, index: u32, said: &Choice<'_>, reply: &Reply) {
     let blocks = || said.blocks.iter().copied();
     json.begin_object();
     json.key("index").number(index);

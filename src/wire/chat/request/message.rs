@@ -128,7 +128,7 @@ impl Reader {
 
     /// Reasoning, text, a refusal, calls, media: the order in which they were said is not kept by this format.
     fn assistant<'a>(&mut self, message: &Message<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {
-        let (mut blocks, elsewhere) = message.thoughts.read()?;
+        let (mut blocks, mut elsewhere) = message.thoughts.read()?;
         let first_part = blocks.len();
         if let Some(value) = message.content {
             blocks.append(&mut content(value, format_args!("{path}.content"))?);

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
-use smallvec::SmallVec;
 
 use crate::canonical::answer::Citation;
-use crate::canonical::{BlockKind, Delta, Event, Finish, Index, Key, Sealed, Start, Usage};
+use crate::canonical::{BlockKind, Delta, Event, Finish, Sealed, Start, Usage};
 use crate::error::ApiError;
 use crate::json::{JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::chat::words::finish_word;
@@ -16,7 +15,7 @@ use crate::wire::error::{VendorError, from_vendor};
 use crate::wire::{Format, filler};
 
 use super::pending::{Call, Media};
-use super::written::{Choice, Member, Thought};
+use super::written::{Choice, Choices, Member, Thought};
 
 /// What stands between the index of a choice and the members of its delta.
 const DELTA: &[u8] = b",\"delta\":{";
@@ -37,9 +36,7 @@ pub struct Encoder {
     prefix: BytesMut,
     prefix_of: Option<(u32, Member)>,
     blocks: Vec<Slot>,
-    choices: SmallVec<[Choice; 1]>,
-    /// Where choices stand, by their numbers.
-    places: Index,
+    choices: Choices,
     usage: Usage,
     over: bool,
 }
@@ -74,8 +71,7 @@ impl Encoder {
             prefix: BytesMut::new(),
             prefix_of: None,
             blocks: Vec::new(),
-            choices: SmallVec::new(),
-            places: Index::default(),
+            choices: Choices::default(),
             usage: Usage::default(),
             over: false,
         }
@@ -151,8 +147,7 @@ impl Encoder {
 
     /// The choice of this number; its first chunk says the role.
     fn choice(&mut self, index: u32, out: &mut BytesMut) -> Option<&mut Choice> {
-        let at = self.place(index).unwrap_or_else(|| {
-            self.places.push(Key::of(index));
+        if self.choices.get_mut(index).is_none() {
             self.open(index, out);
             out.put_slice(br#""role":"assistant","content":"""#);
             out.put_slice(self.tail);
@@ -165,25 +160,8 @@ impl Encoder {
                 characters: 0,
                 citations: Vec::new(),
             });
-            self.choices.len() - 1
-        });
-        self.choices.get_mut(at)
-    }
-
-    /// Where a choice stands: most come in the order of their numbers.
-    #[inline]
-    fn place(&self, index: u32) -> Option<usize> {
-        let usual = index as usize;
-        match self.choices.get(usual) {
-            Some(choice) if choice.index == index => Some(usual),
-            _ => self.places.first(Key::of(index)),
         }
-    }
-
-    #[inline]
-    fn lane(&mut self, index: u32) -> Option<&mut Choice> {
-        let at = self.place(index)?;
-        self.choices.get_mut(at)
+        self.choices.get_mut(index)
     }
 
     /// A chunk up to the members of its delta.
@@ -351,7 +329,7 @@ impl Encoder {
 
     #[inline]
     fn count(&mut self, choice: u32, text: JsonStr<'_>) {
-        if let Some(choice) = self.lane(choice) {
+        if let Some(choice) = self.choices.get_mut(choice) {
             choice.characters += text.char_count();
         }
     }
@@ -369,10 +347,8 @@ impl Encoder {
 
     /// The choice of a thought, and its place in the list of details.
     fn place_of(&mut self, index: u32) -> Option<(u32, u32)> {
-        let Some(Slot::Reasoning(thought)) = self.blocks.get(index as usize) else { return None };
-        let at = self.place(thought.choice)?;
         let Some(Slot::Reasoning(thought)) = self.blocks.get_mut(index as usize) else { return None };
-        let choice = self.choices.get_mut(at)?;
+        let choice = self.choices.get_mut(thought.choice)?;
         let place = *thought.place.get_or_insert_with(|| choice.next_detail());
         Some((thought.choice, place))
     }
@@ -386,7 +362,7 @@ impl Encoder {
 
     /// An element for something else.
     fn detail(&mut self, choice: u32, of: SealOf<'_>, seal: Option<JsonStr<'_>>, out: &mut BytesMut) {
-        if let Some(lane) = self.lane(choice) {
+        if let Some(lane) = self.choices.get_mut(choice) {
             let place = lane.next_detail();
             self.put_detail(choice, of, place, seal, out);
         }
@@ -422,10 +398,8 @@ impl Encoder {
 
     /// The first chunk of a call. Calls are numbered in the order of these, so that there are no gaps.
     fn start_call(&mut self, index: u32, out: &mut BytesMut) {
-        let Some(Slot::Call(call)) = self.blocks.get(index as usize) else { return };
-        let at = self.place(call.choice);
         let Some(Slot::Call(call)) = self.blocks.get_mut(index as usize) else { return };
-        if let Some(choice) = at.and_then(|at| self.choices.get_mut(at)) {
+        if let Some(choice) = self.choices.get_mut(call.choice) {
             call.number = choice.calls;
             choice.calls += 1;
         }
@@ -472,7 +446,7 @@ impl Encoder {
 
     /// Sources of a text that do not say what of it they are for are for all of it.
     fn cite(&mut self, block: usize, choice: u32, from: u64, first: usize) {
-        let Some(choice) = self.lane(choice) else { return };
+        let Some(choice) = self.choices.get_mut(choice) else { return };
         let to = choice.characters;
         let own = choice.citations.get_mut(first..).unwrap_or_default();
         for (_, citation) in own.iter_mut().filter(|(of, _)| *of == block) {

@@ -78,7 +78,9 @@ impl<'a> Calls<'a> {
         if self.places.is_none() && self.open.len() > FEW {
             let mut places = Box::<Places>::default();
             let known = self.open.iter().enumerate();
-            known.filter_map(|(at, open)| Some((open.as_ref()?, at))).for_each(|(open, at)| places.push(open, at));
+            known
+                .filter_map(|(at, open)| Some((open.as_ref()?, at)))
+                .for_each(|(open, at)| places.push(open, at));
             self.places = Some(places);
         }
         Ok(id)

@@ -273,9 +273,7 @@ impl<'t, 'a> Shaper<'t, 'a> {
                 Some(value) if value.is_null() => shape.nullable = true,
                 // An empty word is refused.
                 Some(value) => match value.as_str() {
-                    Some(word) if !word.is_empty() && known.add(Key::of(word)) => {
-                        shape.choices.push(word)
-                    }
+                    Some(word) if !word.is_empty() && known.add(Key::of(word)) => shape.choices.push(word),
                     Some(_) => {}
                     None => self.narrowed = true,
                 },

@@ -16,7 +16,9 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
     /// The tools that are offered: with a choice among some, only these.
     pub(super) fn offered(&self) -> impl Iterator<Item = &'r Tool<'a>> + use<'r, 'a> {
         let names: Option<Index> = match &self.request.tool_choice {
-            Some(ToolChoice::Allowed { names, .. }) => Some(names.iter().map(|name| Key::of(*name)).collect()),
+            Some(ToolChoice::Allowed { names, .. }) => {
+                Some(names.iter().map(|name| Key::of(*name)).collect())
+            }
             _ => None,
         };
         let allowed =

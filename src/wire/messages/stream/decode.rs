@@ -1,6 +1,5 @@
 //! Events of a messages stream, read.
 
-
 use super::super::content::{Content, Open};
 use super::super::finish;
 use super::super::usage::Counts;
@@ -305,12 +304,7 @@ impl Decoder {
 
     /// Text for a block that nobody announced: better to open it than to lose the text.
     #[cold]
-    fn unannounced(
-        &mut self,
-        index: u64,
-        piece: Piece<'_>,
-        sink: &mut impl FnMut(Event<'_>),
-    ) {
+    fn unannounced(&mut self, index: u64, piece: Piece<'_>, sink: &mut impl FnMut(Event<'_>)) {
         let kind = match piece.text {
             Some((Field::Text, _)) => BlockKind::Text,
             Some((Field::Thinking, _)) => BlockKind::Reasoning,
