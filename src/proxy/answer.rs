@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::context::{Answer, Context};
 use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent, too_slow};
 use super::guarded::Guarded;
+use super::offload::LARGE;
 use super::pace::{self, Pace};
 use super::reader::{Read, Reader};
 use super::reply::has_begun;
@@ -20,6 +21,8 @@ use super::throughput::Throughput;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::store::Settled;
+use crate::translate::Exchange;
+use crate::translate::verbatim::Arrival;
 use crate::wire::watch::End as Ending;
 use crate::wire::{Format, chat};
 
@@ -67,6 +70,7 @@ impl Gateway {
         clock.allow(next_look(first, held.as_ref(), rate.as_ref()));
         let mut reader = Reader::new(streaming);
         let mut pace = Pace::default();
+        let mut received = 0;
         loop {
             if pace.is_bursting() {
                 clock.rest(pace::REST).await;
@@ -128,7 +132,17 @@ impl Gateway {
                 Read::Broken(piece, error) => (piece, false, Some(error)),
             };
             let length = piece.len();
-            let passed = self.pass(piece, end, ctx);
+            received += length;
+            let passed = if end && received >= LARGE && is_document(ctx) {
+                let turn = tokio::select! {
+                    biased;
+                    turn = self.offload.turn_of_answer() => turn,
+                    gone = client_gone(client) => return End::Failed(gone),
+                };
+                turn.run(|| self.pass(piece, end, ctx))
+            } else {
+                self.pass(piece, end, ctx)
+            };
             if let Some(rate) = &mut rate {
                 rate.received(length, ctx.passing().is_some_and(|passing| passing.exchange.is_partial()));
             }
@@ -302,6 +316,18 @@ fn next_look(interval: Duration, held: Option<&Held>, rate: Option<&Throughput>)
 fn begin(ctx: &mut Context, clock: &mut Clock<'_>) {
     ctx.kept = false;
     clock.wait_on(Duration::ZERO);
+}
+
+/// Whether the answer comes as one document, which is read when all of it has come.
+fn is_document(ctx: &Context) -> bool {
+    match &ctx.answer {
+        Answer::Whole(..) => true,
+        Answer::Stream(passing) => match &passing.exchange {
+            Exchange::Translated(translated) => translated.arrival() == Arrival::Whole,
+            Exchange::Verbatim(_) => false,
+        },
+        _ => false,
+    }
 }
 
 /// Whether anything of what was asked for has come.

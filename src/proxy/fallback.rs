@@ -12,6 +12,7 @@ use pingora::http::RequestHeader;
 
 use super::context::{Answer, Context, Plan};
 use super::exchange::End;
+use super::offload::apart_if_large;
 use super::plan::{Chosen, Given};
 use super::{Gateway, names, spans};
 use crate::canonical::Thinking;
@@ -102,10 +103,12 @@ impl Gateway {
         let several = !fitting.is_power_of_two();
         if several {
             ask.point = chance();
-            ask.fitting = self.at_home(wanted.model, wanted.api, fitting, &mut body);
-            if routing.policy == Policy::Affinity {
-                ask.conversation = conversation(&head.headers, &mut body);
-            }
+            apart_if_large(body.text.len(), || {
+                ask.fitting = self.at_home(wanted.model, wanted.api, fitting, &mut body);
+                if routing.policy == Policy::Affinity {
+                    ask.conversation = conversation(&head.headers, &mut body);
+                }
+            });
             wanted.model.budget.pay(&routing.retry.share);
         }
         let (index, permit) =
@@ -211,25 +214,31 @@ impl Gateway {
         let permit = Some(permit);
         let chosen = Chosen { model: model.clone(), index, permit, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
+        let length = body.text.len();
         if matches!(api, Api::Embeddings | Api::EmbedContent) {
-            chosen.embed(name, action, body)
-        } else if api == Api::Rerank {
-            chosen.rank(body)
-        } else if let Some(request) = &body.image {
-            chosen.draw(ctx, (**request).clone())
-        } else if upstream == api
+            return self.offload.turn(length).await?.run(|| chosen.embed(name, action, body));
+        }
+        if api == Api::Rerank {
+            return self.offload.turn(length).await?.run(|| chosen.rank(body));
+        }
+        if let Some(request) = &body.image {
+            return self.offload.turn(length).await?.run(|| chosen.draw(ctx, (**request).clone()));
+        }
+        if upstream == api
             && thinking == Thinking::Unsaid
             && ctx.resume.is_none()
-            && chosen.passes(&body)
+            && (!chosen.is_read() || self.offload.turn(length).await?.run(|| chosen.passes(&body)))
         {
-            chosen.pass_on(name, body)
-        } else if api == Api::Responses && upstream != api && self.keeps() {
+            return chosen.pass_on(name, body);
+        }
+        let contiguous = |body: Given<'_>| apart_if_large(length, || body.into_contiguous());
+        if api == Api::Responses && upstream != api && self.keeps() {
             // Boxed: hardly any request has to wait for the store.
-            Box::pin(self.translate_kept(ctx, chosen, thinking, body.into_contiguous())).await
+            Box::pin(self.translate_kept(ctx, chosen, thinking, contiguous(body))).await
         } else {
-            let text = body.into_contiguous();
+            let text = contiguous(body);
             let stored = Stored { remembers: self.may_recall(&chosen), ..Stored::default() };
-            match self.translate(ctx, chosen, thinking, &text, stored) {
+            match self.translate(ctx, chosen, thinking, &text, stored).await {
                 Ok(plan) => Ok(plan),
                 // Boxed: hardly any request lacks anything.
                 Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,

@@ -20,6 +20,7 @@ use super::exchange::{End, Ended, client_gone, restarting, silent};
 use super::fetch::FetchFault;
 use super::lane::{Lane, address_of};
 use super::live::Live;
+use super::offload::apart_if_large;
 use super::upstream::scrubbed;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
@@ -166,7 +167,7 @@ impl Gateway {
             }
             self.round(job, way, notes, &mut taken, calls).await?;
         }
-        job.finish().map_err(|fault| match fault {
+        apart_if_large(taken, || job.finish()).map_err(|fault| match fault {
             Fault::Failed(body) => refused(way.provider(), error_status(&body), None, &body, notes),
             Fault::Broken(detail) => {
                 notes.detail = Some(detail.into_boxed_str());
@@ -195,7 +196,7 @@ impl Gateway {
             if let Some((number, call)) = waiting.pop_front() {
                 let body = self.bring(way, &call, notes).await?;
                 self.weigh(taken, body.len())?;
-                job.heard(number, body);
+                apart_if_large(body.len(), || job.heard(number, body));
             }
             return Ok(());
         }
@@ -223,7 +224,7 @@ impl Gateway {
             open.retain(|other| *other != number);
             let weighed = brought.and_then(|body| self.weigh(taken, body.len()).map(|()| body));
             match weighed {
-                Ok(body) => job.heard(number, body),
+                Ok(body) => apart_if_large(body.len(), || job.heard(number, body)),
                 Err(error) if failed.as_ref().is_none_or(|(other, _)| number < *other) => {
                     failed = Some((number, error));
                 }

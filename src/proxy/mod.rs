@@ -41,6 +41,7 @@ mod linked;
 mod live;
 mod memory;
 mod names;
+mod offload;
 mod open;
 mod pace;
 mod peer;
@@ -112,6 +113,7 @@ pub struct Inner {
     till: Arc<Till>,
     tasks: task::Desk,
     memory: weight::Memory,
+    offload: offload::Offload,
     homes: Homes,
     checked: check::Board,
     /// Tells that routes and keys have been put in place.
@@ -165,6 +167,7 @@ impl Gateway {
             connections: Connections::new(options, parts.limits.pool_idle),
             resolver: Resolver::new()?,
             limits: parts.limits,
+            offload: offload::Offload::new(&parts.metrics),
             metrics: parts.metrics,
             access_log: parts.access_log,
             shutdown: parts.shutdown,

@@ -11,6 +11,7 @@ use super::Gateway;
 use super::context::{Context, Plan, Translation};
 use super::lane::Lane;
 use super::linked::{Untold, may_be_linked};
+use super::offload::apart_if_large;
 use super::stored::{Keep, new_id};
 use crate::account::Losses;
 use crate::canonical::Thinking;
@@ -118,10 +119,15 @@ impl Chosen {
         Ok(Plan { body_len: text.len(), body: text.into_pieces(), changes, ..self.plan() })
     }
 
+    /// Whether the body must be read before it can go to a provider of the client's own format.
+    pub(super) fn is_read(&self) -> bool {
+        self.api == Api::Chat && self.target().is_ok_and(|target| target.provider.is_particular())
+    }
+
     /// Whether the body can go to a provider of the client's own format as it is.
     pub(super) fn passes(&self, body: &Body) -> bool {
         let Ok(target) = self.target() else { return true };
-        if self.api != Api::Chat || !target.provider.is_particular() {
+        if !self.is_read() {
             return true;
         }
         let dialect = self.lane.dialect(target);
@@ -208,9 +214,8 @@ impl Gateway {
         thinking: Thinking,
         text: Bytes,
     ) -> Result<Plan, ApiError> {
-        let body = std::str::from_utf8(&text).unwrap_or_default();
         let wish = if chosen.api == Api::Responses && self.keeps() {
-            wish(body)
+            apart_if_large(text.len(), || wish(std::str::from_utf8(&text).unwrap_or_default()))
         } else {
             Wish { previous: None, keep: false }
         };
@@ -222,14 +227,26 @@ impl Gateway {
         let keep_as = if wish.keep && ctx.resume.is_none() { new_id() } else { String::new() };
         let remembers = self.may_recall(&chosen);
         let stored = Stored { before: before.as_deref(), keep_as: &keep_as, remembers, ..Stored::default() };
-        match self.translate(ctx, chosen, thinking, &text, stored) {
+        match self.translate(ctx, chosen, thinking, &text, stored).await {
             Ok(plan) => Ok(plan),
             Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,
         }
     }
 
     /// The body is translated; or, where only the model's name asks for reasoning, said anew in the same format.
-    pub(super) fn translate(
+    pub(super) async fn translate(
+        &self,
+        ctx: &Context,
+        chosen: Chosen,
+        thinking: Thinking,
+        text: &[u8],
+        stored: Stored<'_>,
+    ) -> Result<Plan, Untold> {
+        let before = stored.before.map_or(0, str::len);
+        self.offload.turn(text.len() + before).await?.run(|| self.translate_now(ctx, chosen, thinking, text, stored))
+    }
+
+    fn translate_now(
         &self,
         ctx: &Context,
         chosen: Chosen,

@@ -7,9 +7,11 @@ use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
 use super::context::{Context, RequestId};
+use super::exchange::client_gone;
 use super::fallback::{Wanted, not_offered};
 use super::guarded::Guarded;
 use super::identify::{authenticate, permit};
+use super::offload::{LARGE, apart_if_large};
 use super::reply::has_begun;
 use super::{Client, Gateway};
 use super::{images, names};
@@ -122,10 +124,10 @@ impl Gateway {
             let live = ctx.live.clone();
             let name = endpoint.model().or(body.model.as_deref()).unwrap_or_default();
             let named = named(&live.snapshot.routes, ctx, name)?;
-            let text = body.text.into_contiguous();
+            let text = apart_if_large(body.text.len(), || body.text.into_contiguous());
             return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
         }
-        self.plan(ctx, client.req_header(), api, &endpoint, body).await?;
+        self.plan(client, ctx, api, &endpoint, body).await?;
         Ok(false)
     }
 
@@ -144,7 +146,8 @@ impl Gateway {
             None => BodyReader::new(api, batch),
         };
         self.read_pieces(client, ctx, self.limits.body, |piece| reader.push(piece)).await?;
-        reader.finish().map(Box::new)
+        // Forms are taken apart here, and images in a request of JSON.
+        apart_if_large(ctx.record.request_bytes as usize, || reader.finish()).map(Box::new)
     }
 
     /// Reads the whole body, no more than `limit` bytes of it, and shows each piece.
@@ -204,8 +207,8 @@ impl Gateway {
     /// Finds the model and a target, and prepares what goes there.
     async fn plan(
         &self,
+        client: &mut Client,
         ctx: &mut Context,
-        head: &RequestHeader,
         api: Api,
         endpoint: &Endpoint,
         mut body: Box<Body>,
@@ -226,7 +229,17 @@ impl Gateway {
         }
         let wanted =
             Wanted { model, name, thinking, api, action: endpoint.action(), label: endpoint.label() };
-        self.choose(ctx, head, wanted, fitting, body).await
+        if body.text.len() < LARGE {
+            return self.choose(ctx, client.req_header(), wanted, fitting, body).await;
+        }
+        // It may have to wait for its turn, and nobody works for a client that has left.
+        let head = client.req_header().clone();
+        let mut choice = Box::pin(self.choose(ctx, &head, wanted, fitting, body));
+        tokio::select! {
+            biased;
+            chosen = &mut choice => chosen,
+            gone = client_gone(client) => Err(gone),
+        }
     }
 }
 
@@ -392,7 +405,7 @@ fn too_large(limit: usize) -> ApiError {
 }
 
 /// The gateway has as much to do as it may take on.
-fn overloaded() -> ApiError {
+pub(super) fn overloaded() -> ApiError {
     let message = "The gateway has too much to do at the moment; please try again.";
     ApiError::new(Kind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }

@@ -16,6 +16,7 @@ use crate::translate::{Exchange, StreamError, Translated, Verbatim};
 use crate::wire::Format;
 use crate::wire::error::{self as wire_error, VendorError};
 use crate::wire::path::Action;
+use crate::wire::watch::End as Ending;
 
 /// An error body is read up to this size; beyond it nothing of use stands.
 pub(super) const MAX_ERROR_BODY: usize = 256 * 1024;
@@ -197,7 +198,12 @@ impl Gateway {
             return Ok(Bytes::new());
         }
         let whole = if last.is_empty() { body.split().freeze() } else { last };
-        Ok(passing.exchange.whole(whole)?)
+        let passed = passing.exchange.whole(whole)?;
+        if passing.exchange.meter().end() != Ending::Failed {
+            // What its vendor does not say is counted where there is time for it.
+            passing.exchange.complete();
+        }
+        Ok(passed)
     }
 
     /// Puts a provider's refusal into the client's words; keeps it as the request's failure.

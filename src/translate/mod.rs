@@ -9,6 +9,7 @@
 
 mod adapt;
 mod beginning;
+mod bounds;
 mod codecs;
 mod count;
 mod fit;
@@ -27,6 +28,7 @@ mod tests;
 
 use bytes::Bytes;
 
+pub use bounds::{MOST_CALLS, MOST_PARTS, MOST_TOOLS};
 pub use codecs::decode_request;
 pub use count::Asked;
 pub use keepsake::{Keepsake, Key, Recalled, issues_seals};

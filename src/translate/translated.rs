@@ -13,6 +13,7 @@ use super::restore::{Restore, Restorer};
 use super::resume::Along;
 use super::verbatim::{Arrival, is_whole};
 use super::{Meter, StreamError};
+use crate::canonical::answer::MAX_BLOCKS;
 use crate::canonical::{Answer, BlockKind, Event, Finish};
 use crate::error::ApiError;
 use crate::framing::hold::FrameTooLarge;
@@ -93,6 +94,12 @@ impl Through {
         match event {
             Event::Error(error) => {
                 self.error = Some(Bytes::copy_from_slice(error.text().as_bytes()));
+                return;
+            }
+            Event::BlockStart { index, .. } if *index >= MAX_BLOCKS => {
+                let error =
+                    br#"{"error":{"type":"server_error","message":"The answer has too many parts."}}"#;
+                self.error = Some(Bytes::from_static(error));
                 return;
             }
             Event::BlockStart { kind, .. } => {

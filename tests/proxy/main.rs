@@ -30,6 +30,7 @@ mod fleet_tasks;
 mod home;
 mod images;
 mod jobs;
+mod large;
 mod limits;
 mod linked;
 mod listing;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::candidate::{self, Call, Candidate, Data, Part};
 use super::partial::Partial;
 use super::usual::Usual;
-use crate::canonical::answer::FinishOwned;
+use crate::canonical::answer::{FinishOwned, MAX_CHOICES};
 use crate::canonical::{BlockKind, Delta, Event, Finish, Start, ToolKind, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::{Cut, make_id};
@@ -236,6 +236,9 @@ impl Decoder {
     }
 
     fn candidate(&mut self, read: &Candidate<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        if read.index >= MAX_CHOICES {
+            return Err(JsonError { at: 0, what: "expected the number of a candidate that can be" });
+        }
         let choice = self.choices.entry(read.index).or_default();
         choice.index = read.index;
         for part in &read.parts {
