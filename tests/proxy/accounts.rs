@@ -199,6 +199,7 @@ async fn a_disabled_account_is_refused_what_costs_nothing_too() {
             request("GET", "/v1/responses/resp_1", &headers),
             request("GET", "/v1/video/generations/task_1", &headers),
             request("GET", "/prod-api/svc/v4/api/task/task_1", &headers),
+            post_with("/prod-api/svc/v4/api/token", &headers, ""),
             post_with("/v1/messages/count_tokens", &headers, messages.to_string()),
             post_with(&count, &headers, contents.to_string()),
         ]
@@ -217,7 +218,9 @@ async fn a_disabled_account_is_refused_what_costs_nothing_too() {
             assert_eq!(answer.status(), 401, "{}", answer.text());
         }
     }
-    for (request, status) in free("client-key-of-paul-0009").iter().zip([200, 200, 404, 404, 404, 200, 200]) {
+    for (request, status) in
+        free("client-key-of-paul-0009").iter().zip([200, 200, 404, 404, 404, 404, 200, 200])
+    {
         let answer = gateway.ask(request).await;
         assert_eq!(answer.status(), status, "{}", answer.text());
     }

@@ -51,7 +51,10 @@ mod tests {
         let figures = r#"{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}"#;
         for (body, expected) in [
             (r#"{"choices":[]}"#, Some(format!(r#"{{"choices":[],"usage":{figures}}}"#))),
-            ("{ \"choices\" : [ {} ] }\n", Some(format!("{{ \"choices\" : [ {{}} ] ,\"usage\":{figures}}}\n"))),
+            (
+                "{ \"choices\" : [ {} ] }\n",
+                Some(format!("{{ \"choices\" : [ {{}} ] ,\"usage\":{figures}}}\n")),
+            ),
             (r#"{"usage":null,"choices":[]}"#, Some(format!(r#"{{"usage":{figures},"choices":[]}}"#))),
             (r#"{"choices":[],"usage": null }"#, Some(format!(r#"{{"choices":[],"usage": {figures} }}"#))),
             (r#"{"choices":[],"usage":{"prompt_tokens":1}}"#, None),
