@@ -78,6 +78,9 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "fetch_allow    = [{}]", networks.join(", "))?;
     writeln!(out, "fetch          = {}", bytes(limits.fetch))?;
     writeln!(out, "fetch_timeout  = {}", span(limits.fetch_timeout))?;
+    writeln!(out, "\n[reload]")?;
+    writeln!(out, "allow_empty = {}", settings.reload.allow_empty)?;
+    writeln!(out, "settle      = {}", span(settings.reload.settle))?;
     writeln!(out, "\n[log]")?;
     writeln!(out, "level  = {}", text(&settings.log.level))?;
     writeln!(out, "format = \"{}\"", if settings.log.format == LogFormat::Json { "json" } else { "text" })?;

@@ -61,9 +61,13 @@ pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault, beside: Beside<'_
             }
         });
         let breaker = routing::read_breaker(root);
-        let retry = root.table("retry", |table| routing::read_retry(table, Retry::default()));
+        let mut resumes = None;
+        let retry = root.table("retry", |table| {
+            resumes = table.get("continue").map(|value| value.mark());
+            routing::read_retry(table, Retry::default())
+        });
         let usual = Routing { policy: Policy::default(), retry: retry.unwrap_or_default(), breaker };
-        let known = models::Known { providers: &providers, names: &names, prices: &prices, usual };
+        let known = models::Known { providers: &providers, names: &names, prices: &prices, usual, resumes };
         let mut drafts = Vec::new();
         root.tables("model", |table| drafts.extend(models::read(table, &known, &drafts)));
         let tokens = root.table("tokens", |table| tokens::read(table, &folder, vault)).flatten();

@@ -1,9 +1,10 @@
 //! An answer that passes as it is: the client's format is the vendor's.
 //!
-//! Only two things may change. The model's name is put back to the one that the client asked for, where the route
-//! renamed it; and the usage chunk of a chat stream is taken out again, where the gateway had asked for it and the
-//! client had not. Everything else leaves byte for byte, in whole frames, so that a stream that breaks can still be
-//! ended with an error that the client's SDK reads.
+//! Only three things may change. The model's name is put back to the one that the client asked for, where the route
+//! renamed it; the usage chunk of a chat stream is taken out again, where the gateway had asked for it and the
+//! client had not; and the usage of a chat completion is put in where its vendor says nothing of it. Everything else
+//! leaves byte for byte, in whole frames, so that a stream that breaks can still be ended with an error that the client's
+//! SDK reads.
 
 use bytes::{Bytes, BytesMut};
 
@@ -15,6 +16,7 @@ use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
 use crate::framing::{Hold, Splitter};
 use crate::json::{Cursor, EscapedString};
+use crate::wire::chat::usage::with_usage;
 use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, End, Glance, Sight};
 use crate::wire::{Api, Format, embeddings, filler};
@@ -365,7 +367,7 @@ impl Verbatim {
             return Err(StreamError::FirstFrame(body));
         }
         self.meter.see(&sight);
-        self.meter.count_missing(self.generates());
+        let counted = self.meter.count_missing(self.generates()).filter(|_| self.api == Api::Chat);
         let named = match (&self.changes.model, sight.model_at) {
             (Some(model), Some(at)) => {
                 let mut out = BytesMut::with_capacity(body.len() + model.as_json_str().escaped().len());
@@ -376,6 +378,8 @@ impl Verbatim {
             }
             _ => body,
         };
+        let told = counted.and_then(|usage| with_usage(std::str::from_utf8(&named).ok()?, &usage));
+        let named = told.map_or(named, BytesMut::freeze);
         let Some(base64) = self.changes.base64 else { return Ok(named) };
         let text = std::str::from_utf8(&named).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
         let corrected = embeddings::corrected(text, base64);

@@ -14,6 +14,7 @@ mod details;
 pub mod error;
 pub mod request;
 pub mod stream;
+pub mod usage;
 pub mod watch;
 mod words;
 mod write;

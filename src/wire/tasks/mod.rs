@@ -20,6 +20,8 @@ pub enum Place {
     Query(String),
     /// `POST /prod-api/svc/v4/api/token`
     Token,
+    /// Any other path of the group.
+    Unknown,
 }
 
 impl Place {
@@ -28,17 +30,18 @@ impl Place {
         match self {
             Place::Submit(_) | Place::Token => "POST",
             Place::Query(_) => "GET",
+            Place::Unknown => "",
         }
     }
 }
 
 /// The place that the segments of a path behind the group's own name.
-pub fn place(segments: &[&str]) -> Option<Place> {
+pub fn place(segments: &[&str]) -> Place {
     match segments {
-        ["token"] => Some(Place::Token),
-        ["task", id] => Some(Place::Query(super::path::percent_decode(id).into_owned())),
-        [name] => Task::from_name(name).map(Place::Submit),
-        _ => None,
+        ["token"] => Place::Token,
+        ["task", id] => Place::Query(super::path::percent_decode(id).into_owned()),
+        [name] => Task::from_name(name).map_or(Place::Unknown, Place::Submit),
+        _ => Place::Unknown,
     }
 }
 
