@@ -216,7 +216,7 @@ impl Gateway {
         } else if api == Api::Rerank {
             chosen.rank(body)
         } else if let Some(request) = &body.image {
-            chosen.draw(ctx, (**request).clone())
+            self.draw(ctx, chosen, (**request).clone())
         } else if upstream == api
             && thinking == Thinking::Unsaid
             && ctx.resume.is_none()

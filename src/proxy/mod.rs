@@ -38,6 +38,7 @@ mod job;
 mod lane;
 mod linked;
 mod live;
+mod lost;
 mod memory;
 mod names;
 mod open;

@@ -229,7 +229,7 @@ pub fn parse(path: &str, query: Option<&str>) -> Target {
         ["video" | "videos" | "files", ..] | ["models", .., "operations", _] => {
             video::place(&rest).map(Endpoint::Video)
         }
-        ["prod-api", "svc", "v4", "api", place @ ..] => tasks::place(place).map(Endpoint::Group),
+        ["prod-api", "svc", "v4", "api", place @ ..] => Some(Endpoint::Group(tasks::place(place))),
         ["models", model @ ..] => parse_model(model, query),
         // As Google's SDK has it for Vertex AI, with a key or with a project.
         ["publishers", "google", "models", model @ ..]
