@@ -222,7 +222,7 @@ impl Gateway {
             return self.offload.turn(length).await?.run(|| chosen.rank(body));
         }
         if let Some(request) = &body.image {
-            return self.offload.turn(length).await?.run(|| chosen.draw(ctx, (**request).clone()));
+            return self.offload.turn(length).await?.run(|| self.draw(ctx, chosen, (**request).clone()));
         }
         if upstream == api
             && thinking == Thinking::Unsaid

@@ -34,7 +34,7 @@ use crate::wire::error::VendorError;
 const AT_ONCE: usize = 4;
 
 /// The way that all calls of a job go.
-struct Way {
+pub(super) struct Way {
     live: Arc<Live>,
     lane: Arc<Lane>,
     model: Arc<Model>,
@@ -142,7 +142,7 @@ impl Gateway {
         }
     }
 
-    fn way(&self, client: &Client, ctx: &Context, repeatable: bool) -> Option<Way> {
+    pub(super) fn way(&self, client: &Client, ctx: &Context, repeatable: bool) -> Option<Way> {
         let head = self.upstream_head(client, ctx).ok()?;
         let plan = ctx.plan.as_ref()?;
         let total = plan.target()?.timeouts.total;
@@ -158,7 +158,12 @@ impl Gateway {
     }
 
     /// All rounds of a job.
-    async fn work(&self, job: &mut dyn Job, way: &Arc<Way>, notes: &mut Notes) -> Result<Reply, ApiError> {
+    pub(super) async fn work(
+        &self,
+        job: &mut dyn Job,
+        way: &Arc<Way>,
+        notes: &mut Notes,
+    ) -> Result<Reply, ApiError> {
         let mut taken = 0;
         loop {
             let calls = job.next();

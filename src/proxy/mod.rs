@@ -41,6 +41,7 @@ mod lane;
 mod linked;
 mod listeners;
 mod live;
+mod lost;
 mod memory;
 mod names;
 mod offload;

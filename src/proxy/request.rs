@@ -20,6 +20,7 @@ use crate::error::{ApiError, Kind, RetryAfter};
 use crate::route::pick::mask;
 use crate::route::{Model, Named, Table, Target, upstream_api};
 use crate::wire::form;
+use crate::wire::images::reply::Shape;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
@@ -86,6 +87,8 @@ impl Gateway {
             }
             return Err(unknown_path(head));
         }
+        // Errors of all kinds have the shape of the answers, also where it is not known yet whose key it is.
+        ctx.images = images::shape(ctx, head).unwrap_or(Some(Shape::Envelope));
         if !endpoint.allows(head.method.as_str()) {
             let message = format!(
                 "{} is not allowed for this path; use {}.",

@@ -27,6 +27,7 @@ mod faults;
 mod fetching;
 mod fleet;
 mod fleet_tasks;
+mod group;
 mod home;
 mod images;
 mod jobs;
