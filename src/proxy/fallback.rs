@@ -20,11 +20,12 @@ use crate::route::affinity::fingerprint;
 use crate::route::blame::{Blame, Next, usefulness, verdict};
 use crate::route::pick::{Ask, Nobody, Policy, pick};
 use crate::route::seat::{Changed, Permit};
-use crate::route::{Model, Nanos, Retry, upstream_api};
+use crate::route::{Model, Nanos, Retry, api_that_stops, upstream_api};
 use crate::translate::Stored;
 use crate::wire::path::Action;
 use crate::wire::prompt;
 use crate::wire::request::Body;
+use crate::wire::spelling::Betas;
 use crate::wire::{Api, Format};
 
 /// What a request wants, whichever target it goes to.
@@ -204,14 +205,23 @@ impl Gateway {
         body: Given<'_>,
     ) -> Result<Plan, ApiError> {
         let Wanted { model, name, thinking, api, action, label } = wanted;
-        let upstream = model.targets.get(index).and_then(|target| upstream_api(target, api)).unwrap_or(api);
+        let target = model.targets.get(index);
+        let upstream = target.and_then(|target| upstream_api(target, api)).unwrap_or(api);
+        let upstream = match target {
+            // One format has no word for what ends an answer; another one of the same provider has.
+            Some(target) if upstream == Api::Responses && api != upstream && body.asks_to_stop() => {
+                api_that_stops(target).unwrap_or(upstream)
+            }
+            _ => upstream,
+        };
+        let betas = if upstream == Api::Messages { body.betas() } else { Betas::default() };
         let lane = ctx.live.lane(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
         let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
         let permit = Some(permit);
         let chosen = Chosen { model: model.clone(), index, permit, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
-        if matches!(api, Api::Embeddings | Api::EmbedContent) {
+        let prepared = if matches!(api, Api::Embeddings | Api::EmbedContent) {
             chosen.embed(name, action, body)
         } else if api == Api::Rerank {
             chosen.rank(body)
@@ -234,7 +244,8 @@ impl Gateway {
                 // Boxed: hardly any request lacks anything.
                 Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,
             }
-        }
+        };
+        prepared.map(|plan| Plan { betas, ..plan })
     }
 
     /// What is to be done after a failure that the client has not seen: the next target, or what the client is told.

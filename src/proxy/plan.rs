@@ -26,6 +26,7 @@ use crate::wire::loss::{self, Policy};
 use crate::wire::path::Action;
 use crate::wire::request::Body;
 use crate::wire::responses::stored::{Wish, wish};
+use crate::wire::spelling::{Betas, Spelled};
 use crate::wire::{Api, Format};
 
 /// Warnings that are named in the header at most, and how much of each name.
@@ -105,7 +106,8 @@ impl Chosen {
             None if *target.model != *name => edits.extend(body.set_model(&target.model)),
             None => {}
         }
-        let mut changes = Changes::default();
+        let maps = self.api == Api::Messages && target.provider.standard_errors;
+        let mut changes = Changes { standard_errors: maps, ..Changes::default() };
         if *target.model != *self.model.id {
             changes.model = Some(self.model.escaped_id.clone());
         }
@@ -113,16 +115,23 @@ impl Chosen {
             edits.extend(body.ask_usage());
             changes.drop_usage = true;
         }
-        edits.sort_by_key(|edit| edit.range.start);
+        let mut spelled = Spelled::default();
+        if body.may_be_spelled() && self.upstream == self.api {
+            spelled = body.respelled(&self.lane.dialect(target));
+            edits.append(&mut spelled.edits);
+        }
+        edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
         let text = body.text().edited(&edits);
-        Ok(Plan { body_len: text.len(), body: text.into_pieces(), changes, ..self.plan() })
+        let warning = respelled(&spelled);
+        Ok(Plan { body_len: text.len(), body: text.into_pieces(), changes, warning, ..self.plan() })
     }
 
     /// Whether the body can go to a provider of the client's own format as it is.
     pub(super) fn passes(&self, body: &Body) -> bool {
         let Ok(target) = self.target() else { return true };
         if self.api != Api::Chat || !target.provider.is_particular() {
-            return true;
+            // One vendor refuses the members of others; whoever has copied it may know them.
+            return !(target.provider.has_no_extensions() && body.has_extensions());
         }
         let dialect = self.lane.dialect(target);
         let text = body.text.clone().into_contiguous();
@@ -156,6 +165,7 @@ impl Chosen {
             changes: Changes::default(),
             translation: None,
             warning: None,
+            betas: Betas::default(),
             permit: self.permit,
             job: None,
         }
@@ -286,6 +296,7 @@ impl Gateway {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
             drop_usage: client == Format::Chat && vendor == Format::Chat && !reply.usage_wanted,
             base64: None,
+            standard_errors: vendor == Format::Messages && target.provider.standard_errors,
         };
         let keep = (!stored.keep_as.is_empty())
             .then(|| Box::new(Keep { id: stored.keep_as.to_owned(), items: items.into() }));
@@ -305,7 +316,7 @@ impl Gateway {
     }
 
     pub(super) fn count_losses(&self, from: Format, to: Format, losses: &[Loss]) {
-        for Loss { element, policy } in losses {
+        for Loss { element, policy, .. } in losses {
             // Names that clients make up must not become series.
             let known = loss::ROWS.iter().find(|row| row.element == element);
             let labels = [from.name(), to.name(), known.map_or("other", |row| row.element), policy.name()];
@@ -324,8 +335,9 @@ fn weigh(mut losses: Vec<Loss>, policy: Losses, vendor: Format) -> (Vec<Loss>, O
         loss.policy = Policy::Refuse;
         let element = &loss.element;
         refused.get_or_insert_with(|| {
+            let what = if loss.clamped { "changed" } else { "lost" };
             let message = format!(
-                "'{element}' would be lost on the way to the {vendor} API of this model, and this API key wants no losses."
+                "'{element}' would be {what} on the way to the {vendor} API of this model, and this API key wants no losses."
             );
             ApiError::new(Kind::Unsupported, message).param(element.clone())
         });
@@ -333,11 +345,19 @@ fn weigh(mut losses: Vec<Loss>, policy: Losses, vendor: Format) -> (Vec<Loss>, O
     (losses, refused)
 }
 
+/// The header that tells what was left out of a body, or changed in it, that passes otherwise.
+fn respelled(spelled: &Spelled) -> Option<HeaderValue> {
+    let dropped = spelled.dropped.iter().map(|name| format!("{name} dropped"));
+    let clamped = spelled.clamped.iter().map(|name| format!("{name} clamped"));
+    let text = dropped.chain(clamped).collect::<Vec<_>>().join(", ");
+    HeaderValue::try_from(text).ok().filter(|value| !value.is_empty())
+}
+
 /// The header that tells what was lost.
 fn warning(losses: &[Loss]) -> Option<HeaderValue> {
     let names = losses.iter().filter(|loss| loss.policy == Policy::Warn).take(WARNINGS).map(|loss| {
         let plain = loss.element.chars().filter(|c| c.is_ascii_graphic() && *c != ',').take(WARNING_NAME);
-        plain.collect::<String>() + " dropped"
+        plain.collect::<String>() + if loss.clamped { " clamped" } else { " dropped" }
     });
     let text = names.collect::<Vec<_>>().join(", ");
     HeaderValue::try_from(text).ok().filter(|value| !value.is_empty())
@@ -349,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_key_that_wants_no_losses_is_told_the_first_one_that_matters() {
-        let loss = |element: &'static str, policy| Loss { element: element.into(), policy };
+        let loss = |element: &'static str, policy| Loss { element: element.into(), policy, clamped: false };
         let losses = || vec![loss("seed", Policy::Silent), loss("top_p", Policy::Warn)];
         for policy in [Losses::Allow, Losses::Warn] {
             assert_eq!(weigh(losses(), policy, Format::Messages), (losses(), None));
@@ -365,7 +385,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_fits_into_a_header() {
-        let loss = |element: &'static str, policy| Loss { element: element.into(), policy };
+        let loss = |element: &'static str, policy| Loss { element: element.into(), policy, clamped: false };
         assert_eq!(warning(&[loss("seed", Policy::Silent)]), None);
         let losses = [loss("temperature", Policy::Warn), loss("x\r\ny, ü", Policy::Warn)];
         assert_eq!(warning(&losses).unwrap(), "temperature dropped, xy dropped");

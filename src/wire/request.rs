@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::fields::{CONTENT, COUNT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields};
+use super::fields::{CONTENT, COUNT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields, responses};
 use super::prompt::Named;
 use super::{Api, form, images};
 use crate::canonical::image::ImageRequest;
@@ -56,6 +56,14 @@ pub struct Body {
     label: Option<Named>,
     /// What the vendor has of the conversation.
     kept: Option<Named>,
+    /// The API that it is for.
+    pub(super) api: Api,
+    /// The members that matter to it.
+    members: SmallVec<[Member; 12]>,
+    /// Words of the specification that may be in it, one bit each.
+    pub(super) seen: u32,
+    /// Members that may be spelled as the specification has them, one bit each.
+    pub(super) spelled: u32,
 }
 
 /// The most output that a client wants, as far as it says so.
@@ -85,7 +93,14 @@ impl BodyReader {
     pub fn new(api: Api, batch: bool) -> Self {
         let fields = fields(api, batch);
         let predict = batch && api == Api::Images;
-        BodyReader { api, fields, scan: Scanner::new(fields.names), body: Rope::new(), predict, form: None }
+        BodyReader {
+            api,
+            fields,
+            scan: Scanner::seeking(fields.sought),
+            body: Rope::new(),
+            predict,
+            form: None,
+        }
     }
 
     /// Starts reading a form.
@@ -121,10 +136,15 @@ impl BodyReader {
         if let Some(boundary) = self.form.take() {
             return read_form(self.body, &boundary);
         }
-        let members = self.scan.finish().map_err(|error| invalid_json(&error, &mut self.body))?;
+        let seen = self.scan.seen();
+        let mut members = self.scan.finish().map_err(|error| invalid_json(&error, &mut self.body))?;
+        if members.spilled() {
+            members.retain(|member| member.wanted.is_some());
+            members.shrink_to_fit();
+        }
         let find = |index: usize| members.iter().find(|member| member.wanted == Some(index));
         for &(index, kinds) in self.fields.required {
-            let name = self.fields.names.get(index).copied().unwrap_or_default();
+            let name = self.fields.sought.names().get(index).copied().unwrap_or_default();
             match find(index) {
                 None if index == CONTENT && content_is_elsewhere(self.api, find) => {}
                 None => return Err(ApiError::missing(name)),
@@ -151,6 +171,10 @@ impl BodyReader {
             && let Some(max_tokens) = find(EXTRA)
         {
             check_max_tokens(&self.body.slice(max_tokens.value.clone()))?;
+        }
+        let spelled = check_values(&members, &self.fields, &mut self.body)?;
+        if self.api == Api::Responses && has_no_input(&members, &mut self.body) {
+            return Err(empty_input());
         }
         let stream_options = match find(EXTRA) {
             _ if self.api != Api::Chat => StreamOptions::Strange,
@@ -188,6 +212,10 @@ impl BodyReader {
             kept: conversing
                 .and_then(|by| by.kept.iter().find_map(|kept| Named::of(find(*kept)?, b"\"id\""))),
             text: self.body,
+            api: self.api,
+            seen,
+            spelled,
+            members,
         })
     }
 }
@@ -221,7 +249,16 @@ impl Body {
             label: None,
             kept: None,
             image: Some(Box::new(image)),
+            api: Api::Images,
+            members: SmallVec::new(),
+            seen: 0,
+            spelled: 0,
         }
+    }
+
+    /// The member with this index.
+    pub(super) fn member(&self, index: usize) -> Option<&Member> {
+        self.members.iter().find(|member| member.wanted == Some(index))
     }
 
     /// The edits, in no order, that put another model in the place of the one that the client named. Gemini's bodies
@@ -389,6 +426,45 @@ fn check_model(model: &str) -> Result<&str, ApiError> {
         return Err(ApiError::new(ErrorKind::InvalidField, message).param("model"));
     }
     Ok(model)
+}
+
+/// Holds the members to the specification's rules. Which of them may have to be spelled differently is the result.
+fn check_values(members: &[Member], fields: &Fields, body: &mut Rope) -> Result<u32, ApiError> {
+    let mut there = 0_u32;
+    for member in members {
+        there |= member.wanted.map_or(0, |index| 1 << index);
+    }
+    for (index, rule) in fields.rules {
+        if there >> index & 1 == 0 {
+            continue;
+        }
+        let Some(member) = members.iter().find(|member| member.wanted == Some(*index)) else { continue };
+        if rule.needs_no_look(member.value.len()) {
+            continue;
+        }
+        let text = body.slice(member.value.clone());
+        let name = fields.sought.names().get(*index).copied().unwrap_or_default();
+        rule.check(name, member.kind, std::str::from_utf8(&text).unwrap_or_default())?;
+    }
+    Ok(there & fields.spelled)
+}
+
+/// Nothing is asked, and nothing else says what the answer is to.
+fn has_no_input(members: &[Member], body: &mut Rope) -> bool {
+    let find = |index: usize| {
+        members.iter().find(|member| member.wanted == Some(index) && member.kind != Kind::Null)
+    };
+    let elsewhere = [EXTRA, responses::PREVIOUS_RESPONSE_ID, responses::CONVERSATION];
+    let Some(input) = find(CONTENT).filter(|input| input.value.len() <= 64) else { return false };
+    let text = body.slice(input.value.clone());
+    let is_nothing = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'[' | b']' | b'"');
+    text.iter().all(is_nothing) && elsewhere.into_iter().all(|index| find(index).is_none())
+}
+
+fn empty_input() -> ApiError {
+    let message =
+        "Invalid value for 'input': it must not be empty where no other member says what to answer.";
+    ApiError::new(ErrorKind::InvalidField, message).param("input")
 }
 
 /// Specification, sections 4.2 and 8: greater than 0.

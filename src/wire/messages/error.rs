@@ -1,30 +1,52 @@
 //! Errors of the messages format.
 
+use std::ops::Range;
+
 use bytes::BytesMut;
 
-use crate::error::{ApiError, Kind};
+use crate::error::ApiError;
 use crate::json::Writer;
 use crate::wire::error::error_member;
+use crate::wire::spelling::{find, is_object, places};
 
 /// `{"type":"error","error":{"type","message"},"request_id"}`: Anthropic's envelope with the type names of the
 /// specification's section 7.
 pub fn encode(error: &ApiError, request_id: &str, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("type").string("error").key("error").begin_object();
-    json.key("type").string(type_name(error)).key("message").string(&error.message);
+    json.key("type").string(error.kind.row().messages_type).key("message").string(&error.message);
     json.end_object();
     json.key("request_id").string(request_id);
     json.end_object();
 }
 
-/// The kind's name, made precise by the status that an upstream error came with.
-fn type_name(error: &ApiError) -> &'static str {
-    match (error.kind, error.status) {
-        (Kind::UpstreamRejected, 404) => "not_found_error",
-        (Kind::UpstreamRejected, 413) => "request_too_large",
-        (Kind::UpstreamFailed, 529) => "overloaded_error",
-        (kind, _) => kind.row().messages_type,
+/// The type that an error of Anthropic's has in the specification's table (section 7).
+fn type_of(own: &str) -> &'static str {
+    match own {
+        "invalid_request_error" | "not_found_error" | "request_too_large" => "invalid_request",
+        "rate_limit_error" => "rate_limit_error",
+        // A refused credential is the gateway's, not the client's.
+        _ => "upstream_error",
     }
+}
+
+/// Where the type stands in an error of Anthropic's, and what stands there by the specification's table: the type of the
+/// table, and the provider's own as another member. Nothing where both are the same.
+pub fn mapped(body: &str) -> Option<(Range<usize>, String)> {
+    let body_members = places(body, 0);
+    let error = find(&body_members, "error").filter(|place| is_object(place.value))?;
+    let members = places(error.value.text(), error.at.start);
+    let kind = find(&members, "type")?;
+    let own = kind.value.as_str()?;
+    let mapped = type_of(&own.decode());
+    let text = format!("\"{mapped}\",\"provider_type\":{}", kind.value.text());
+    (!own.is(mapped)).then(|| (kind.at.clone(), text))
+}
+
+/// The same for a whole body.
+pub fn standardised(body: &str) -> Option<String> {
+    let (at, kind) = mapped(body)?;
+    Some([body.get(..at.start)?, &kind, body.get(at.end..)?].concat())
 }
 
 /// Anthropic's own envelope, complete.
