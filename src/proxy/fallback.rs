@@ -12,7 +12,7 @@ use pingora::http::RequestHeader;
 
 use super::context::{Answer, Context, Plan};
 use super::exchange::End;
-use super::plan::{Chosen, Given};
+use super::plan::{Chosen, Given, way_up};
 use super::{Gateway, names};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind, RetryAfter, Source};
@@ -20,12 +20,11 @@ use crate::route::affinity::fingerprint;
 use crate::route::blame::{Blame, Next, usefulness, verdict};
 use crate::route::pick::{Ask, Nobody, Policy, pick};
 use crate::route::seat::{Changed, Permit};
-use crate::route::{Model, Nanos, Retry, api_that_stops, upstream_api};
+use crate::route::{Model, Nanos, Retry};
 use crate::translate::Stored;
 use crate::wire::path::Action;
 use crate::wire::prompt;
 use crate::wire::request::Body;
-use crate::wire::spelling::Betas;
 use crate::wire::{Api, Format};
 
 /// What a request wants, whichever target it goes to.
@@ -205,16 +204,7 @@ impl Gateway {
         body: Given<'_>,
     ) -> Result<Plan, ApiError> {
         let Wanted { model, name, thinking, api, action, label } = wanted;
-        let target = model.targets.get(index);
-        let upstream = target.and_then(|target| upstream_api(target, api)).unwrap_or(api);
-        let upstream = match target {
-            // One format has no word for what ends an answer; another one of the same provider has.
-            Some(target) if upstream == Api::Responses && api != upstream && body.asks_to_stop() => {
-                api_that_stops(target).unwrap_or(upstream)
-            }
-            _ => upstream,
-        };
-        let betas = if upstream == Api::Messages { body.betas() } else { Betas::default() };
+        let (upstream, betas) = way_up(model.targets.get(index), api, &body);
         let lane = ctx.live.lane(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
         let stream = body.stream || matches!(action, Some(Action::Stream { .. }));

@@ -18,7 +18,7 @@ use crate::error::{ApiError, Kind};
 use crate::job::{embed, rank};
 use crate::json::Rope;
 use crate::route::seat::Permit;
-use crate::route::{Model, Target};
+use crate::route::{Model, Target, api_that_stops, upstream_api};
 use crate::translate::verbatim::Changes;
 use crate::translate::{Ask, Outgoing, Stored, Untranslated, outgoing_sealed, outgoing_stored};
 use crate::wire::codec::Loss;
@@ -107,7 +107,8 @@ impl Chosen {
             None => {}
         }
         let maps = self.api == Api::Messages && target.provider.standard_errors;
-        let mut changes = Changes { standard_errors: maps, ..Changes::default() };
+        let mut changes =
+            Changes { standard_errors: maps, tell_usage: self.api == Api::Chat, ..Changes::default() };
         if *target.model != *self.model.id {
             changes.model = Some(self.model.escaped_id.clone());
         }
@@ -209,6 +210,19 @@ impl Chosen {
     }
 }
 
+/// Through which API a target is asked for what a body wants, and what its provider must be told in a header.
+pub(super) fn way_up(target: Option<&Target>, api: Api, body: &Body) -> (Api, Betas) {
+    let upstream = target.and_then(|target| upstream_api(target, api)).unwrap_or(api);
+    let upstream = match target {
+        // One format has no word for what ends an answer; another one of the same provider has.
+        Some(target) if upstream == Api::Responses && api != upstream && body.asks_to_stop() => {
+            api_that_stops(target).unwrap_or(upstream)
+        }
+        _ => upstream,
+    };
+    (upstream, if upstream == Api::Messages { body.betas() } else { Betas::default() })
+}
+
 impl Gateway {
     /// The body is translated, for a client that may go on from a kept answer and whose own answer may be kept.
     pub(super) async fn translate_kept(
@@ -296,6 +310,7 @@ impl Gateway {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
             drop_usage: client == Format::Chat && vendor == Format::Chat && !reply.usage_wanted,
             base64: None,
+            tell_usage: client == Format::Chat,
             standard_errors: vendor == Format::Messages && target.provider.standard_errors,
         };
         let keep = (!stored.keep_as.is_empty())

@@ -221,7 +221,7 @@ impl Gateway {
             .filter(|text| wire_error::is_in_shape(ctx.format, status, text))
             .map(|text| {
                 let maps = ctx.format == Format::Messages && provider.is_some_and(|by| by.standard_errors);
-                let mapped = if maps { messages::error::standardised(text) } else { None };
+                let mapped = if maps { messages::error::standardised(text, status) } else { None };
                 Bytes::from(scrubbed(provider, mapped.unwrap_or_else(|| text.to_owned())))
             });
         let told = told.unwrap_or_else(|| wire_error::body(ctx.format, &error, ctx.id.as_str()).freeze());

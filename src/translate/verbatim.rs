@@ -17,7 +17,7 @@ use crate::framing::{Hold, Splitter};
 use crate::json::{Cursor, EscapedString};
 use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, End, Glance, Sight};
-use crate::wire::{Api, Format, embeddings, filler, messages};
+use crate::wire::{Api, Format, chat, embeddings, filler, messages};
 
 /// Frames at the beginning of a stream that are read whole.
 const READ_WHOLE: u64 = 8;
@@ -60,6 +60,8 @@ pub struct Changes {
     pub model: Option<EscapedString>,
     /// Take the usage chunk out.
     pub drop_usage: bool,
+    /// A whole answer of chat that does not say what was used is told it.
+    pub tell_usage: bool,
     /// Errors of the messages format get the types of the specification's table.
     pub standard_errors: bool,
     /// The form in which vectors are wanted: as base64, or not. Vendors exist that do not ask.
@@ -271,7 +273,7 @@ impl Verbatim {
             }
             if changes.standard_errors
                 && sight.end == End::Failed
-                && let Some((at, kind)) = messages::error::mapped(data)
+                && let Some((at, kind)) = messages::error::mapped(data, None)
             {
                 run.edit(source, range, joined, (data, at), |out| out.extend_from_slice(kind.as_bytes()));
                 return Ok(());
@@ -368,7 +370,7 @@ impl Verbatim {
             return Err(StreamError::FirstFrame(body));
         }
         self.meter.see(&sight);
-        self.meter.count_missing(self.generates());
+        let counted = self.meter.count_missing(self.generates());
         let named = match (&self.changes.model, sight.model_at) {
             (Some(model), Some(at)) => {
                 let mut out = BytesMut::with_capacity(body.len() + model.as_json_str().escaped().len());
@@ -379,6 +381,10 @@ impl Verbatim {
             }
             _ => body,
         };
+        let told = counted.filter(|_| self.changes.tell_usage).and_then(|usage| {
+            chat::answer::with_usage(std::str::from_utf8(&named).unwrap_or_default(), &usage)
+        });
+        let named = told.map_or(named, BytesMut::freeze);
         let Some(base64) = self.changes.base64 else { return Ok(named) };
         let text = std::str::from_utf8(&named).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
         let corrected = embeddings::corrected(text, base64);

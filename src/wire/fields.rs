@@ -83,7 +83,6 @@ pub(super) mod chat {
 const CHAT: Fields = Fields {
     sought: &CHAT_SOUGHT,
     rules: &[
-        (CONTENT, Rule::NotEmpty),
         (chat::TEMPERATURE, Rule::Figure { least: 0.0, most: 2.0 }),
         (chat::TOP_P, Rule::Figure { least: 0.0, most: 1.0 }),
         (chat::MAX_TOKENS, Rule::Positive),
@@ -130,6 +129,7 @@ pub(super) mod messages {
 const MESSAGES: Fields = Fields {
     sought: &MESSAGES_SOUGHT,
     rules: &[
+        (EXTRA, Rule::Positive),
         (CONTENT, Rule::NotEmpty),
         (messages::TEMPERATURE, Rule::Figure { least: 0.0, most: 1.0 }),
         (messages::TOP_P, Rule::Figure { least: 0.0, most: 1.0 }),

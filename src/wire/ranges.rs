@@ -1,8 +1,10 @@
 //! The values that members of a request must have, whichever provider serves it (specification, sections 4 and 8).
 
+use super::Api;
+use super::fields::{CONTENT, EXTRA, Fields, responses};
+use super::watch::members;
 use crate::error::{ApiError, Kind as ErrorKind};
-use crate::json::{Cursor, JsonStr, Kind, RawJson};
-use crate::wire::watch::members;
+use crate::json::{Cursor, JsonStr, Kind, Member, RawJson, Rope};
 
 /// What the value of a member must be. `null` is always allowed, and says nothing.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +72,55 @@ impl Rule {
     }
 }
 
+/// Holds the members to the specification's rules. Which of them may have to be spelled differently is the result.
+pub(super) fn check_values(
+    api: Api,
+    members: &[Member],
+    fields: &Fields,
+    body: &mut Rope,
+) -> Result<u32, ApiError> {
+    let mut there = 0_u32;
+    for member in members {
+        there |= member.wanted.map_or(0, |index| 1 << index);
+    }
+    for (index, rule) in fields.rules {
+        if there >> index & 1 == 0 {
+            continue;
+        }
+        let Some(member) = members.iter().find(|member| member.wanted == Some(*index)) else { continue };
+        if rule.needs_no_look(member.value.len()) {
+            continue;
+        }
+        let text = body.slice(member.value.clone());
+        let name = fields.sought.names().get(*index).copied().unwrap_or_default();
+        rule.check(name, member.kind, std::str::from_utf8(&text).unwrap_or_default())?;
+    }
+    if api == Api::Responses && has_no_input(members, body) {
+        return Err(empty_input());
+    }
+    Ok(there & fields.spelled)
+}
+
+/// Nothing is asked, and nothing else says what the answer is to.
+fn has_no_input(members: &[Member], body: &mut Rope) -> bool {
+    let find = |index: usize| {
+        members.iter().find(|member| member.wanted == Some(index) && member.kind != Kind::Null)
+    };
+    let elsewhere = [EXTRA, responses::PREVIOUS_RESPONSE_ID, responses::CONVERSATION];
+    let Some(input) = find(CONTENT).filter(|input| input.value.len() <= 64) else { return false };
+    let text = body.slice(input.value.clone());
+    let is_nothing = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'[' | b']' | b'"');
+    text.iter().all(is_nothing) && elsewhere.into_iter().all(|index| find(index).is_none())
+}
+
+fn empty_input() -> ApiError {
+    let message =
+        "Invalid value for 'input': it must not be empty where no other member says what to answer.";
+    ApiError::new(ErrorKind::InvalidField, message).param("input")
+}
+
 fn wrong(name: &str, must_be: &str) -> ApiError {
-    let message = format!("Invalid value for '{name}': it must be {must_be}.");
+    let message = format!("'{name}' must be {must_be}.");
     ApiError::new(ErrorKind::InvalidField, message).param(name.to_owned())
 }
 
@@ -89,7 +138,7 @@ fn figure(name: &str, kind: Kind, text: &str, least: f64, most: f64) -> Result<(
 
 fn positive(name: &str, kind: Kind, text: &str) -> Result<(), ApiError> {
     let is_it = kind == Kind::Number && text.parse().is_ok_and(|said: f64| said >= 1.0);
-    if is_it { Ok(()) } else { Err(wrong(name, "a number greater than 0")) }
+    if is_it { Ok(()) } else { Err(wrong(name, "greater than 0")) }
 }
 
 fn thinking(name: &str, text: &str) -> Result<(), ApiError> {

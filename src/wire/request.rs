@@ -5,8 +5,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::fields::{CONTENT, COUNT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields, responses};
+use super::fields::{CONTENT, COUNT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields};
 use super::prompt::Named;
+use super::ranges::check_values;
 use super::{Api, form, images};
 use crate::canonical::image::ImageRequest;
 use crate::error::{ApiError, Kind as ErrorKind};
@@ -167,15 +168,7 @@ impl BodyReader {
             }
             _ => None,
         };
-        if self.api == Api::Messages
-            && let Some(max_tokens) = find(EXTRA)
-        {
-            check_max_tokens(&self.body.slice(max_tokens.value.clone()))?;
-        }
-        let spelled = check_values(&members, &self.fields, &mut self.body)?;
-        if self.api == Api::Responses && has_no_input(&members, &mut self.body) {
-            return Err(empty_input());
-        }
+        let spelled = check_values(self.api, &members, &self.fields, &mut self.body)?;
         let stream_options = match find(EXTRA) {
             _ if self.api != Api::Chat => StreamOptions::Strange,
             Some(member) => read_stream_options(&mut self.body, member),
@@ -426,55 +419,6 @@ fn check_model(model: &str) -> Result<&str, ApiError> {
         return Err(ApiError::new(ErrorKind::InvalidField, message).param("model"));
     }
     Ok(model)
-}
-
-/// Holds the members to the specification's rules. Which of them may have to be spelled differently is the result.
-fn check_values(members: &[Member], fields: &Fields, body: &mut Rope) -> Result<u32, ApiError> {
-    let mut there = 0_u32;
-    for member in members {
-        there |= member.wanted.map_or(0, |index| 1 << index);
-    }
-    for (index, rule) in fields.rules {
-        if there >> index & 1 == 0 {
-            continue;
-        }
-        let Some(member) = members.iter().find(|member| member.wanted == Some(*index)) else { continue };
-        if rule.needs_no_look(member.value.len()) {
-            continue;
-        }
-        let text = body.slice(member.value.clone());
-        let name = fields.sought.names().get(*index).copied().unwrap_or_default();
-        rule.check(name, member.kind, std::str::from_utf8(&text).unwrap_or_default())?;
-    }
-    Ok(there & fields.spelled)
-}
-
-/// Nothing is asked, and nothing else says what the answer is to.
-fn has_no_input(members: &[Member], body: &mut Rope) -> bool {
-    let find = |index: usize| {
-        members.iter().find(|member| member.wanted == Some(index) && member.kind != Kind::Null)
-    };
-    let elsewhere = [EXTRA, responses::PREVIOUS_RESPONSE_ID, responses::CONVERSATION];
-    let Some(input) = find(CONTENT).filter(|input| input.value.len() <= 64) else { return false };
-    let text = body.slice(input.value.clone());
-    let is_nothing = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'[' | b']' | b'"');
-    text.iter().all(is_nothing) && elsewhere.into_iter().all(|index| find(index).is_none())
-}
-
-fn empty_input() -> ApiError {
-    let message =
-        "Invalid value for 'input': it must not be empty where no other member says what to answer.";
-    ApiError::new(ErrorKind::InvalidField, message).param("input")
-}
-
-/// Specification, sections 4.2 and 8: greater than 0.
-fn check_max_tokens(text: &[u8]) -> Result<(), ApiError> {
-    let positive =
-        std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok()).is_some_and(|n| n > 0.0);
-    if positive {
-        return Ok(());
-    }
-    Err(ApiError::new(ErrorKind::InvalidField, "'max_tokens' must be greater than 0.").param("max_tokens"))
 }
 
 fn read_stream_options(body: &mut Rope, member: &Member) -> StreamOptions {

@@ -8,9 +8,10 @@ use super::words::finish_word;
 use super::write::{self, SealOf};
 use crate::canonical::answer::{Block, Kind};
 use crate::canonical::seal::Carried;
-use crate::canonical::{Answer, Event, Finish, Sealed, Start, ToolKind};
+use crate::canonical::{Answer, Event, Finish, Sealed, Start, ToolKind, Usage};
 use crate::json::{JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::{Reply, make_id};
+use crate::wire::spelling::{find, places};
 
 /// How long a client may refer to sound in an answer (seconds); nothing is kept here, but SDKs want a figure.
 const SOUND_EXPIRES: u64 = 3_600;
@@ -254,4 +255,28 @@ fn logprobs<'a, I: Iterator<Item = &'a Block>>(json: &mut Writer<'_, BytesMut>, 
         };
     }
     json.end_object();
+}
+
+/// A whole answer that passes otherwise, with what was used: some servers do not say it, or only as `null`. Nothing for
+/// what is no completion.
+pub fn with_usage(body: &str, usage: &Usage) -> Option<BytesMut> {
+    let members = places(body, 0);
+    find(&members, "choices")?;
+    let mut out = BytesMut::with_capacity(body.len() + 160);
+    let at = match find(&members, "usage") {
+        Some(place) if place.value.is_null() => place.at.clone(),
+        // It says something, if not all: whoever reads it may know what.
+        Some(_) => return None,
+        None => {
+            let end = members.last()?.at.end;
+            end..end
+        }
+    };
+    out.extend_from_slice(body.as_bytes().get(..at.start)?);
+    if at.is_empty() {
+        out.extend_from_slice(b",\"usage\":");
+    }
+    write::usage(&mut Writer::new(&mut out), usage);
+    out.extend_from_slice(body.as_bytes().get(at.end..)?);
+    Some(out)
 }

@@ -20,32 +20,34 @@ pub fn encode(error: &ApiError, request_id: &str, out: &mut BytesMut) {
     json.end_object();
 }
 
-/// The type that an error of Anthropic's has in the specification's table (section 7).
-fn type_of(own: &str) -> &'static str {
-    match own {
-        "invalid_request_error" | "not_found_error" | "request_too_large" => "invalid_request",
-        "rate_limit_error" => "rate_limit_error",
-        // A refused credential is the gateway's, not the client's.
+/// The type that an error of Anthropic's has in the specification's table (section 7). In a stream it has no status.
+fn type_of(own: &str, status: Option<u16>) -> &'static str {
+    match (own, status) {
+        ("invalid_request_error" | "not_found_error" | "request_too_large", _) => "invalid_request",
+        ("rate_limit_error", _) | (_, Some(429)) => "rate_limit_error",
+        ("api_error" | "overloaded_error" | "timeout_error", _) => "upstream_error",
+        // A type of its own, or of another provider's; a refused credential, which is the gateway's, is not told here.
+        (_, Some(400..=499)) => "invalid_request",
         _ => "upstream_error",
     }
 }
 
 /// Where the type stands in an error of Anthropic's, and what stands there by the specification's table: the type of the
 /// table, and the provider's own as another member. Nothing where both are the same.
-pub fn mapped(body: &str) -> Option<(Range<usize>, String)> {
+pub fn mapped(body: &str, status: Option<u16>) -> Option<(Range<usize>, String)> {
     let body_members = places(body, 0);
     let error = find(&body_members, "error").filter(|place| is_object(place.value))?;
     let members = places(error.value.text(), error.at.start);
     let kind = find(&members, "type")?;
     let own = kind.value.as_str()?;
-    let mapped = type_of(&own.decode());
+    let mapped = type_of(&own.decode(), status);
     let text = format!("\"{mapped}\",\"provider_type\":{}", kind.value.text());
     (!own.is(mapped)).then(|| (kind.at.clone(), text))
 }
 
 /// The same for a whole body.
-pub fn standardised(body: &str) -> Option<String> {
-    let (at, kind) = mapped(body)?;
+pub fn standardised(body: &str, status: u16) -> Option<String> {
+    let (at, kind) = mapped(body, Some(status))?;
     Some([body.get(..at.start)?, &kind, body.get(at.end..)?].concat())
 }
 
