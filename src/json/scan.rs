@@ -140,9 +140,9 @@ pub(super) enum Wanted {
 
 impl Wanted {
     #[inline]
-    pub(super) fn find(self, name: &str) -> Option<usize> {
+    pub(super) fn find(self, name: &[u8]) -> Option<usize> {
         match self {
-            Wanted::List(names) => names.iter().position(|&wanted| wanted == name),
+            Wanted::List(names) => names.iter().position(|wanted| wanted.as_bytes() == name),
             Wanted::Table(sought) => sought.find(name),
         }
     }
@@ -263,7 +263,7 @@ impl Scanner {
             }
             Some(b'\\') => {
                 if naming {
-                    self.name.keep(b"\\");
+                    self.name.keep_backslash();
                 } else {
                     // Text with one escape mostly has many.
                     let reached = escaped_run(piece, end);

@@ -56,10 +56,10 @@ impl Sought {
 
     /// The index of a name.
     #[inline]
-    pub(super) fn find(&self, name: &str) -> Option<usize> {
-        let slot = *self.slots.get(hash(name.as_bytes(), self.factor))?;
+    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+        let slot = *self.slots.get(hash(name, self.factor))?;
         let index = usize::from(slot);
-        (*self.names.get(index)? == name).then_some(index)
+        (self.names.get(index)?.as_bytes() == name).then_some(index)
     }
 }
 
@@ -99,10 +99,10 @@ mod tests {
     #[test]
     fn each_name_is_found_and_no_other() {
         for (index, name) in SOUGHT.names.iter().enumerate() {
-            assert_eq!(SOUGHT.find(name), Some(index), "{name}");
+            assert_eq!(SOUGHT.find(name.as_bytes()), Some(index), "{name}");
         }
         for name in ["", "m", "models", "mode", "MODEL", "temperaturf", "ä", "tool_choicf"] {
-            assert_eq!(SOUGHT.find(name), None, "{name}");
+            assert_eq!(SOUGHT.find(name.as_bytes()), None, "{name}");
         }
     }
 }
