@@ -56,15 +56,17 @@ fn locate(members: &[Place<'_>], out: &mut Spelled) {
         return;
     };
     let inner = places(location.value.text(), location.at.start);
-    if inner.is_empty() {
-        return;
-    }
-    if find(&inner, "type").is_none() {
+    if let Some(nested) = find(&inner, "approximate").filter(|place| is_object(place.value)) {
+        let nested = places(nested.value.text(), nested.at.start);
+        let beside = inner.iter().filter(|place| !matches!(place.name, "type" | "approximate"));
+        let parts: Vec<String> = beside
+            .chain(nested.iter().filter(|place| place.name != "type"))
+            .map(|place| format!(",\"{}\":{}", place.name, place.value.text()))
+            .collect();
+        out.replace(location.at.clone(), format!("{{\"type\":\"approximate\"{}}}", parts.concat()));
+    } else if find(&inner, "type").is_none() && !inner.is_empty() {
         let start = location.at.start + 1;
         out.replace(start..start, "\"type\":\"approximate\",");
-    }
-    if find(&inner, "approximate").is_some_and(|place| is_object(place.value)) {
-        out.unwrap(&inner, "approximate");
     }
 }
 
