@@ -162,6 +162,9 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         writeln!(out, "ask_usage  = {}", provider.ask_usage)?;
         writeln!(out, "forward_client = {}", provider.forward_client)?;
         writeln!(out, "think_tags = {}", provider.think_tags)?;
+        if !provider.standard_errors {
+            writeln!(out, "errors     = \"own\"")?;
+        }
         if let Some(prefill) = provider.prefill {
             writeln!(out, "prefill = {prefill}")?;
         }

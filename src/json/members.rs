@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::JsonStr;
 use super::cursor::Kind;
+use super::scan::Wanted;
 
 /// A member's name is kept for comparison with the wanted ones up to this length; longer ones are only hashed.
 const MAX_NAME: usize = 256;
@@ -84,7 +85,7 @@ impl Name {
 
     /// The name is complete: which of the wanted ones it is, and its hash.
     #[inline]
-    pub(super) fn end(&self, wanted: &[&str]) -> (Option<usize>, u64) {
+    pub(super) fn end(&self, wanted: Wanted) -> (Option<usize>, u64) {
         if self.long {
             return (None, self.hash.finish());
         }
@@ -98,10 +99,10 @@ impl Name {
     }
 
     #[inline]
-    fn known(name: &[u8], wanted: &[&str]) -> (Option<usize>, u64) {
+    fn known(name: &[u8], wanted: Wanted) -> (Option<usize>, u64) {
         let mut hash = hasher();
         hash.write(name);
-        (wanted.iter().position(|wanted| wanted.as_bytes() == name), hash.finish())
+        (wanted.find(name), hash.finish())
     }
 }
 

@@ -61,10 +61,33 @@ fn pass(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Plan) {
     for value in theirs.get_all(&beta) {
         ours.append(&beta, value.clone());
     }
+    add_betas(ours, plan);
     if plan.api.error_format() == Format::Messages
         && let Some(version) = theirs.get(names::ANTHROPIC_VERSION)
     {
         ours.insert(names::ANTHROPIC_VERSION, version.clone());
+    }
+}
+
+/// What the provider takes only from who says in a header that it knows it: the version that fits what the body has,
+/// unless one is named already.
+fn add_betas(ours: &mut HeaderMap, plan: &Plan) {
+    let mut add = |family: &str, value: &'static str| {
+        let named = ours.get_all(names::ANTHROPIC_BETA).iter().any(|said| {
+            let mut all = said.to_str().unwrap_or_default().split(',');
+            all.any(|one| one.trim().starts_with(family))
+        });
+        if !named {
+            ours.append(names::ANTHROPIC_BETA, HeaderValue::from_static(value));
+        }
+    };
+    if plan.betas.mcp {
+        // The older version has all about a server in the server, the newer one has sets of tools beside.
+        let value = if plan.betas.toolsets { "mcp-client-2025-11-20" } else { "mcp-client-2025-04-04" };
+        add("mcp-client-", value);
+    }
+    if plan.betas.context {
+        add("context-management-", "context-management-2025-06-27");
     }
 }
 

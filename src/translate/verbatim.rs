@@ -19,7 +19,7 @@ use crate::json::{Cursor, EscapedString};
 use crate::wire::chat::usage::with_usage;
 use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, End, Glance, Sight};
-use crate::wire::{Api, Format, embeddings, filler};
+use crate::wire::{Api, Format, embeddings, filler, messages};
 
 /// Frames at the beginning of a stream that are read whole.
 const READ_WHOLE: u64 = 8;
@@ -62,6 +62,8 @@ pub struct Changes {
     pub model: Option<EscapedString>,
     /// Take the usage chunk out.
     pub drop_usage: bool,
+    /// Errors of the messages format get the types of the specification's table.
+    pub standard_errors: bool,
     /// The form in which vectors are wanted: as base64, or not. Vendors exist that do not ask.
     pub base64: Option<bool>,
 }
@@ -272,6 +274,13 @@ impl Verbatim {
             if changes.drop_usage && sight.usage_only {
                 *dropped = true;
                 run.drop(source, joined);
+                return Ok(());
+            }
+            if changes.standard_errors
+                && sight.end == End::Failed
+                && let Some((at, kind)) = messages::error::mapped(data, None)
+            {
+                run.edit(source, range, joined, (data, at), |out| out.extend_from_slice(kind.as_bytes()));
                 return Ok(());
             }
             match (&changes.model, &sight.model_at) {

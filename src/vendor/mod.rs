@@ -118,6 +118,8 @@ pub struct Provider {
     pub think_tags: bool,
     /// Whether its models go on with the beginning of an answer, where that is known better than its row does.
     pub prefill: Option<bool>,
+    /// Whether errors of the messages format get the types of the specification's table, with the provider's own beside.
+    pub standard_errors: bool,
     /// Whether the client's address is passed on (`x-forwarded-for` and its like): for upstreams of one's own.
     pub forward_client: bool,
 }
@@ -168,6 +170,7 @@ impl Provider {
             prefill: None,
             ask_usage: true,
             forward_client: false,
+            standard_errors: true,
         }
     }
 

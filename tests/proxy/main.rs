@@ -50,6 +50,7 @@ mod routing;
 mod secrets;
 mod silence;
 mod slow;
+mod spelled;
 mod stop;
 mod stored;
 mod streams;

@@ -301,7 +301,11 @@ async fn lengths_have_the_bounds_of_the_specification() {
 async fn what_a_model_has_no_place_for_is_said() {
     let studio = Studio::open().await;
     for (model, members, warning) in [
-        ("sora-2", json!({"seed": 1, "nonsense": 2, "negative_prompt": "x"}), "negative_prompt, seed, nonsense"),
+        (
+            "sora-2",
+            json!({"seed": 1, "nonsense": 2, "negative_prompt": "x"}),
+            "negative_prompt, seed, nonsense",
+        ),
         ("sora-2", json!({"seconds": 8, "size": "1280x720", "generateAudio": true}), ""),
         ("sora-2", json!({"generate_audio": false, "watermark": true}), "watermark, generate_audio"),
         (
@@ -312,7 +316,11 @@ async fn what_a_model_has_no_place_for_is_said() {
         ("veo-3.1-fast-generate-preview", json!({"generateAudio": true, "fps": 24}), "fps"),
         ("veo-3.1-generate-001", json!({"seed": 1, "addWatermark": true, "generateAudio": false}), ""),
         ("wan2.5-i2v-preview", json!({"aspect_ratio": "9:16", "resolution": "1080p"}), "aspect_ratio"),
-        ("wan2.5-i2v-preview", json!({"size": "720x1280", "personGeneration": "allow_all"}), "personGeneration, size"),
+        (
+            "wan2.5-i2v-preview",
+            json!({"size": "720x1280", "personGeneration": "allow_all"}),
+            "personGeneration, size",
+        ),
         ("wan2.5-t2v-preview", json!({"aspect_ratio": "9:16", "seed": 3, "negative_prompt": "x"}), ""),
         ("doubao-seedance-1-5-pro-251215", json!({"negativePrompt": "x", "seed": 1}), "negativePrompt"),
         ("doubao-seedance-1-5-pro-251215-noAudio", json!({"generate_audio": true}), "generate_audio"),
@@ -323,8 +331,11 @@ async fn what_a_model_has_no_place_for_is_said() {
         }
         let answer = studio.gateway.ask(post("/v1/video/generations", body.to_string())).await;
         assert_eq!(answer.status(), 200, "{body}: {}", answer.text());
-        let expected: Vec<String> =
-            warning.split(", ").filter(|name| !name.is_empty()).map(|name| format!("{name} dropped")).collect();
+        let expected: Vec<String> = warning
+            .split(", ")
+            .filter(|name| !name.is_empty())
+            .map(|name| format!("{name} dropped"))
+            .collect();
         let expected = Some(expected.join(", ")).filter(|text| !text.is_empty());
         assert_eq!(answer.get("x-gateway-warning"), expected.as_deref(), "{body}");
     }
@@ -418,7 +429,11 @@ async fn what_is_wrong_is_named() {
         (json!({"model": "sora-2", "prompt": "p", "aspect_ratio": "4:3"}), 400, "aspect_ratio"),
         (json!({"model": "sora-2", "prompt": "p", "resolution": "480p"}), 400, "resolution"),
         (json!({"model": "sora-2", "prompt": "p", "resolution": "1080p"}), 400, "resolution"),
-        (json!({"model": "sora-2", "prompt": "p", "size": "1280x720", "aspectRatio": "9:16"}), 400, "aspectRatio"),
+        (
+            json!({"model": "sora-2", "prompt": "p", "size": "1280x720", "aspectRatio": "9:16"}),
+            400,
+            "aspectRatio",
+        ),
         (
             json!({"model": "veo-3.1-fast-generate-preview", "prompt": "p", "durationSeconds": 4, "resolution": "1080p"}),
             400,

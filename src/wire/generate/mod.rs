@@ -24,6 +24,7 @@ mod part;
 pub mod request;
 mod schema;
 mod signature;
+pub(super) mod spellings;
 pub mod stream;
 mod usage;
 pub mod watch;
