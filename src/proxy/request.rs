@@ -6,6 +6,7 @@ use bytes::Bytes;
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
+use super::chunks::Misframed;
 use super::context::{Context, RequestId};
 use super::fallback::{Wanted, not_offered};
 use super::guarded::Guarded;
@@ -406,6 +407,10 @@ fn gone() -> ApiError {
 }
 
 fn body_error(error: &pingora::Error) -> ApiError {
+    let io = error.root_cause().downcast_ref::<std::io::Error>();
+    if io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<Misframed>()) {
+        return ApiError::new(Kind::InvalidField, "The request body is framed wrongly.");
+    }
     match error.etype().as_str() {
         "ReadTimedout" => slow_body(),
         // The last two are names that Pingora gives where it reads chunks.
