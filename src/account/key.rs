@@ -355,7 +355,10 @@ mod tests {
         for (text, shown) in [
             (format!("/v1/{key}"), "/v1/mgw_***"),
             (format!("/v1/{key}/x{key}"), "/v1/mgw_***/xmgw_***"),
-            (format!("/v1beta/models/{}:generateContent", &key[..20]), "/v1beta/models/mgw_***:generateContent"),
+            (
+                format!("/v1beta/models/{}:generateContent", &key[..20]),
+                "/v1beta/models/mgw_***:generateContent",
+            ),
             ("/v1/models/mgw_small".to_owned(), "/v1/models/mgw_small"),
             ("/v1/models".to_owned(), "/v1/models"),
             ("mgw_".to_owned(), "mgw_"),

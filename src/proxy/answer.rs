@@ -62,7 +62,8 @@ impl Gateway {
         }
         let hold = if held.is_some() { silence.interval() } else { HOLD };
         clock.allow(if streaming { hold.min(clock.timeouts.idle) } else { silence.interval() });
-        let mut reader = Reader::new(streaming);
+        let refused = matches!(ctx.answer, Answer::Refused { .. });
+        let mut reader = Reader::new(streaming).decoding(ctx.decoder.take(), refused);
         let mut pace = Pace::default();
         loop {
             if pace.is_bursting() {

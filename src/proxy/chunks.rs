@@ -70,7 +70,8 @@ impl Chunks {
             (State::Begin | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = char::from(byte).to_digit(16).ok_or(Misframed)?;
                 let size = if self.state == State::Begin { 0 } else { self.left };
-                self.left = size.checked_mul(16).and_then(|size| size.checked_add(digit.into())).ok_or(Misframed)?;
+                self.left =
+                    size.checked_mul(16).and_then(|size| size.checked_add(digit.into())).ok_or(Misframed)?;
                 State::Size
             }
             (State::Size, b';' | b' ' | b'\t') => State::Extension,
@@ -92,6 +93,7 @@ impl Chunks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn fed(body: &[u8], size: usize) -> Result<Chunks, Misframed> {
         let mut chunks = Chunks::default();
@@ -107,6 +109,20 @@ mod tests {
         let body = [body, vec![b'\n'; 0xab], b"\r\n1 ; x\r\nz\r\n0\r\nx: y\r\n\r\nGET /\n".to_vec()].concat();
         for size in 1..body.len() {
             assert_eq!(fed(&body, size).unwrap().state, State::Done, "{size}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn chunk_framing_does_not_depend_on_cuts(
+            parts in prop::collection::vec(prop::sample::select(&[
+                "1", "3", "0", "a", "\r\n", "\n", "\r", ";", "x", " ", "3\r\nabc\r\n", "0\r\n\r\n", "0\r\nx: y\r\n",
+            ][..]), 0..14),
+            size in 1usize..20,
+        ) {
+            let body = parts.concat();
+            let (whole, cut) = (fed(body.as_bytes(), body.len().max(1)), fed(body.as_bytes(), size));
+            prop_assert_eq!(whole.map(|chunks| chunks.state).ok(), cut.map(|chunks| chunks.state).ok());
         }
     }
 

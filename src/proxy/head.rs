@@ -20,7 +20,7 @@ pub(super) enum HeadFault {
     RequestLine,
     #[error("its target is neither a path nor an http address")]
     Target,
-    #[error("it has no Host header, which HTTP/1.1 requires")]
+    #[error("it has no Host header")]
     NoHost,
     #[error("it has more than one Host header")]
     Hosts,
@@ -217,6 +217,7 @@ fn is_host(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const LIMIT: usize = 1024;
 
@@ -279,6 +280,23 @@ mod tests {
             for size in [1, 2, 7, head.len()] {
                 assert_eq!(scanned(head.as_bytes(), size).0, Err(fault), "{head:?} {size}");
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn head_scan_does_not_depend_on_cuts(
+            parts in prop::collection::vec(prop::sample::select(&[
+                "GET ", "/", " ", "HTTP/1.1", "\r\n", "\n", "\r", "host: a", "Host:", "x: y", ":", "http://a", "\0", "\t",
+                "GET / HTTP/1.1\r\n", "host: a\r\n", "\r\n\r\n", "Transfer-Encoding: chunked\r\n",
+            ][..]), 0..14),
+            size in 1usize..20,
+        ) {
+            let head = parts.concat();
+            let (whole, of_whole) = scanned(head.as_bytes(), head.len().max(1));
+            let (cut, of_cut) = scanned(head.as_bytes(), size);
+            prop_assert_eq!(whole.ok(), cut.ok());
+            prop_assert!(whole.is_err() || of_whole.is_chunked() == of_cut.is_chunked());
         }
     }
 

@@ -103,7 +103,11 @@ enum Read {
 }
 
 /// Output of a future, or the default once the process is stopping and a connection of this kind is not waited for.
-async fn before_stopping<T: Default>(work: impl Future<Output = T>, draining: Draining<'_>, fresh: bool) -> T {
+async fn before_stopping<T: Default>(
+    work: impl Future<Output = T>,
+    draining: Draining<'_>,
+    fresh: bool,
+) -> T {
     let stopping = async {
         draining.await;
         if fresh {
@@ -183,7 +187,10 @@ async fn read_head(gateway: &Gateway, stream: &mut Guarded, buf: &mut BytesMut, 
     if scan.is_chunked()
         && let Err(misframed) = stream.watch_chunks(buf.get(length..).unwrap_or_default())
     {
-        return Read::Broken(ApiError::new(Kind::InvalidHead, format!("The request is not valid: {misframed}.")));
+        return Read::Broken(ApiError::new(
+            Kind::InvalidHead,
+            format!("The request is not valid: {misframed}."),
+        ));
     }
     Read::Head
 }

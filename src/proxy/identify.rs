@@ -19,9 +19,11 @@ use crate::wire::tasks::Place;
 
 /// Headers that a key may stand in (specification, section 5). Those that are empty carry no key: SDKs send one for a
 /// setting that is not set.
-static AUTHORIZATION: HeaderName = http::header::AUTHORIZATION;
 static KEY_HEADERS: [HeaderName; 4] =
     [names::X_API_KEY, names::X_GOOG_API_KEY, names::X_VENDOR_API_KEY, names::API_KEY];
+
+/// The header of a bearer token.
+static AUTHORIZATION: HeaderName = http::header::AUTHORIZATION;
 
 /// Finds the key and whether it may be used.
 pub(super) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {

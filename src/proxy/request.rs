@@ -182,7 +182,7 @@ impl Gateway {
                     if let Err(error) = take(piece) {
                         break Err(error);
                     }
-                    if !self.memory.grow(&mut ctx.weight, length, self.limits.memory) {
+                    if !self.memory.grow(&mut ctx.weight, length) {
                         break Err(overloaded());
                     }
                     // Each piece has a time of its own; together they must not be slower than a bad mobile network.
@@ -200,6 +200,12 @@ impl Gateway {
         };
         ctx.record.request_bytes = length as u64;
         read
+    }
+
+    /// A body that is counted for as long as it lives, where all requests together may hold it.
+    pub(super) fn weighed(&self, body: Bytes) -> Result<Bytes, ApiError> {
+        let length = body.len();
+        self.memory.weigh(body, length).ok_or_else(overloaded)
     }
 
     /// Finds the model and a target, and prepares what goes there.
@@ -393,7 +399,7 @@ fn too_large(limit: usize) -> ApiError {
 }
 
 /// The gateway has as much to do as it may take on.
-fn overloaded() -> ApiError {
+pub(super) fn overloaded() -> ApiError {
     let message = "The gateway has too much to do at the moment; please try again.";
     ApiError::new(Kind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }

@@ -50,7 +50,8 @@ async fn head_beyond_its_limit_is_told_431() {
             let mut client = gateway.connect().await;
             let filler = if endless.ends_with("\r\n") { "y: z\r\n" } else { "yyyyyyyy" };
             let filler = if endless == "\r\n" { "\r\n" } else { filler };
-            let _ = client.try_send(endless.to_owned() + &filler.repeat((limit + 20_000) / filler.len())).await;
+            let _ =
+                client.try_send(endless.to_owned() + &filler.repeat((limit + 20_000) / filler.len())).await;
             assert_eq!(client.answer().await.status(), 431, "{limit} {endless:?}");
         }
         let metrics = gateway.metrics().await;
@@ -130,8 +131,7 @@ async fn handshakes_that_are_not_made_count_as_connections_and_end() {
     gateway.wait_for_metric("gateway_tls_handshakes_failed_total", &[("reason", "timeout")], 50.0).await;
     // And the places are free for those who mean it.
     for alpn in [&["h2"][..], &["http/1.1"], &[]] {
-        let (mut client, agreed) =
-            gateway.connect_tls(authority.client(alpn), "gateway.test").await.unwrap();
+        let (mut client, agreed) = gateway.connect_tls(authority.client(alpn), "gateway.test").await.unwrap();
         assert_eq!(agreed.as_deref(), alpn.first().map(|name| name.as_bytes()));
         if alpn != ["h2"] {
             assert_eq!(client.ask(Form::Chat.request(false)).await.status(), 200);
@@ -155,6 +155,10 @@ async fn handshake_faults_are_counted_and_plaintext_listeners_stay_plaintext() {
     // A client that does not trust the certificate.
     let other = tls::Authority::new();
     assert!(gateway.connect_tls(other.client(&[]), "gateway.test").await.is_err());
+    let metrics = gateway.admin("/metrics").await.text().to_owned();
+    let shown: Vec<&str> =
+        metrics.lines().filter(|line| line.contains("handshakes") || line.contains("connections")).collect();
+    eprintln!("{shown:#?}");
     gateway.wait_for_metric("gateway_tls_handshakes_failed_total", &[("reason", "failed")], 2.0).await;
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
 }

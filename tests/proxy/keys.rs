@@ -29,7 +29,8 @@ fn keyed(form: Form, keys: &[(&str, &str)]) -> Vec<u8> {
 async fn vendors() -> (Upstream, Gateway) {
     let upstream = Upstream::start(|mut conn| async move {
         while let Some(request) = conn.request().await {
-            let form = Form::ALL.into_iter().find(|form| request.head.target().contains(form.mark())).unwrap();
+            let form =
+                Form::ALL.into_iter().find(|form| request.head.target().contains(form.mark())).unwrap();
             conn.send(reply::json(200, form.whole(form.model()))).await;
         }
     })
@@ -47,7 +48,8 @@ async fn key_places_in_pairs_empty_equal_and_different() {
         for one in PLACES {
             for other in PLACES {
                 // An empty place is no key.
-                let pairs: &[[&str; 2]] = if one == other { &[[KEY, KEY]] } else { &[["", KEY], [KEY, ""], [KEY, KEY]] };
+                let pairs: &[[&str; 2]] =
+                    if one == other { &[[KEY, KEY]] } else { &[["", KEY], [KEY, ""], [KEY, KEY]] };
                 for [first, second] in pairs {
                     let answer = client.ask(keyed(form, &[(one, first), (other, second)])).await;
                     let what = format!("{form:?}, {one} '{first}', {other} '{second}'");
