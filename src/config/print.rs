@@ -66,6 +66,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "connections    = {}", limits.connections)?;
     writeln!(out, "requests       = {}", limits.requests)?;
     writeln!(out, "memory         = {}", bytes(limits.memory))?;
+    writeln!(out, "head           = {}", bytes(limits.head))?;
     writeln!(out, "header_timeout = {}", span(limits.header_timeout))?;
     writeln!(out, "body_timeout   = {}", span(limits.body_timeout))?;
     writeln!(out, "write_timeout  = {}", span(limits.write_timeout))?;
@@ -77,6 +78,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     let networks: Vec<String> = limits.fetch_allow.iter().map(|network| format!("\"{network}\"")).collect();
     writeln!(out, "fetch_allow    = [{}]", networks.join(", "))?;
     writeln!(out, "fetch          = {}", bytes(limits.fetch))?;
+    writeln!(out, "fetches        = {}", limits.fetches)?;
     writeln!(out, "fetch_timeout  = {}", span(limits.fetch_timeout))?;
     writeln!(out, "\n[reload]")?;
     writeln!(out, "allow_empty = {}", settings.reload.allow_empty)?;

@@ -68,7 +68,8 @@ impl Gateway {
         let first =
             if streaming && held.is_none() { HOLD.min(clock.timeouts.idle) } else { silence.interval() };
         clock.allow(next_look(first, held.as_ref(), rate.as_ref()));
-        let mut reader = Reader::new(streaming);
+        let refused = matches!(ctx.answer, Answer::Refused { .. });
+        let mut reader = Reader::new(streaming).decoding(ctx.decoder.take(), refused);
         let mut pace = Pace::default();
         let mut received = 0;
         loop {

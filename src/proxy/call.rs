@@ -19,10 +19,12 @@ use super::exchange::{WRITE, listen, send_piece, silent, too_slow, unresolved};
 use super::peer::{Link, Upstream};
 use super::reader::{Read, Reader};
 use super::reply::from_pingora;
+use super::request::overloaded;
 use super::resend::{Resends, Unanswered, is_downgrade};
 use super::response::MAX_ERROR_BODY;
 use super::throughput::Throughput;
 use super::upstream::scrubbed;
+use super::weight::{Full, Tally};
 use super::{Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::metrics::Series;
@@ -160,8 +162,14 @@ impl Reached {
         if rate.is_too_low() { Err(too_slow()) } else { Ok(()) }
     }
 
-    /// Collects the body, which is no longer than this; of an error only its beginning.
-    pub(super) async fn hear(&mut self, most: usize, notes: &mut Notes) -> Result<Heard, ApiError> {
+    /// Collects the body, which is no longer than this; of an error only its beginning. What is collected is counted.
+    pub(super) async fn hear(
+        &mut self,
+        most: usize,
+        tally: Option<Tally>,
+        notes: &mut Notes,
+    ) -> Result<Heard, ApiError> {
+        let mut tally = tally;
         let status = self.status;
         let success = (200..300).contains(&status);
         let retry_after = self.retry_after();
@@ -170,19 +178,22 @@ impl Reached {
             broken()
         };
         let encoding = self.text(&header::CONTENT_ENCODING).unwrap_or_default();
-        let mut decoder = Decoder::new(encoding).map_err(|error| wrong(notes, &error))?;
-        self.reader = Reader::new(false);
+        let decoder = Decoder::new(encoding).map_err(|error| wrong(notes, &error))?;
+        let plain = decoder.is_none();
+        self.reader = Reader::new(false).decoding(decoder.map(Box::new), !success);
         self.rate = Throughput::new(&self.timeouts, false);
         let limit = if success { most } else { MAX_ERROR_BODY };
         // What is large says so; it is not moved about while it grows.
         let length = self.length.and_then(|length| usize::try_from(length).ok());
-        let ahead = length.filter(|length| *length > AHEAD.start && decoder.is_none() && success);
+        let ahead = length.filter(|length| *length > AHEAD.start && plain && success);
         let mut body = BytesMut::with_capacity(ahead.map_or(0, |length| length.min(AHEAD.end).min(limit)));
         while let Some(piece) = self.next(notes).await? {
-            let piece = match &mut decoder {
-                Some(decoder) => decoder.decode(&piece).map_err(|error| wrong(notes, &error))?,
-                None => piece,
-            };
+            if let Some(tally) = tally.as_mut().filter(|_| success) {
+                tally.add(piece.len()).map_err(|full| match full {
+                    Full::Memory => overloaded(),
+                    Full::Room => answers_too_large(most),
+                })?;
+            }
             if body.len() + piece.len() > limit && success {
                 let message = format!("The upstream provider's answer is larger than {limit} bytes.");
                 return Err(ApiError::new(Kind::UpstreamBroken, message));
@@ -190,15 +201,28 @@ impl Reached {
             let room = limit.saturating_sub(body.len()).min(piece.len());
             if self.ended && body.is_empty() && room == piece.len() {
                 // The usual answer comes in one piece and is not copied.
-                return Ok(Heard { status, retry_after, body: piece });
+                return Ok(Heard { status, retry_after, body: sealed(tally, piece) });
             }
             body.extend_from_slice(piece.get(..room).unwrap_or_default());
             if body.len() == limit && !success {
                 break;
             }
         }
-        Ok(Heard { status, retry_after, body: body.freeze() })
+        Ok(Heard { status, retry_after, body: sealed(tally, body.freeze()) })
     }
+}
+
+fn sealed(tally: Option<Tally>, body: Bytes) -> Bytes {
+    match tally {
+        Some(tally) => tally.seal(body),
+        None => body,
+    }
+}
+
+/// All answers that are collected for one request are larger together than one may be.
+pub(super) fn answers_too_large(limit: usize) -> ApiError {
+    let message = format!("The upstream provider's answers are larger than {limit} bytes together.");
+    ApiError::new(Kind::UpstreamBroken, message)
 }
 
 impl Gateway {

@@ -157,7 +157,7 @@ impl Gateway {
         let mut reached = self.ask_provider(&ask, notes).await?;
         let (status, retry_after) = (reached.status, reached.retry_after());
         // That its head came is what counts; without its end the connection is closed.
-        let heard = reached.hear(MOST, &mut Notes::default()).await;
+        let heard = reached.hear(MOST, None, &mut Notes::default()).await;
         self.read_out(reached);
         if status < 400 {
             return Ok(());

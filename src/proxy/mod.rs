@@ -5,8 +5,8 @@
 //! the answer, `waiting` keeps a client whose answer does not begin, `stored` keeps it where no provider does, `job` makes answers out of several calls, `task` looks after what takes minutes
 //! (both through `call`, as `check` does, which asks providers how they are), `charge` settles what it cost, `finish` counts and logs. The
 //! exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms in Pingora's
-//! order (docs/decisions/002). Before it stand `front` (connections and their limits) and `http1` (one connection's
-//! requests), behind it `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and
+//! order (docs/decisions/002). Before it stand `front` (connections and their limits), `tls` (their handshakes) and `http1` (one connection's
+//! requests; `head` and `chunks` check their bytes), behind it `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and
 //! `shutdown`.
 //!
 //! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `vendor`), who may ask
@@ -18,6 +18,7 @@ mod answer;
 mod call;
 mod charge;
 mod check;
+mod chunks;
 mod connection;
 mod context;
 mod cork;
@@ -31,6 +32,7 @@ mod finish;
 mod front;
 mod guarded;
 mod handover;
+mod head;
 mod health;
 mod home;
 mod http1;
@@ -65,6 +67,7 @@ mod spans;
 mod stored;
 mod task;
 mod throughput;
+mod tls;
 mod upstream;
 mod vault;
 mod waiting;
@@ -83,6 +86,7 @@ use pingora::modules::http::HttpModules;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
+use tokio::sync::Semaphore;
 
 pub use context::Context;
 pub use open::StoreFault;
@@ -118,6 +122,8 @@ pub struct Inner {
     tasks: task::Desk,
     memory: weight::Memory,
     offload: offload::Offload,
+    /// Places of those who follow links.
+    fetches: Arc<Semaphore>,
     homes: Homes,
     checked: check::Board,
     /// Tells that routes and keys have been put in place.
@@ -166,6 +172,8 @@ impl Gateway {
         let live = Live::new(parts.snapshot, till.clone(), &parts.metrics, &parts.limits);
         let kept = parts.store.as_ref().map_or(0, |store| store.size());
         parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
+        let memory = weight::Memory::new(parts.limits.memory);
+        let fetches = Arc::new(Semaphore::new(parts.limits.fetches.min(Semaphore::MAX_PERMITS)));
         Ok(Gateway(Arc::new(Inner {
             live: ArcSwap::from_pointee(live),
             connections: Connections::new(options, parts.limits.pool_idle),
@@ -178,7 +186,8 @@ impl Gateway {
             store: parts.store,
             tasks: task::Desk::new(parts.tasks),
             till,
-            memory: weight::Memory::default(),
+            memory,
+            fetches,
             homes: Homes::default(),
             checked: check::Board::default(),
             reloads: tokio::sync::watch::Sender::new(()),

@@ -12,6 +12,7 @@ use super::context::{Context, Plan, Translation};
 use super::lane::Lane;
 use super::linked::{Untold, may_be_linked};
 use super::offload::apart_if_large;
+use super::request::overloaded;
 use super::stored::{Keep, new_id};
 use crate::account::Losses;
 use crate::canonical::Thinking;
@@ -325,6 +326,9 @@ impl Gateway {
         if let Some(refused) = refused {
             return Err(refused.into());
         }
+        // What a translation adds, such as the bytes behind a link, is held beside the client's body.
+        let added = body.len().saturating_sub(text.len());
+        let body = self.memory.weigh(body, added).ok_or_else(overloaded)?;
         let changes = Changes {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
             drop_usage: client == Format::Chat && vendor == Format::Chat && !reply.usage_wanted,

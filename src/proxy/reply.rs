@@ -9,6 +9,7 @@ use pingora::proxy::FailToProxy;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
+use super::reader::UNDECODABLE;
 use super::waiting::wants_array;
 use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
@@ -316,6 +317,9 @@ pub(super) fn from_pingora(error: &Error) -> ApiError {
         }
         ReadTimedout | WriteTimedout => {
             ApiError::new(Kind::UpstreamTimeout, "The upstream provider did not answer in time.")
+        }
+        Custom(UNDECODABLE) => {
+            ApiError::new(Kind::UpstreamBroken, "The upstream provider's answer is not valid.")
         }
         InternalError => ApiError::new(Kind::Internal, "The gateway failed."),
         _ => ApiError::new(Kind::UpstreamBroken, "The upstream provider's answer broke off."),

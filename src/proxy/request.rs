@@ -6,6 +6,7 @@ use bytes::Bytes;
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
+use super::chunks::Misframed;
 use super::context::{Context, RequestId};
 use super::exchange::client_gone;
 use super::fallback::{Wanted, not_offered};
@@ -196,7 +197,7 @@ impl Gateway {
                     if let Err(error) = take(piece) {
                         break Err(error);
                     }
-                    if !self.memory.grow(&mut ctx.weight, length, self.limits.memory) {
+                    if !self.memory.grow(&mut ctx.weight, length) {
                         break Err(overloaded());
                     }
                     // Each piece has a time of its own; together they must not be slower than a bad mobile network.
@@ -214,6 +215,12 @@ impl Gateway {
         };
         ctx.record.request_bytes = length as u64;
         read
+    }
+
+    /// A body that is counted for as long as it lives, where all requests together may hold it.
+    pub(super) fn weighed(&self, body: Bytes) -> Result<Bytes, ApiError> {
+        let length = body.len();
+        self.memory.weigh(body, length).ok_or_else(overloaded)
     }
 
     /// Finds the model and a target, and prepares what goes there.
@@ -458,6 +465,10 @@ fn gone() -> ApiError {
 }
 
 fn body_error(error: &pingora::Error) -> ApiError {
+    let io = error.root_cause().downcast_ref::<std::io::Error>();
+    if io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<Misframed>()) {
+        return ApiError::new(Kind::InvalidField, "The request body is framed wrongly.");
+    }
     match error.etype().as_str() {
         "ReadTimedout" => slow_body(),
         // The last two are names that Pingora gives where it reads chunks.

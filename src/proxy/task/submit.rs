@@ -11,10 +11,13 @@ use sha2::{Digest as _, Sha256};
 use super::super::call::Notes;
 use super::super::context::{Context, Plan};
 use super::super::fallback::not_offered;
+use super::super::fetch::FetchFault;
 use super::super::lane::Lane;
 use super::super::plan::Chosen;
+use super::super::request::overloaded;
 use super::super::request::{check_media, named};
 use super::super::stored::account;
+use super::super::weight::Room;
 use super::super::{Client, Gateway};
 use super::call::{Out, Road};
 use super::note::{Facts, Form, State, pack, unpack};
@@ -132,14 +135,18 @@ impl Gateway {
 
     /// Brings the pictures that lie behind addresses, for vendors that do not.
     pub(super) async fn bring_pictures(&self, video: &mut Video<'_>) -> Result<(), ApiError> {
+        let room = Room::new(self.limits.body);
         for picture in &mut video.pictures {
             let PictureSource::Link(url) = &picture.source else { continue };
             let wrong = |what: String| {
                 let message = format!("'{}' cannot be brought: {what}.", picture.field);
                 ApiError::new(Kind::InvalidField, message).param(picture.field.to_string())
             };
-            let bytes = self.fetch(url, PICTURE.min(self.limits.fetch)).await;
-            let bytes = bytes.map_err(|fault| wrong(fault.to_string()))?;
+            let bytes = self.fetch(url, PICTURE.min(self.limits.fetch), &room).await;
+            let bytes = bytes.map_err(|fault| match fault {
+                FetchFault::Busy => overloaded(),
+                fault => wrong(fault.to_string()),
+            })?;
             let file = file(&bytes).ok_or_else(|| wrong("it is no image".to_owned()))?;
             picture.source = PictureSource::Data {
                 media: file.picture.media().into(),
@@ -208,6 +215,7 @@ impl Gateway {
         order: Order,
     ) -> Result<(String, Facts), ApiError> {
         let Order { mut facts, out, prefix, mark } = order;
+        let out = Out { body: self.weighed(out.body)?, ..out };
         let made = [Product::Video { millis: facts.millis, resolution: facts.resolution.as_str().into() }];
         let tokens = if facts.form == Form::Bundled { tokens(facts.millis, &facts.resolution) } else { 0 };
         let expected = Expected { output: Some(tokens), made: &made, ..Expected::default() };
