@@ -21,6 +21,7 @@ pub mod image;
 pub mod rank;
 pub mod request;
 pub mod seal;
+pub mod time;
 pub mod tools;
 pub mod usage;
 pub mod video;

@@ -189,6 +189,7 @@ impl Gateway {
         let mut snapshot = snapshot;
         snapshot.routes.inherit(&self.live.load().snapshot.routes);
         let live = Live::new(snapshot, self.till.clone(), &self.metrics, &self.limits);
+        live.inherit(&self.live.load());
         let before = self.live.swap(Arc::new(live));
         self.reloads.send_replace(());
         before

@@ -30,7 +30,6 @@ pub mod rerank;
 pub mod responses;
 pub mod schema;
 pub mod tasks;
-pub mod time;
 pub mod video;
 pub mod watch;
 
