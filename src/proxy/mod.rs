@@ -35,6 +35,7 @@ mod home;
 mod http1;
 mod identify;
 mod images;
+mod interim;
 mod job;
 mod lane;
 mod linked;
