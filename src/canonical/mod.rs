@@ -25,6 +25,7 @@ pub mod lost;
 pub mod rank;
 pub mod request;
 pub mod seal;
+pub mod time;
 pub mod tools;
 pub mod usage;
 pub mod video;

@@ -39,6 +39,8 @@ pub(super) struct Addresses {
 }
 
 struct Resolved {
+    found: Vec<IpAddr>,
+    /// The same, ready for the connector.
     peers: Vec<Arc<Upstream>>,
     /// From then on they are asked for anew; nothing for what never changes.
     until: Option<Instant>,
@@ -69,10 +71,21 @@ impl Addresses {
 
     /// An address that is none of a name, and never changes.
     pub(super) fn fixed(provider: &str, ip: IpAddr, make: Box<Make>) -> Self {
-        let peers = vec![Arc::new(make(ip))];
         let addresses = Addresses::named(provider, &ip.to_string(), make);
-        addresses.current.store(Some(Arc::new(Resolved { peers, until: None })));
+        addresses.put(vec![ip], None);
         addresses
+    }
+
+    /// Takes over what was known of the same name before a reload: the resolver need not answer for it to go on.
+    pub(super) fn inherit(&self, before: &Addresses) {
+        if let Some(known) = before.current.load().as_ref().filter(|_| before.host == self.host) {
+            self.put(known.found.clone(), known.until);
+        }
+    }
+
+    fn put(&self, found: Vec<IpAddr>, until: Option<Instant>) {
+        let peers = found.iter().map(|ip| Arc::new((self.make)(*ip))).collect();
+        self.current.store(Some(Arc::new(Resolved { found, peers, until })));
     }
 
     /// An address to connect to, if one is known; several take turns.
@@ -140,8 +153,7 @@ impl Addresses {
         let now = self.now();
         match found {
             Ok((addresses, span)) => {
-                let peers = addresses.into_iter().map(|ip| Arc::new((self.make)(ip))).collect();
-                self.current.store(Some(Arc::new(Resolved { peers, until: Some(now + span) })));
+                self.put(addresses, Some(now + span));
                 self.lookup.lock().failed = None;
             }
             Err(error) => {
@@ -325,6 +337,25 @@ mod tests {
         server.says(Says::Address(1));
         addresses.pass(FAILED);
         assert!(addresses.resolved(&resolver).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_reload_keeps_what_is_known() {
+        let server = Server::start(Says::Address(1)).await;
+        let (resolver, before, after) = (Resolver::asking(server.addr), addresses(), addresses());
+        after.inherit(&before);
+        assert!(after.known(&resolver).is_none());
+        before.resolved(&resolver).await.unwrap();
+        server.says(Says::Nothing);
+        after.inherit(&before);
+        after.pass(10 * SECOND);
+        assert_eq!(place(&after.known(&resolver).unwrap()), "192.0.2.1:8080");
+        after.pass(STALE);
+        assert!(after.known(&resolver).is_none());
+        let make = |ip| Upstream::outside((ip, 8080).into(), false, String::new());
+        let other = Arc::new(Addresses::named("vendor", "other.example", Box::new(make)));
+        other.inherit(&before);
+        assert!(other.known(&resolver).is_none());
     }
 
     /// One after the other they would wait for ten seconds each.

@@ -67,7 +67,9 @@ impl Gateway {
         let mut rate = Throughput::new(&clock.timeouts, streaming);
         let first =
             if streaming && held.is_none() { HOLD.min(clock.timeouts.idle) } else { silence.interval() };
-        clock.allow(next_look(first, held.as_ref(), rate.as_ref()));
+        // A head that waits for the first frame does not leave sooner for the rate's sake.
+        let looked = rate.as_ref().filter(|_| !streaming || held.is_some());
+        clock.allow(next_look(first, held.as_ref(), looked));
         let refused = matches!(ctx.answer, Answer::Refused { .. });
         let mut reader = Reader::new(streaming).decoding(ctx.decoder.take(), refused);
         let mut pace = Pace::default();

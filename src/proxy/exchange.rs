@@ -18,6 +18,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::context::Context;
 use super::cork::Corked;
+pub(super) use super::interim::listen;
 use super::peer::Upstream;
 use super::reply::{from_pingora, has_begun};
 use super::resend::{Resends, Unanswered, is_downgrade};
@@ -35,11 +36,6 @@ pub(super) const WRITE: Duration = Duration::from_secs(30);
 
 /// How long an answer is waited for after the request could not be written to its end.
 const REFUSED: Duration = Duration::from_secs(1);
-
-/// Interim responses (100, 102, 103) that one answer may begin with: a server sends one or two.
-const INTERIM_HEADS: usize = 8;
-/// And the length of their headers together.
-const INTERIM_BYTES: usize = 64 * 1024;
 
 /// Resolves when the process will not wait any longer; polled whenever an exchange waits.
 pub(super) type Ended<'e> = Pin<&'e mut (dyn Future<Output = ()> + Send)>;
@@ -388,24 +384,6 @@ enum Heard {
     All,
     /// It closed its ear before the end; the connection is of no more use.
     Part,
-}
-
-/// Waits for the head of the answer.
-pub(super) async fn listen(upstream: &mut HttpSession) -> pingora::Result<()> {
-    let (mut heads, mut bytes) = (0, 0);
-    loop {
-        upstream.read_response_header().await?;
-        // 100 and 103 come before the answer; 101 would be an answer to what is never asked for.
-        let Some(head) = upstream.response_header().filter(|head| head.status.is_informational()) else {
-            return Ok(());
-        };
-        heads += 1;
-        bytes += head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
-        let switching = head.status == http::StatusCode::SWITCHING_PROTOCOLS;
-        if switching || heads > INTERIM_HEADS || bytes > INTERIM_BYTES {
-            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "interim responses without an end"));
-        }
-    }
 }
 
 /// Writes the request.

@@ -54,6 +54,15 @@ impl Live {
         Live { snapshot, till, links, lanes }
     }
 
+    /// Takes over what was found out of providers that are still there.
+    pub(super) fn inherit(&self, before: &Live) {
+        for link in &self.links {
+            if let Some(known) = before.link_to(&link.provider().name) {
+                link.inherit(known);
+            }
+        }
+    }
+
     /// The way to a provider.
     pub(super) fn link(&self, lane: &Lane) -> Option<&Link> {
         self.links.get(lane.link)

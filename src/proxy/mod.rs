@@ -38,6 +38,7 @@ mod home;
 mod http1;
 mod identify;
 mod images;
+mod interim;
 mod job;
 mod lane;
 mod linked;
@@ -205,6 +206,7 @@ impl Gateway {
         let mut snapshot = snapshot;
         snapshot.routes.inherit(&self.live.load().snapshot.routes);
         let live = Live::new(snapshot, self.till.clone(), &self.metrics, &self.limits);
+        live.inherit(&self.live.load());
         let before = self.live.swap(Arc::new(live));
         self.reloads.send_replace(());
         before

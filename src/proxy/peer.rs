@@ -137,6 +137,11 @@ impl Link {
         &self.provider
     }
 
+    /// Takes over what is known of the same name.
+    pub(super) fn inherit(&self, before: &Link) {
+        self.addresses.inherit(&before.addresses);
+    }
+
     /// An address to connect to, if one is known.
     pub(super) fn known(&self, resolver: &Resolver) -> Option<Arc<Upstream>> {
         self.addresses.known(resolver)

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::wire::time::unix_seconds;
+use crate::canonical::time::unix_seconds;
 
 /// The longest span that is believed: the longest limit that a vendor has is one of a day.
 const LONGEST: Duration = Duration::from_secs(86_400);

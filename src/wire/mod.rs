@@ -32,7 +32,6 @@ pub mod responses;
 pub mod schema;
 pub mod spelling;
 pub mod tasks;
-pub mod time;
 pub mod video;
 pub mod watch;
 

@@ -9,12 +9,12 @@ use super::candidate::{self, Call, Candidate, Data, Part};
 use super::partial::Partial;
 use super::usual::Usual;
 use crate::canonical::answer::{FinishOwned, MAX_CHOICES};
+use crate::canonical::time::unix_seconds;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Start, ToolKind, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::{Cut, make_id};
 use crate::wire::generate::offsets::Offsets;
 use crate::wire::generate::{finish, grounding, logprobs, watch};
-use crate::wire::time::unix_seconds;
 use crate::wire::watch::{elements, members};
 
 /// Reads one answer.
