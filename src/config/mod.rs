@@ -36,7 +36,6 @@ pub use reload::{Outcome, ReloadRules, Reloader};
 pub use report::{Problem, Report};
 pub use secret::{Environment, Sealed, Secret, Source, Vault};
 pub use settings::{AccessLog, Kept, Ledger, Limits, Log, LogFormat, Settings, Store, TlsListener};
-pub use values::unix_seconds;
 
 use crate::account::Keys;
 use crate::snapshot::Snapshot;

@@ -181,6 +181,8 @@ struct OwnTimes {
     first_byte: Option<std::time::Duration>,
     idle: Option<std::time::Duration>,
     total: Option<std::time::Duration>,
+    min_rate: Option<usize>,
+    rate_window: Option<std::time::Duration>,
 }
 
 impl OwnTimes {
@@ -189,6 +191,8 @@ impl OwnTimes {
         times.first_byte = self.first_byte.unwrap_or(times.first_byte);
         times.idle = self.idle.unwrap_or(times.idle);
         times.total = self.total.unwrap_or(times.total);
+        times.min_rate = self.min_rate.map_or(times.min_rate, |rate| rate as u64);
+        times.rate_window = self.rate_window.unwrap_or(times.rate_window);
     }
 }
 
@@ -198,6 +202,8 @@ fn read_timeouts(table: &Table<'_>) -> OwnTimes {
         first_byte: table.duration("first_byte"),
         idle: table.duration("idle"),
         total: table.duration("total"),
+        min_rate: table.size("min_rate"),
+        rate_window: table.duration("rate_window"),
     }
 }
 

@@ -123,6 +123,8 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
             first_byte: table.duration("first_byte").unwrap_or(default.first_byte),
             idle: table.duration("idle").unwrap_or(default.idle),
             total: table.duration("total").unwrap_or(default.total),
+            min_rate: table.size("min_rate").map_or(default.min_rate, |rate| rate as u64),
+            rate_window: table.duration("rate_window").unwrap_or(default.rate_window),
         }
     });
     let check = table.table("check", read_check);
@@ -131,6 +133,13 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     let ask_usage = table.boolean("ask_usage");
     let forward_client = table.boolean("forward_client");
     let think_tags = table.boolean("think_tags");
+    let errors = table.get("errors").and_then(|value| {
+        value.parsed(|text| match text {
+            "standard" => Ok(true),
+            "own" => Ok(false),
+            other => Err(one_of(other, &["standard", "own"])),
+        })
+    });
     let prefill = table.boolean("prefill");
     let kind = kind?;
     let apis = match apis {
@@ -151,6 +160,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
     provider.think_tags = think_tags.unwrap_or(false);
     provider.prefill = prefill;
+    provider.standard_errors = errors.unwrap_or(true);
     provider.forward_client = forward_client.unwrap_or(false);
     Some(provider)
 }

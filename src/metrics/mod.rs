@@ -48,12 +48,18 @@ pub struct Metrics {
     pub request_bytes: IntCounterVec,
     /// Answer body bytes.
     pub response_bytes: IntCounterVec,
+    /// See [`table::LARGE_BODY_WAIT`].
+    pub large_body_wait: Histogram,
+    /// See [`table::LARGE_BODIES_REFUSED`].
+    pub large_bodies_refused: IntCounter,
     /// Requests under way.
     pub in_flight: IntGauge,
     /// Connections of clients.
     pub connections: IntGauge,
     /// Connections of clients that were refused.
     pub connections_refused: IntCounter,
+    /// TLS handshakes of clients that were not completed.
+    pub handshakes_failed: IntCounterVec,
     /// Exchanges with providers by whether their connection was new.
     pub upstream_connections: IntCounterVec,
     /// Exchanges that were tried again.
@@ -128,9 +134,12 @@ impl Metrics {
             overhead: make.histogram(&table::OVERHEAD)?,
             request_bytes: make.counters(&table::REQUEST_BYTES)?,
             response_bytes: make.counters(&table::RESPONSE_BYTES)?,
+            large_body_wait: make.histogram(&table::LARGE_BODY_WAIT)?,
+            large_bodies_refused: make.counter(&table::LARGE_BODIES_REFUSED)?,
             in_flight: make.gauge(&table::IN_FLIGHT)?,
             connections: make.gauge(&table::CONNECTIONS)?,
             connections_refused: make.counter(&table::CONNECTIONS_REFUSED)?,
+            handshakes_failed: make.counters(&table::HANDSHAKES_FAILED)?,
             upstream_connections: make.counters(&table::UPSTREAM_CONNECTIONS)?,
             upstream_retries: make.counters(&table::UPSTREAM_RETRIES)?,
             retries_refused: make.counters(&table::RETRIES_REFUSED)?,

@@ -6,10 +6,13 @@ use bytes::Bytes;
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
+use super::chunks::Misframed;
 use super::context::{Context, RequestId};
+use super::exchange::client_gone;
 use super::fallback::{Wanted, not_offered};
 use super::guarded::Guarded;
 use super::identify::{authenticate, permit};
+use super::offload::{LARGE, apart_if_large};
 use super::reply::has_begun;
 use super::{Client, Gateway};
 use super::{images, names};
@@ -18,6 +21,7 @@ use crate::error::{ApiError, Kind, RetryAfter};
 use crate::route::pick::mask;
 use crate::route::{Model, Named, Table, Target, upstream_api};
 use crate::wire::form;
+use crate::wire::images::reply::Shape;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
@@ -84,6 +88,8 @@ impl Gateway {
             }
             return Err(unknown_path(head));
         }
+        // Errors of all kinds have the shape of the answers, also where it is not known yet whose key it is.
+        ctx.images = images::shape(ctx, head).unwrap_or(Some(Shape::Envelope));
         if !endpoint.allows(head.method.as_str()) {
             let message = format!(
                 "{} is not allowed for this path; use {}.",
@@ -131,10 +137,10 @@ impl Gateway {
             let live = ctx.live.clone();
             let name = endpoint.model().or(body.model.as_deref()).unwrap_or_default();
             let named = named(&live.snapshot.routes, ctx, name)?;
-            let text = body.text.into_contiguous();
+            let text = apart_if_large(body.text.len(), || body.text.into_contiguous());
             return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
         }
-        self.plan(ctx, client.req_header(), api, &endpoint, body).await?;
+        self.plan(client, ctx, api, &endpoint, body).await?;
         Ok(false)
     }
 
@@ -153,7 +159,8 @@ impl Gateway {
             None => BodyReader::new(api, batch),
         };
         self.read_pieces(client, ctx, self.limits.body, |piece| reader.push(piece)).await?;
-        reader.finish().map(Box::new)
+        // Forms are taken apart here, and images in a request of JSON.
+        apart_if_large(ctx.record.request_bytes as usize, || reader.finish()).map(Box::new)
     }
 
     /// Reads the whole body, no more than `limit` bytes of it, and shows each piece.
@@ -190,7 +197,7 @@ impl Gateway {
                     if let Err(error) = take(piece) {
                         break Err(error);
                     }
-                    if !self.memory.grow(&mut ctx.weight, length, self.limits.memory) {
+                    if !self.memory.grow(&mut ctx.weight, length) {
                         break Err(overloaded());
                     }
                     // Each piece has a time of its own; together they must not be slower than a bad mobile network.
@@ -210,11 +217,17 @@ impl Gateway {
         read
     }
 
+    /// A body that is counted for as long as it lives, where all requests together may hold it.
+    pub(super) fn weighed(&self, body: Bytes) -> Result<Bytes, ApiError> {
+        let length = body.len();
+        self.memory.weigh(body, length).ok_or_else(overloaded)
+    }
+
     /// Finds the model and a target, and prepares what goes there.
     async fn plan(
         &self,
+        client: &mut Client,
         ctx: &mut Context,
-        head: &RequestHeader,
         api: Api,
         endpoint: &Endpoint,
         mut body: Box<Body>,
@@ -235,7 +248,17 @@ impl Gateway {
         }
         let wanted =
             Wanted { model, name, thinking, api, action: endpoint.action(), label: endpoint.label() };
-        self.choose(ctx, head, wanted, fitting, body).await
+        if body.text.len() < LARGE {
+            return self.choose(ctx, client.req_header(), wanted, fitting, body).await;
+        }
+        // It may have to wait for its turn, and nobody works for a client that has left.
+        let head = client.req_header().clone();
+        let mut choice = Box::pin(self.choose(ctx, &head, wanted, fitting, body));
+        tokio::select! {
+            biased;
+            chosen = &mut choice => chosen,
+            gone = client_gone(client) => Err(gone),
+        }
     }
 }
 
@@ -428,7 +451,7 @@ fn too_large(limit: usize) -> ApiError {
 }
 
 /// The gateway has as much to do as it may take on.
-fn overloaded() -> ApiError {
+pub(super) fn overloaded() -> ApiError {
     let message = "The gateway has too much to do at the moment; please try again.";
     ApiError::new(Kind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }
@@ -442,6 +465,10 @@ fn gone() -> ApiError {
 }
 
 fn body_error(error: &pingora::Error) -> ApiError {
+    let io = error.root_cause().downcast_ref::<std::io::Error>();
+    if io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<Misframed>()) {
+        return ApiError::new(Kind::InvalidField, "The request body is framed wrongly.");
+    }
     match error.etype().as_str() {
         "ReadTimedout" => slow_body(),
         // The last two are names that Pingora gives where it reads chunks.

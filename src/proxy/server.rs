@@ -2,13 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::apps::HttpServerOptions;
 use pingora::listeners::ListenerConfig;
-use pingora::listeners::tls::TlsSettings;
 use pingora::protocols::l4::stream::L4BufferSettings;
 use pingora::proxy::http_proxy;
 use pingora::server::configuration::{Opt, ServerConf};
@@ -21,6 +19,7 @@ use super::front::Front;
 use super::listener_service::{ListenerHandle, ListenerService};
 use super::signals::{self, AdminThread, ProcessStatus, Retired, Signals, Watch};
 use super::task::Watchman;
+use super::tls::TlsListeners;
 use super::upgrade::ReadySocket;
 use super::{Gateway, Parts, Shutdown, dns, open, roots};
 use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Vault};
@@ -231,10 +230,13 @@ impl Server {
         let mut h2 = pingora::protocols::http::v2::server::default_h2_options();
         h2.max_concurrent_streams(H2_STREAMS)
             .initial_window_size(H2_STREAM_WINDOW)
-            .initial_connection_window_size(H2_CONNECTION_WINDOW);
+            .initial_connection_window_size(H2_CONNECTION_WINDOW)
+            .max_header_list_size(u32::try_from(self.settings.limits.head).unwrap_or(u32::MAX));
         proxy.h2_options = Some(h2);
         let limits = self.settings.limits.clone();
-        let front = Front::new(self.gateway.clone(), proxy, limits, self.metrics.clone());
+        let tls = TlsListeners::load(&self.settings.tls)
+            .map_err(|(listen, error)| ServeError::Tls(listen, error))?;
+        let front = Front::new(self.gateway.clone(), proxy, tls, limits, self.metrics.clone());
         let mut service = Service::new("gateway".to_owned(), front);
         service.threads = Some(conf.threads);
         for address in &self.settings.listen {
@@ -243,12 +245,8 @@ impl Server {
             service.add_listener(listener);
         }
         for tls in &self.settings.tls {
-            let text = |path: &Path| path.display().to_string();
-            let mut settings = TlsSettings::intermediate(&text(&tls.cert), &text(&tls.key))
-                .map_err(|error| ServeError::Tls(tls.listen, error.to_string()))?;
-            settings.enable_h2();
+            // The handshake is made by the front, where it is counted and timed.
             let listener = ListenerConfig::tcp(tls.listen.to_string())
-                .tls(settings)
                 .l4_buffer(L4BufferSettings::new(TLS_READ_BUFFER, WRITE_BUFFER));
             service.add_listener(listener);
         }

@@ -35,8 +35,8 @@ const START: Duration = Duration::from_secs(20);
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long a new process may take until it waits for the listeners.
 const HAND_OVER: Duration = Duration::from_secs(30);
-/// Time from the last accept to the start of the drain after an upgrade. A connection is counted only after its TLS
-/// handshake, and those that are not counted would be lost.
+/// Time from the last accept to the start of the drain after an upgrade. A connection is counted by its own task, and one
+/// whose task has not run yet would be lost.
 const ACCEPT_SETTLE: Duration = Duration::from_secs(1);
 /// Bound of the work before the process exits.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);

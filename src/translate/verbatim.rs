@@ -19,7 +19,7 @@ use crate::json::{Cursor, EscapedString};
 use crate::wire::chat::usage::with_usage;
 use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, End, Glance, Sight};
-use crate::wire::{Api, Format, embeddings, filler};
+use crate::wire::{Api, Format, embeddings, filler, messages};
 
 /// Frames at the beginning of a stream that are read whole.
 const READ_WHOLE: u64 = 8;
@@ -62,6 +62,8 @@ pub struct Changes {
     pub model: Option<EscapedString>,
     /// Take the usage chunk out.
     pub drop_usage: bool,
+    /// Errors of the messages format get the types of the specification's table.
+    pub standard_errors: bool,
     /// The form in which vectors are wanted: as base64, or not. Vendors exist that do not ask.
     pub base64: Option<bool>,
 }
@@ -180,6 +182,11 @@ impl Verbatim {
         }
     }
 
+    /// Whether a frame has begun whose end is still to come.
+    pub fn is_partial(&self) -> bool {
+        self.hold.is_partial()
+    }
+
     /// Takes a piece of a stream and returns what may leave: whole frames, usually the piece itself.
     ///
     /// # Errors
@@ -251,7 +258,7 @@ impl Verbatim {
             }
             // Frames that are no JSON pass: keep-alives of some vendors, and faults that are the client's to see.
             let sight = data
-                .and_then(|data| std::str::from_utf8(data).ok())
+                .and_then(|data| simdutf8::basic::from_utf8(data).ok())
                 .filter(|data| !data.is_empty())
                 .and_then(|data| watch_frame(*api, data).ok().map(|sight| (data, sight)));
             let Some((data, sight)) = sight else {
@@ -267,6 +274,13 @@ impl Verbatim {
             if changes.drop_usage && sight.usage_only {
                 *dropped = true;
                 run.drop(source, joined);
+                return Ok(());
+            }
+            if changes.standard_errors
+                && sight.end == End::Failed
+                && let Some((at, kind)) = messages::error::mapped(data, None)
+            {
+                run.edit(source, range, joined, (data, at), |out| out.extend_from_slice(kind.as_bytes()));
                 return Ok(());
             }
             match (&changes.model, &sight.model_at) {
@@ -355,7 +369,8 @@ impl Verbatim {
     /// # Errors
     /// The answer is not a JSON object.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
-        let text = std::str::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
+        let text =
+            simdutf8::basic::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
         let sight = watch_answer(self.api, text).map_err(|error| StreamError::Invalid(error.to_string()))?;
         if sight.end == End::Failed {
             return Err(StreamError::FirstFrame(body));

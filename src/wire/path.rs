@@ -392,7 +392,12 @@ fn action(name: &str, query: Option<&str>) -> Option<Action> {
 
 /// The decoded value of a query parameter; the first one of that name.
 pub fn query_value<'q>(query: Option<&'q str>, name: &str) -> Option<Cow<'q, str>> {
-    query?.split('&').find_map(|pair| {
+    query_values(query, name).next()
+}
+
+/// The decoded values of all query parameters of a name.
+pub fn query_values<'q>(query: Option<&'q str>, name: &str) -> impl Iterator<Item = Cow<'q, str>> {
+    query.unwrap_or_default().split('&').filter_map(move |pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (percent_decode(key) == name).then(|| percent_decode(value))
     })

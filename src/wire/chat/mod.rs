@@ -13,6 +13,7 @@ pub mod answer;
 mod details;
 pub mod error;
 pub mod request;
+pub(super) mod spellings;
 pub mod stream;
 pub mod usage;
 pub mod watch;
