@@ -6,10 +6,12 @@
 //! file compared with that of the version in use ([`FileEnding`]).
 
 use std::cell::RefCell;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::BuildHasher as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use foldhash::quality::RandomState;
 
 use super::Report;
 
@@ -98,6 +100,7 @@ impl StableReader {
         let Some(wait) = age.and_then(|age| time.checked_sub(age)).filter(|wait| !wait.is_zero()) else {
             return Ok(());
         };
+        #[allow(clippy::disallowed_methods, reason = "reloads run on a blocking thread")]
         std::thread::sleep(wait);
         let mut report = Report::default();
         for version in versions.iter().filter(|version| version.stat.is_some()) {
