@@ -63,20 +63,19 @@ fn the_service_is_confined() {
     assert!(said.contains("exposure level"), "{said}");
 }
 
-/// A gateway that ends is started again however often that is, and one that stands still too.
 #[test]
-fn a_gateway_that_fails_comes_back() {
+fn unit_restarts_a_failed_gateway_without_a_limit() {
     assert_eq!(setting("Restart"), "on-failure");
     let (head, _) =
         unit().split_once("[Service]").map(|(head, rest)| (head.to_owned(), rest.to_owned())).unwrap();
-    // systemd's own limit is five starts in ten seconds, after which the service is down for good.
+    // By default systemd gives up after five starts in ten seconds.
     assert!(head.contains("\nStartLimitIntervalSec=0\n"), "{head}");
     let watchdog: u64 = setting("WatchdogSec").trim_end_matches('s').parse().unwrap();
     assert!((10..=120).contains(&watchdog));
-    assert!(unit().lines().any(|line| line.starts_with("#MemoryMax=")), "a line to be taken in");
+    assert!(unit().lines().any(|line| line.starts_with("#MemoryMax=")), "no commented MemoryMax");
 }
 
-/// What the service manager hears.
+/// Fake service manager: notification socket and a gateway that was started with a watchdog.
 struct Manager {
     folder: tempfile::TempDir,
     socket: UnixDatagram,
@@ -91,7 +90,6 @@ impl Drop for Manager {
 }
 
 impl Manager {
-    /// Starts a gateway as systemd does, with a watchdog.
     fn start() -> Manager {
         let folder = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
@@ -103,7 +101,7 @@ impl Manager {
         std::fs::write(folder.path().join("routes.toml"), "").unwrap();
         std::fs::write(folder.path().join("keys.toml"), "").unwrap();
         drop(ports);
-        // The watchdog is this process's alone.
+        // systemd sets WATCHDOG_PID to the main process.
         let gateway = Command::new("/bin/sh")
             .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" serve --conf gateway.toml"])
             .arg(env!("CARGO_BIN_EXE_model-gateway"))
@@ -118,47 +116,47 @@ impl Manager {
         Manager { folder, socket, gateway }
     }
 
-    /// Waits until this is said.
-    fn hears(&self, word: &str) -> String {
+    /// Waits for a message with a line that begins with `word`.
+    fn expect(&self, word: &str) -> String {
         let mut buffer = [0; 1024];
         for _ in 0..1000 {
             let length = self.socket.recv(&mut buffer).unwrap_or_else(|error| {
                 let log = std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default();
-                panic!("{word} was not said: {error}\n{log}")
+                panic!("no {word}: {error}\n{log}")
             });
             let said = String::from_utf8_lossy(&buffer[..length]).into_owned();
             if said.lines().any(|line| line.starts_with(word)) {
                 return said;
             }
         }
-        panic!("much was said, but not {word}")
+        panic!("no {word} in 1000 messages")
     }
 }
 
 #[test]
-fn the_watchdog_is_told_by_whoever_serves() {
+fn watchdog_is_served_before_and_after_an_upgrade() {
     let mut manager = Manager::start();
-    manager.hears("READY=1");
+    manager.expect("READY=1");
     for _ in 0..3 {
-        manager.hears("WATCHDOG=1");
+        manager.expect("WATCHDOG=1");
     }
     let signal = |pid: u32, signal| {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
     };
     signal(manager.gateway.id(), nix::sys::signal::Signal::SIGUSR2);
-    let said = manager.hears("MAINPID=");
+    let said = manager.expect("MAINPID=");
     let pid: u32 = said.lines().find_map(|line| line.strip_prefix("MAINPID=")).unwrap().parse().unwrap();
     assert_ne!(pid, manager.gateway.id());
     assert!(manager.gateway.wait().unwrap().success());
-    // Whatever the old one said has been heard when a manager has nothing more to read.
+    // Drop the messages of the old process, which has ended.
     manager.socket.set_nonblocking(true).unwrap();
     while manager.socket.recv(&mut [0; 1024]).is_ok() {}
     manager.socket.set_nonblocking(false).unwrap();
     for _ in 0..3 {
-        manager.hears("WATCHDOG=1");
+        manager.expect("WATCHDOG=1");
     }
     signal(pid, nix::sys::signal::Signal::SIGTERM);
-    manager.hears("STOPPING=1");
+    manager.expect("STOPPING=1");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
                 if let Some(note) = free_models(&loaded) {
                     println!("{}", style::faint(note));
                 }
-                for note in empty(&loaded) {
+                for note in empty_files(&loaded) {
                     eprintln!("{} {note}", style::bad("warning:"));
                 }
             }
@@ -65,8 +65,8 @@ fn free_models(loaded: &Loaded) -> Option<String> {
     (!free.is_empty()).then(|| format!("without a price, and so free for every account: {}", free.join(", ")))
 }
 
-/// What is sound and yet hardly meant: a gateway that answers nobody.
-fn empty(loaded: &Loaded) -> Vec<String> {
+/// Warnings about files without models or keys, which are valid and serve no request.
+fn empty_files(loaded: &Loaded) -> Vec<String> {
     let snapshot = &loaded.snapshot;
     let counts = [
         (&loaded.settings.routes, "model", snapshot.routes.models().len(), "404"),

@@ -19,7 +19,7 @@ mod routes;
 mod routing;
 mod secret;
 mod settings;
-mod stable;
+mod stable_read;
 mod tokens;
 mod values;
 
@@ -32,7 +32,7 @@ use std::sync::Arc;
 pub use fleet::{Away, Fleet};
 pub use keys_file::{Entry, KeysFile, KeysFileError, Listed};
 pub use print::effective;
-pub use reload::{Outcome, Reload, Reloader};
+pub use reload::{Outcome, ReloadRules, Reloader};
 pub use report::{Problem, Report};
 pub use secret::{Environment, Sealed, Secret, Source, Vault};
 pub use settings::{AccessLog, Kept, Ledger, Limits, Log, LogFormat, Settings, Store, TlsListener};
@@ -40,7 +40,7 @@ pub use settings::{AccessLog, Kept, Ledger, Limits, Log, LogFormat, Settings, St
 use crate::account::Keys;
 use crate::snapshot::Snapshot;
 use routes::Routed;
-use stable::Reading;
+use stable_read::StableReader;
 
 /// A configuration that was read and found sound.
 #[derive(Debug)]
@@ -121,22 +121,22 @@ fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
 /// # Errors
 /// Every fault in either.
 pub fn load_snapshot(routes: &Path, keys: &Path, vault: &dyn Vault) -> Result<Snapshot, Report> {
-    read_snapshot(routes, keys, vault, &Reading::default()).map(|(snapshot, _)| snapshot)
+    read_snapshot(routes, keys, vault, &StableReader::default()).map(|(snapshot, _)| snapshot)
 }
 
-/// The same; gives the texts too, and notes which files were read.
+/// The snapshot and the texts of both files.
 fn read_snapshot(
     routes: &Path,
     keys: &Path,
     vault: &dyn Vault,
-    reading: &Reading,
+    reader: &StableReader,
 ) -> Result<(Snapshot, [String; 2]), Report> {
-    let read = |file: &Path| reading.read(file).map_err(|error| unread(file, &error));
+    let read = |file: &Path| reader.read(file).map_err(|error| unread(file, &error));
     let texts = match (read(routes), read(keys)) {
         (Ok(routes), Ok(keys)) => [routes, keys],
         (table, access) => {
-            // What can be read is read, so that its faults are seen too.
-            let beside = |path: &Path| reading.read(path);
+            // The other file's faults are reported as well.
+            let beside = |path: &Path| reader.read(path);
             let table = table.and_then(|text| routes::read(routes, &text, vault, &beside));
             let mut report = table.err().unwrap_or_default();
             report.merge(access.and_then(|text| keys::read(keys, &text)).err().unwrap_or_default());
@@ -144,7 +144,7 @@ fn read_snapshot(
         }
     };
     let [table, access] = &texts;
-    let table = routes::read(routes, table, vault, &|path| reading.read(path));
+    let table = routes::read(routes, table, vault, &|path| reader.read(path));
     both(table, keys::read(keys, access)).map(|snapshot| (snapshot, texts))
 }
 
@@ -162,7 +162,7 @@ fn both(routes: Result<Routed, Report>, keys: Result<Keys, Report>) -> Result<Sn
 }
 
 fn read(file: &Path) -> Result<String, Report> {
-    Reading::default().read(file).map_err(|error| unread(file, &error))
+    StableReader::default().read(file).map_err(|error| unread(file, &error))
 }
 
 fn unread(file: &Path, error: &std::io::Error) -> Report {

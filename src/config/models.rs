@@ -29,7 +29,7 @@ pub(super) struct Known<'k> {
     pub(super) prices: &'k PriceList,
     /// What holds where a model says nothing else.
     pub(super) usual: Routing,
-    /// Where it is said for all models whether streams are continued.
+    /// Place of `retry.continue` in the table `[retry]`.
     pub(super) resumes: Option<Mark>,
 }
 
@@ -38,16 +38,16 @@ pub(super) struct Draft {
     model: Model,
     targets: Mark,
     fallback: Vec<(Box<str>, Mark)>,
-    /// Where it is said that its streams are continued, if they are.
-    resumes: Option<Resumes>,
+    /// Where `retry.continue` is switched on. `None` if it is off.
+    resumes: Option<ContinueSetting>,
 }
 
-/// Where it is said that streams are continued.
-enum Resumes {
-    /// At the model.
-    Here(Mark),
-    /// For all models.
-    Everywhere(Mark),
+/// Place of the `retry.continue` that holds for a model.
+enum ContinueSetting {
+    /// In the model's own table.
+    Model(Mark),
+    /// In the table `[retry]`, which holds for all models.
+    Global(Mark),
 }
 
 /// Reads a model.
@@ -75,7 +75,8 @@ pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> O
         routing::read_retry(table, known.usual.retry)
     });
     let retry = retry.unwrap_or(known.usual.retry);
-    let resumes = own.map(Resumes::Here).or_else(|| known.resumes.clone().map(Resumes::Everywhere));
+    let resumes =
+        own.map(ContinueSetting::Model).or_else(|| known.resumes.clone().map(ContinueSetting::Global));
     let resumes = resumes.filter(|_| retry.resume);
     let timeouts = table.table("timeouts", read_timeouts).unwrap_or_default();
     let mut fallback = Vec::new();
@@ -111,7 +112,7 @@ pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> O
     let price = price.or_else(|| known.prices.find(names)).unwrap_or_default();
     let routing =
         Routing { policy: policy.unwrap_or(known.usual.policy), retry, breaker: known.usual.breaker };
-    // Clients make a prefix of it (specification, 4.1): `{provider}/{model}`.
+    // The listing shows the prefix of `{provider}/{model}` (specification, 4.1).
     let first = targets.first().map(|target| target.provider.name.to_string());
     let owned_by = owned_by.or(first).unwrap_or_default();
     let model = Model {
@@ -338,7 +339,7 @@ fn check_resumes(root: &Table<'_>, draft: &Draft, added: &[Target]) {
     let asked = || own.iter().chain(added).filter(|target| target.seat.weight > 0);
     let chats = |target: &Target| {
         let chats = target.provider.apis.iter().any(|api| api.format().is_some());
-        chats && !is_other_than_chat(&target.model)
+        chats && !is_not_conversational(&target.model)
     };
     let able = |target: &Target| {
         let apis =
@@ -355,19 +356,20 @@ fn check_resumes(root: &Table<'_>, draft: &Draft, added: &[Target]) {
     };
     match (resumes, fault) {
         (_, None) => {}
-        (Resumes::Here(mark), Some((message, hint))) => root.wrong_at(mark, message, hint.to_owned()),
-        // Models of embeddings and images have no streams that could be continued.
-        (Resumes::Everywhere(mark), Some((message, hint))) if asked().any(chats) => {
+        (ContinueSetting::Model(mark), Some((message, hint))) => {
+            root.wrong_at(mark, message, hint.to_owned())
+        }
+        (ContinueSetting::Global(mark), Some((message, hint))) if asked().any(chats) => {
             let message = format!("of the model \"{}\": {message}", draft.model.id);
             root.wrong_at(mark, message, format!("{hint}; or write `retry = {{ continue = false }}` at it"));
         }
-        (Resumes::Everywhere(_), Some(_)) => {}
+        (ContinueSetting::Global(_), Some(_)) => {}
     }
 }
 
-/// Whether a model's name is that of a family without conversations: a provider serves all families with one list of
-/// interfaces.
-fn is_other_than_chat(model: &str) -> bool {
+/// Model name of a family without conversations: embeddings, images, video, speech. The provider's APIs do not tell, because
+/// one provider serves all families.
+fn is_not_conversational(model: &str) -> bool {
     const WORDS: [&str; 16] = [
         "embed",
         "rerank",

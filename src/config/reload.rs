@@ -6,37 +6,37 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 
 use super::node::Table;
-use super::stable::{Ending, Reading};
+use super::stable_read::{FileEnding, StableReader};
 use super::{Report, Vault, read_snapshot};
 use crate::snapshot::Snapshot;
 
-/// What gateway.toml says of reloads.
+/// Rules of a reload: `[reload]` of gateway.toml.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reload {
-    /// Whether files without a model, or without a key, take the place of files that had some.
+pub struct ReloadRules {
+    /// Accept a file without models, or without keys, in the place of one that has some.
     pub allow_empty: bool,
-    /// For how long nobody may have written to a file that is taken.
+    /// Minimum time since the last modification of a file.
     pub settle: Duration,
 }
 
-impl Default for Reload {
+impl Default for ReloadRules {
     fn default() -> Self {
-        // Longer than anybody writes at a file of this size, shorter than anybody notices.
-        Reload { allow_empty: false, settle: Duration::from_millis(250) }
+        // Programs write files of this size within milliseconds; an operator does not notice the delay.
+        ReloadRules { allow_empty: false, settle: Duration::from_millis(250) }
     }
 }
 
-/// Longest wait for files to settle: a reload that does not end is no reload.
-const SETTLE: Duration = Duration::from_secs(60);
+/// Largest value of `reload.settle`.
+const MAX_SETTLE: Duration = Duration::from_secs(60);
 
 /// Reads `[reload]`.
-pub(super) fn read(table: &Table<'_>) -> Reload {
-    let default = Reload::default();
+pub(super) fn read(table: &Table<'_>) -> ReloadRules {
+    let default = ReloadRules::default();
     let settle = table.duration("settle").unwrap_or(default.settle);
-    if settle > SETTLE {
+    if settle > MAX_SETTLE {
         table.wrong("settle is out of range", "60s at most".to_owned());
     }
-    Reload { allow_empty: table.boolean("allow_empty").unwrap_or(default.allow_empty), settle }
+    ReloadRules { allow_empty: table.boolean("allow_empty").unwrap_or(default.allow_empty), settle }
 }
 
 /// How a reload went.
@@ -60,17 +60,20 @@ pub struct Outcome {
 pub struct Reloader {
     routes: PathBuf,
     keys: PathBuf,
-    rules: Reload,
+    rules: ReloadRules,
     vault: Box<dyn Vault + Send + Sync>,
     install: Box<dyn Fn(Snapshot) + Send + Sync>,
-    last: Mutex<Last>,
+    /// Held during a reload. Separate from `current`, so that [`last`](Self::last) never waits for a file.
+    reloading: Mutex<()>,
+    current: Mutex<Current>,
 }
 
-/// What holds now.
-struct Last {
+/// State of the configuration in effect.
+#[derive(Clone)]
+struct Current {
     outcome: Outcome,
-    /// How the files of the configuration in effect end: routes.toml and keys.toml.
-    endings: [Ending; 2],
+    /// Endings of routes.toml and keys.toml.
+    endings: [FileEnding; 2],
 }
 
 impl Reloader {
@@ -78,7 +81,7 @@ impl Reloader {
     pub fn new(
         routes: PathBuf,
         keys: PathBuf,
-        rules: Reload,
+        rules: ReloadRules,
         vault: Box<dyn Vault + Send + Sync>,
         first: &Snapshot,
         install: Box<dyn Fn(Snapshot) + Send + Sync>,
@@ -91,22 +94,26 @@ impl Reloader {
             models: first.routes.models().len(),
             keys: first.keys.len(),
         };
-        let ending = |file| std::fs::read_to_string(file).map(|text| Ending::of(&text)).unwrap_or_default();
-        let endings = [ending(&routes), ending(&keys)];
-        Reloader { routes, keys, rules, vault, install, last: Mutex::new(Last { outcome, endings }) }
+        let endings = [&routes, &keys].map(|file| {
+            let regular = std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file());
+            let text = regular.then(|| std::fs::read_to_string(file).ok()).flatten();
+            text.map(|text| FileEnding::of(&text)).unwrap_or_default()
+        });
+        let current = Mutex::new(Current { outcome, endings });
+        Reloader { routes, keys, rules, vault, install, reloading: Mutex::default(), current }
     }
 
-    /// Reads the files. Blocks for as long as that takes (about a microsecond a key, and until the files have settled): call
-    /// it on a thread that may.
+    /// Reads the files. Blocks for about a microsecond a key and up to `reload.settle`: call it on a blocking thread.
     ///
-    /// Reloads follow one another; a file that is refused leaves everything as it was.
+    /// Reloads are serialised. A refused file leaves the configuration in effect unchanged.
     pub fn reload(&self) -> Outcome {
-        let mut last = self.last.lock();
+        let _serial = self.reloading.lock();
         let start = Instant::now();
-        match self.read(&last) {
-            Ok((mut snapshot, endings)) => {
-                snapshot.generation = last.outcome.generation + 1;
-                last.outcome = Outcome {
+        let Current { mut outcome, mut endings } = self.current.lock().clone();
+        match self.read(&outcome, endings) {
+            Ok((mut snapshot, new_endings)) => {
+                snapshot.generation = outcome.generation + 1;
+                outcome = Outcome {
                     generation: snapshot.generation,
                     at: SystemTime::now(),
                     took: start.elapsed(),
@@ -114,50 +121,56 @@ impl Reloader {
                     models: snapshot.routes.models().len(),
                     keys: snapshot.keys.len(),
                 };
-                last.endings = endings;
+                endings = new_endings;
                 (self.install)(snapshot);
             }
             Err(report) => {
-                last.outcome.at = SystemTime::now();
-                last.outcome.took = start.elapsed();
-                last.outcome.refused = Some(report);
+                outcome.at = SystemTime::now();
+                outcome.took = start.elapsed();
+                outcome.refused = Some(report);
             }
         }
-        last.outcome.clone()
+        *self.current.lock() = Current { outcome: outcome.clone(), endings };
+        outcome
     }
 
-    /// A snapshot of files that are sound, whole and at rest.
-    fn read(&self, last: &Last) -> Result<(Snapshot, [Ending; 2]), Report> {
-        let reading = Reading::default();
-        let (snapshot, texts) = read_snapshot(&self.routes, &self.keys, &*self.vault, &reading)?;
-        let endings = texts.map(|text| Ending::of(&text));
+    /// Reads both files. Refuses files that are invalid, truncated, empty or being written.
+    fn read(
+        &self,
+        outcome: &Outcome,
+        endings: [FileEnding; 2],
+    ) -> Result<(Snapshot, [FileEnding; 2]), Report> {
+        let reader = StableReader::default();
+        let (snapshot, texts) = read_snapshot(&self.routes, &self.keys, &*self.vault, &reader)?;
+        let new_endings = texts.map(|text| FileEnding::of(&text));
         let mut report = Report::default();
-        let outcome = &last.outcome;
         let counts = [
             ("model", outcome.models, snapshot.routes.models().len()),
             ("key", outcome.keys, snapshot.keys.len()),
         ];
         let files = [&self.routes, &self.keys];
-        for ((file, (what, before, now)), (was, is)) in
-            files.into_iter().zip(counts).zip(last.endings.iter().zip(endings))
+        for ((file, (what, before, now)), (old, new)) in
+            files.into_iter().zip(counts).zip(endings.into_iter().zip(new_endings))
         {
-            if now == 0 && before > 0 && !self.rules.allow_empty {
+            if now > 0 {
+                report.merge(
+                    old.truncation(new).map(|reason| Report::of_file(file, reason)).unwrap_or_default(),
+                );
+            } else if before > 0 && !self.rules.allow_empty {
                 let message = format!(
                     "has no {what}, in the place of {before}; reload.allow_empty in gateway.toml permits that"
                 );
                 report.merge(Report::of_file(file, message));
-            } else if let Some(message) = was.lacks(is) {
-                report.merge(Report::of_file(file, message));
             }
         }
         report.into_result()?;
-        reading.settle(self.rules.settle)?;
-        Ok((snapshot, endings))
+        reader.wait_until_stable(self.rules.settle)?;
+        Ok((snapshot, new_endings))
     }
 
     /// How the last reload went; the start counts as one.
     pub fn last(&self) -> Outcome {
-        self.last.lock().outcome.clone()
+        self.current.lock().outcome.clone()
     }
 }
 

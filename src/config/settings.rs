@@ -10,7 +10,7 @@ use super::node::{Document, Table, Value};
 use super::report::Report;
 use super::secret::expand;
 use super::values;
-use super::{Reload, Vault, folder, reload};
+use super::{ReloadRules, Vault, folder, reload};
 use crate::account::Network;
 
 /// What gateway.toml says, with the defaults for what it does not say.
@@ -34,8 +34,8 @@ pub struct Settings {
     pub drain: Duration,
     /// Bounds.
     pub limits: Limits,
-    /// What a reload takes.
-    pub reload: Reload,
+    /// Rules of a reload.
+    pub reload: ReloadRules,
     /// Logs.
     pub log: Log,
     /// Where what outlives a request is kept.

@@ -219,8 +219,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Refuses a request for which nothing is held when its account is disabled or does not exist, as one for which
-    /// something is held. A ledger that cannot be asked refuses nobody here.
+    /// Account check for requests without a reservation: refuses a disabled and an unknown account. An unavailable ledger
+    /// refuses nothing here.
     pub(super) async fn check_account(&self, ctx: &Context) -> Result<(), ApiError> {
         let account = ctx.key.as_ref().and_then(|key| key.account.as_ref());
         let id = account.and_then(|account| AccountId::shared(&account.name));

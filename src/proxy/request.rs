@@ -109,7 +109,7 @@ impl Gateway {
         authenticate(head, ctx)?;
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         permit(ctx, address, &endpoint)?;
-        if nothing_is_held_for(&endpoint) {
+        if is_unreserved(&endpoint) {
             self.check_account(ctx).await?;
         }
         ctx.images = images::shape(ctx, head)?;
@@ -285,8 +285,8 @@ fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
     }
 }
 
-/// Whether a header is the `<vendor>-version` of the specification (4.13), which has a date: `anthropic-version: 2023-06-01`.
-/// Versions of programs (`x-stainless-runtime-version: v22.1.0`) are none.
+/// Header `<vendor>-version` of the specification (4.13). Its value is a date: `anthropic-version: 2023-06-01`. Versions of
+/// programs (`x-stainless-runtime-version: v22.1.0`) do not count.
 fn is_vendor_version((name, value): (&http::HeaderName, &http::HeaderValue)) -> bool {
     let vendor = name.as_str().strip_suffix("-version");
     let date = value.as_bytes().get(..10).unwrap_or_default();
@@ -297,8 +297,8 @@ fn is_vendor_version((name, value): (&http::HeaderName, &http::HeaderValue)) -> 
     vendor.is_some_and(|vendor| vendor != "api" && !vendor.contains('-')) && !date.is_empty() && is_date
 }
 
-/// Whether an endpoint is served without a reservation, which would tell whether the account may be used.
-fn nothing_is_held_for(endpoint: &Endpoint) -> bool {
+/// Endpoint that is served without a reservation. For the others the reservation checks the account.
+fn is_unreserved(endpoint: &Endpoint) -> bool {
     use crate::wire::video::Place as Video;
     match endpoint {
         Endpoint::Models | Endpoint::Model { .. } => true,

@@ -16,11 +16,11 @@ use pingora::services::listening::Service;
 
 use super::check::Checks;
 use super::front::Front;
-use super::handover::Ready;
-use super::listeners::{Listeners, Sockets};
+use super::listener_service::{ListenerHandle, ListenerService};
 use super::signals::{self, AdminThread, ProcessStatus, Retired, Signals, Watch};
 use super::task::Watchman;
 use super::tls::TlsListeners;
+use super::upgrade::ReadySocket;
 use super::{Gateway, Parts, Shutdown, dns, open, roots};
 use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Vault};
 use crate::metrics::access_log::{AccessLog, Destination};
@@ -162,21 +162,17 @@ impl Server {
         let opt = Opt { upgrade: self.options.upgrade, ..Opt::default() };
         let mut server = PingoraServer::new_with_opt_and_conf(Some(opt), conf);
         let service = self.service(&server.configuration)?;
-        let ready =
-            if self.options.upgrade {
-                let socket = &self.settings.upgrade_socket;
-                let ready = Ready::open(socket);
-                Some(ready.map_err(|source| ServeError::Io {
-                    what: format!("{}.ready", socket.display()),
-                    source,
-                })?)
-            } else {
-                None
-            };
+        let ready_socket = if self.options.upgrade {
+            let path = &self.settings.upgrade_socket;
+            let failed = |source| ServeError::Io { what: format!("{}.ready", path.display()), source };
+            Some(ReadySocket::open(path).map_err(failed)?)
+        } else {
+            None
+        };
         // With --upgrade this waits for the listeners of the process that runs.
         server.bootstrap();
-        let sockets = Arc::new(Sockets::default());
-        server.add_service(Listeners { service, sockets: sockets.clone() });
+        let listeners = Arc::new(ListenerHandle::default());
+        server.add_service(ListenerService { service, handle: listeners.clone() });
         server.add_service(background_service("tasks", Watchman(self.gateway.clone())));
         server.add_service(background_service("checks", Checks(self.gateway.clone())));
         let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
@@ -193,8 +189,8 @@ impl Server {
             shutdown: self.shutdown,
             admin,
             upgrade: self.options.upgrade,
-            sockets,
-            ready: parking_lot::Mutex::new(ready),
+            listeners,
+            ready_socket: parking_lot::Mutex::new(ready_socket),
             started: parking_lot::Mutex::new(Some(started)),
         };
         server.run(RunArgs { shutdown_signal: Box::new(Watch(Arc::new(signals))) });

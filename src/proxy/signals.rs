@@ -18,9 +18,9 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use super::handover::{self, Failure, Ready, Successor};
-use super::listeners::Sockets;
+use super::listener_service::ListenerHandle;
 use super::server::Started;
+use super::upgrade::{ReadySocket, Successor, UpgradeError, transfer_listeners};
 use super::watchdog;
 use super::{Gateway, Shutdown};
 use crate::config::{Outcome, Reloader, Settings};
@@ -35,11 +35,11 @@ const START: Duration = Duration::from_secs(20);
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long a new process may take until it waits for the listeners.
 const HAND_OVER: Duration = Duration::from_secs(30);
-/// How long a connection may take from the listener to where it is counted, TLS included: after an upgrade nobody waits for
-/// the old process, and what it has accepted must not be lost.
-const ACCEPTED: Duration = Duration::from_secs(1);
-/// How long what is done before the end of the process may take: others wait for it to be gone.
-const CLOSE: Duration = Duration::from_secs(5);
+/// Time from the last accept to the start of the drain after an upgrade. A connection is counted by its own task, and one
+/// whose task has not run yet would be lost.
+const ACCEPT_SETTLE: Duration = Duration::from_secs(1);
+/// Bound of the work before the process exits.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often old snapshots are looked at.
 const SWEEP: Duration = Duration::from_secs(30);
 
@@ -162,9 +162,9 @@ pub(super) struct Signals {
     pub(super) shutdown: Arc<Shutdown>,
     pub(super) admin: AdminThread,
     pub(super) upgrade: bool,
-    pub(super) sockets: Arc<Sockets>,
-    /// Who is told that this process serves, where it takes over.
-    pub(super) ready: Mutex<Option<Ready>>,
+    pub(super) listeners: Arc<ListenerHandle>,
+    /// Readiness socket of a process that takes over.
+    pub(super) ready_socket: Mutex<Option<ReadySocket>>,
     pub(super) started: Mutex<Option<Started>>,
 }
 
@@ -204,10 +204,10 @@ impl Streams {
     }
 }
 
-/// Something that goes on beside the signals, one at a time.
-struct Beside<T>(Option<JoinHandle<T>>);
+/// A task beside the signal loop, at most one at a time. Dropping it aborts the task.
+struct BackgroundTask<T>(Option<JoinHandle<T>>);
 
-impl<T: Send + 'static> Beside<T> {
+impl<T: Send + 'static> BackgroundTask<T> {
     fn is_running(&self) -> bool {
         self.0.is_some()
     }
@@ -216,7 +216,7 @@ impl<T: Send + 'static> Beside<T> {
         self.0 = Some(tokio::spawn(work));
     }
 
-    /// Ends it, and waits until it has let go of what it had.
+    /// Aborts the task and waits until its values are dropped.
     async fn cancel(&mut self) {
         if let Some(running) = self.0.take() {
             running.abort();
@@ -224,8 +224,8 @@ impl<T: Send + 'static> Beside<T> {
         }
     }
 
-    /// Resolves when it is done, to nothing if it failed; never, if nothing goes on.
-    async fn done(&mut self) -> Option<T> {
+    /// Waits for the task. `None` if it panicked. Waits for ever if there is no task.
+    async fn join(&mut self) -> Option<T> {
         let outcome = match &mut self.0 {
             Some(running) => running.await.ok(),
             None => std::future::pending().await,
@@ -235,8 +235,7 @@ impl<T: Send + 'static> Beside<T> {
     }
 }
 
-/// What goes on ends with whoever watches it.
-impl<T> Drop for Beside<T> {
+impl<T> Drop for BackgroundTask<T> {
     fn drop(&mut self) {
         if let Some(running) = &self.0 {
             running.abort();
@@ -250,11 +249,11 @@ impl Signals {
             tracing::error!("the listeners did not come up");
             return ShutdownSignal::FastShutdown;
         }
-        tokio::spawn(watchdog::watch(self.sockets.clone()));
+        tokio::spawn(watchdog::serve(self.listeners.clone()));
         let mut sweep = tokio::time::interval(SWEEP);
-        let (mut reload, mut once_more) = (Beside(None), false);
-        let mut upgrade = Beside(None);
-        // Whoever wants to stop waits neither for files nor for another process.
+        let (mut reload, mut once_more) = (BackgroundTask(None), false);
+        let mut upgrade = BackgroundTask(None);
+        // Reloads and upgrades run as tasks, so that a stop does not wait for a file or for another process.
         loop {
             tokio::select! {
                 _ = streams.terminate.recv() => break,
@@ -265,7 +264,7 @@ impl Signals {
                         reload.start(self.clone().reload());
                     }
                 }
-                _ = reload.done() => if std::mem::take(&mut once_more) {
+                _ = reload.join() => if std::mem::take(&mut once_more) {
                     reload.start(self.clone().reload());
                 },
                 _ = streams.quit.recv() => if !upgrade.is_running() {
@@ -274,7 +273,7 @@ impl Signals {
                 _ = streams.user.recv() => if !upgrade.is_running() {
                     upgrade.start(self.clone().upgrade(true));
                 },
-                outcome = upgrade.done() => match outcome {
+                outcome = upgrade.join() => match outcome {
                     Some(Ok(())) => {
                         tracing::info!("the new process serves");
                         return self.stop(streams, true);
@@ -285,7 +284,7 @@ impl Signals {
                 _ = sweep.tick() => self.retired.sweep(),
             }
         }
-        // A new process that does not serve yet ends with it.
+        // A new process that does not serve yet is killed.
         upgrade.cancel().await;
         tracing::info!(limit = ?self.settings.drain, in_flight = self.shutdown.in_flight(), "stopping");
         notify(&[NotifyState::Stopping]);
@@ -296,18 +295,18 @@ impl Signals {
     /// Closes the listeners, and ends the process when the answers under way are complete.
     fn stop(self: &Arc<Self>, streams: Streams, replaced: bool) -> ShutdownSignal {
         if replaced {
-            // From now on the new process answers on the admin port alone.
+            // The new process answers on the admin port.
             self.admin.stop();
         }
         let this = self.clone();
         tokio::spawn(async move { this.drain(streams, replaced).await });
-        // Pingora's own upgrade would go on accepting for five seconds beside a process that has begun.
+        // Pingora's `GracefulUpgrade` would accept for five more seconds.
         ShutdownSignal::GracefulTerminate
     }
 
     /// Waits until the listeners accept, then says so to whoever started the process.
     async fn announce(&self) -> bool {
-        if !tokio::time::timeout(START, self.sockets.up()).await.unwrap_or(false) {
+        if !tokio::time::timeout(START, self.listeners.accepting()).await.unwrap_or(false) {
             return false;
         }
         let tls = self.settings.tls.iter().map(|tls| tls.listen);
@@ -329,8 +328,8 @@ impl Signals {
             notify(&[NotifyState::MainPid(std::process::id())]);
         }
         notify(&[NotifyState::Ready]);
-        if let Some(ready) = self.ready.lock().take() {
-            ready.tell();
+        if let Some(socket) = self.ready_socket.lock().take() {
+            socket.confirm();
         }
         true
     }
@@ -366,14 +365,14 @@ impl Signals {
         }
     }
 
-    /// Hands over to a new process; starts it, if nobody else has.
-    async fn upgrade(self: Arc<Self>, start: bool) -> Result<(), Failure> {
+    /// Transfers the listeners to a new process. With `start`, starts that process.
+    async fn upgrade(self: Arc<Self>, start: bool) -> Result<(), UpgradeError> {
         let socket = &self.settings.upgrade_socket;
         let successor = if start { Some(Successor::start(socket, HAND_OVER).await?) } else { None };
         tracing::info!(in_flight = self.shutdown.in_flight(), "handing over to a new process");
-        handover::hand_over(self.sockets.table(), socket).await?;
+        transfer_listeners(self.listeners.fds(), socket).await?;
         if let Some(successor) = successor {
-            successor.release();
+            successor.detach();
         }
         Ok(())
     }
@@ -382,9 +381,9 @@ impl Signals {
     async fn drain(&self, mut streams: Streams, replaced: bool) {
         let answers = async {
             if replaced {
-                self.sockets.ended().await;
+                self.listeners.closed().await;
                 tracing::info!("no more connections are accepted");
-                tokio::time::sleep(ACCEPTED).await;
+                tokio::time::sleep(ACCEPT_SETTLE).await;
                 self.shutdown.drain();
             }
             if tokio::time::timeout(self.settings.drain, self.shutdown.idle()).await.is_err() {
@@ -410,12 +409,12 @@ impl Signals {
         std::process::exit(0);
     }
 
-    /// What must be done before the process ends, because that runs no destructor.
+    /// Work before the process exits, which runs no destructors. Bounded in time.
     async fn close(&self) {
         let access_log = self.access_log.clone();
-        // A destination that takes nothing must not keep the process.
+        // A destination that blocks must not delay the exit.
         let written = tokio::task::spawn_blocking(move || access_log.close());
-        if tokio::time::timeout(CLOSE, written).await.is_err() {
+        if tokio::time::timeout(CLOSE_TIMEOUT, written).await.is_err() {
             tracing::warn!("the access log does not take its last lines");
         }
     }

@@ -96,8 +96,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether nothing stands under the path of this endpoint for this HTTP method: an endpoint of the task group that
-    /// does not exist, or a method of a model that does not exist (`POST /v1beta/models/{model}:{method}`).
+    /// Path without an endpoint, answered 404 in the shape of its neighbours: an unknown path of the task group, or an
+    /// unknown method of a model (`POST /v1beta/models/{model}:{method}`).
     pub fn is_unknown(&self, method: &str) -> bool {
         match self {
             Endpoint::Group(tasks::Place::Unknown) => true,
@@ -210,7 +210,7 @@ impl Target {
     }
 }
 
-/// First segments of the resources that an SDK appends to its base address.
+/// First segments of the resource paths that SDKs append to their base address.
 const RESOURCES: [&str; 13] = [
     "chat",
     "messages",
@@ -227,7 +227,7 @@ const RESOURCES: [&str; 13] = [
     "videos",
 ];
 
-/// Endpoints whose full path may be a base address. Longer ones come before their beginnings.
+/// Endpoints whose full path is accepted as a base address. A path comes before its prefixes.
 const BASES: [&[&str]; 11] = [
     &["chat", "completions"],
     &["messages", "count_tokens"],
@@ -242,9 +242,10 @@ const BASES: [&[&str]; 11] = [
     &["videos"],
 ];
 
-/// Path segments, and whether a version before them was one of the generate format.
+/// Segments of a path without the leading versions.
 struct Segments<'p> {
     segments: Vec<&'p str>,
+    /// A version was one of the generate format.
     beta: bool,
 }
 
@@ -256,7 +257,7 @@ impl<'p> Segments<'p> {
         Segments { segments, beta }
     }
 
-    /// The same without a base address that is the full path of an endpoint.
+    /// Removes a base address that is the full path of an endpoint.
     fn without_base(mut self) -> Self {
         let mut begin = 0;
         while let Some(base) = self.segments.get(begin..).and_then(base_length) {
@@ -278,14 +279,14 @@ impl<'p> Segments<'p> {
     }
 }
 
-/// How many versions the segments begin with, and whether one of them is of the generate format. A base address may
-/// end in a version, and an SDK adds its own.
+/// Number of versions at the beginning, and whether one of them is of the generate format. A base address may end in a
+/// version, and an SDK appends its own.
 fn leading_versions(segments: &[&str]) -> (usize, bool) {
     let versions = segments.iter().take_while(|segment| matches!(**segment, "v1" | "v1beta" | "v1beta1"));
     versions.fold((0, false), |(count, beta), version| (count + 1, beta || *version != "v1"))
 }
 
-/// How many segments of these are an endpoint that may be a base address.
+/// Number of segments of the base address at the beginning. `None` if there is no full endpoint path.
 fn base_length(segments: &[&str]) -> Option<usize> {
     if let Some(base) = BASES.iter().find(|base| segments.starts_with(base)) {
         return Some(base.len());
@@ -296,7 +297,7 @@ fn base_length(segments: &[&str]) -> Option<usize> {
     segments.iter().position(method).filter(|_| named).map(|at| at + 1)
 }
 
-/// The resource's path, and its own query, in the query of a base address that ends in one:
+/// Resource path, and the query behind it, in the query of a base address that has one:
 /// `api-version=2025-04-01/responses`.
 fn resource_in_query(query: &str) -> Option<(Segments<'_>, Option<&str>)> {
     let (_, resource) = query.split_once('/')?;
@@ -310,8 +311,8 @@ fn resource_in_query(query: &str) -> Option<(Segments<'_>, Option<&str>)> {
 pub fn parse(path: &str, query: Option<&str>) -> Target {
     let mut whole = Segments::of(path).without_base();
     let mut query = query;
-    if whole.is_base()
-        && let Some((resource, own)) = query.and_then(resource_in_query)
+    if let Some((resource, own)) = query.and_then(resource_in_query)
+        && whole.is_base()
     {
         let beta = whole.beta;
         whole = resource.without_base();
@@ -374,7 +375,7 @@ fn parse_model(segments: &[&str], query: Option<&str>) -> Option<Endpoint> {
     Some(Endpoint::Model { id: bare(&whole)? })
 }
 
-/// What the method of this name does with a model.
+/// Action of a method name. `None` for an unknown method.
 fn action(name: &str, query: Option<&str>) -> Option<Action> {
     Some(match name {
         "generateContent" => Action::Generate,

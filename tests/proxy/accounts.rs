@@ -178,9 +178,9 @@ async fn accounts_that_are_disabled_or_not_there_are_refused() {
     }
 }
 
-/// A key that is refused everywhere else is good for nothing that is free either; one whose account has no money is.
+/// An empty balance does not matter there.
 #[tokio::test]
-async fn a_disabled_account_is_refused_what_costs_nothing_too() {
+async fn disabled_account_is_refused_for_free_endpoints() {
     let upstream = vendors().await;
     let mut setup = paying(&upstream, "1").account("poor", "0.000001");
     setup.keys += &key("lost", "client-key-of-lost-0008", "account = \"nowhere\"");

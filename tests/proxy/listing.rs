@@ -106,7 +106,7 @@ async fn one_model_is_an_entry_of_the_list() {
 
 /// `x-api-key` and a vendor's version (specification, 4.13).
 #[tokio::test]
-async fn a_version_of_any_vendor_tells_the_shape() {
+async fn listing_shape_follows_a_vendor_version_header() {
     let gateway = gateway().await;
     for (header, value, native) in [
         ("anthropic-version", "2023-06-01", true),
@@ -125,7 +125,7 @@ async fn a_version_of_any_vendor_tells_the_shape() {
 
 /// The prefix of `{provider}/{model}` is to be seen in the listing (specification, 4.1).
 #[tokio::test]
-async fn a_model_without_an_owner_belongs_to_its_provider() {
+async fn listing_shows_the_provider_of_a_model_without_an_owner() {
     let mut setup = Setup::new().provider("acme", "openai", "http://127.0.0.1:9/v1", "");
     setup.routes += "[[model]]\nid = \"m\"\ntargets = [{ provider = \"acme\", model = \"m-1\" }]\n";
     let gateway = Gateway::start(&setup).await;
@@ -133,9 +133,8 @@ async fn a_model_without_an_owner_belongs_to_its_provider() {
     assert_eq!(list["data"][0]["owned_by"], "acme", "{list}");
 }
 
-/// Paths under which nothing stands, in the shape of those that there are.
 #[tokio::test]
-async fn what_is_not_there_is_404_in_the_shape_of_its_neighbours() {
+async fn unknown_paths_are_404_in_the_shape_of_their_neighbours() {
     let gateway = gateway().await;
     for version in ["v1", "v1beta"] {
         let path = format!("/{version}/models/model-00:nope");

@@ -170,9 +170,8 @@ async fn no_request_fails_while_files_are_read_again_and_again() {
     assert_eq!(gateway.metrics().await.sum("gateway_errors_total", &[]), 0.0);
 }
 
-/// A file that was emptied or cut is not a configuration that somebody wants.
 #[tokio::test]
-async fn files_that_have_lost_what_they_had_are_refused() {
+async fn reload_refuses_empty_and_truncated_files() {
     let (_upstream, gateway) = crate::bodies::chat().await;
     let (routes, keys) = (gateway.read("routes.toml"), gateway.read("keys.toml"));
     let whole_line = routes.find("[[model]]").unwrap();
@@ -199,16 +198,15 @@ async fn files_that_have_lost_what_they_had_are_refused() {
     gateway.reload("applied").await;
 }
 
-/// `# end` is for those who want to be sure: no cut of such a file is taken, wherever it is.
 #[tokio::test]
-async fn a_file_that_says_where_it_ends_is_never_taken_cut() {
+async fn reload_refuses_every_cut_of_a_file_with_an_end_marker() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let mut setup = Setup::vendors(upstream.addr).server("[reload]\nsettle = \"0s\"");
     setup.keys += "# end\n";
     let gateway = Gateway::start(&setup).await;
     let text = setup.keys.trim_end();
     for at in (0..text.len()).step_by(37).chain([text.rfind('#').unwrap()]) {
-        // In place, as whoever does not know better.
+        // In place, as an editor may write.
         std::fs::write(gateway.folder().join("keys.toml"), &text[..at]).unwrap();
         gateway.reload("refused").await;
     }
@@ -219,31 +217,30 @@ async fn a_file_that_says_where_it_ends_is_never_taken_cut() {
 }
 
 #[tokio::test]
-async fn who_means_it_may_take_everything_away() {
+async fn reload_accepts_empty_files_with_allow_empty() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let setup = Setup::vendors(upstream.addr).server("[reload]\nallow_empty = true\nsettle = \"0s\"");
     let gateway = Gateway::start(&setup).await;
     gateway.replace("routes.toml", "\n");
     gateway.reload("applied").await;
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 404);
-    gateway.replace("keys.toml", "\n");
+    gateway.replace("keys.toml", "");
     gateway.reload("applied").await;
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 401);
     let status = gateway.status().await;
     assert_eq!((&status["keys"], &status["models"]), (&0.into(), &0.into()), "{status}");
-    // Nothing was there before: nothing is lost.
+    // An empty file may always get entries.
     gateway.replace("keys.toml", &setup.keys);
     gateway.reload("applied").await;
 }
 
-/// A gateway that waits long for files to settle: what is written to in that time is refused.
 #[tokio::test]
-async fn a_file_that_is_being_written_is_refused() {
+async fn reload_refuses_a_file_that_is_being_written() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let setup = Setup::vendors(upstream.addr).server("[reload]\nsettle = \"3s\"");
     let gateway = Gateway::start(&setup).await;
     let half = setup.keys[..setup.keys.rfind("[[key]]").unwrap()].to_owned();
-    // The writer has come to the middle, and is not done: each part is a sound file.
+    // Each part of what the writer writes is a valid file.
     std::fs::write(gateway.folder().join("keys.toml"), &half).unwrap();
     let reloads = || async { gateway.metrics().await.sum("gateway_reloads_total", &[("result", "refused")]) };
     let before = reloads().await;
@@ -264,13 +261,11 @@ async fn a_file_that_is_being_written_is_refused() {
     let status = gateway.status().await;
     assert!(status["last_reload"]["problems"].to_string().contains("changed while it was read"), "{status}");
     assert_eq!(status["generation"], 1, "{status}");
-    // At rest it is taken.
     gateway.reload("applied").await;
 }
 
-/// `keys create` and its like put a whole file in the place of the old one, under whatever reloads there are.
 #[tokio::test]
-async fn keys_are_changed_while_files_are_read_again() {
+async fn keys_commands_replace_the_file_atomically_during_reloads() {
     let (_upstream, gateway) = crate::bodies::chat().await;
     let inode = || {
         std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(gateway.folder().join("keys.toml")).unwrap())
@@ -294,7 +289,7 @@ async fn keys_are_changed_while_files_are_read_again() {
 }
 
 #[test]
-fn a_check_warns_of_files_that_serve_nobody() {
+fn check_warns_of_files_without_models_or_keys() {
     let folder = tempfile::tempdir().unwrap();
     let mut setup = Setup::vendors("127.0.0.1:9".parse().unwrap());
     let check = |setup: &Setup| {

@@ -212,9 +212,8 @@ async fn a_process_that_cannot_take_over_changes_nothing() {
     assert_eq!(gateway.ended().await.code(), Some(0));
 }
 
-/// Connections that come when the new process serves are the new one's, all of them.
 #[tokio::test]
-async fn nobody_is_accepted_any_more_once_the_new_process_serves() {
+async fn upgrade_stops_accepting_when_the_new_process_serves() {
     let gate = Gate::new();
     let slow = halting(Form::Responses, &gate).await;
     let setup = Setup::new().provider("slow", "openai", &format!("http://{}/v1", slow.addr), "");
@@ -222,7 +221,7 @@ async fn nobody_is_accepted_any_more_once_the_new_process_serves() {
     let stream = open_stream(gateway.addr).await;
     gateway.signal(Signal::SIGUSR2);
     until(|| gateway.log().contains("the new process serves")).await;
-    // Pingora by itself goes on for five seconds; here it takes milliseconds.
+    // Milliseconds. Pingora's own upgrade accepts for five seconds.
     let begun = std::time::Instant::now();
     until(|| gateway.log().contains("no more connections are accepted")).await;
     assert!(begun.elapsed() < std::time::Duration::from_secs(3), "{:?}", begun.elapsed());
@@ -238,8 +237,8 @@ async fn nobody_is_accepted_any_more_once_the_new_process_serves() {
     assert_eq!(gateway.ended().await.code(), Some(0));
 }
 
-/// What stands in the place of a new process: it takes the listeners, and then a test does with it what it wants.
-struct Stand {
+/// Fake of a new process: it receives the listeners, and the test decides whether it confirms.
+struct FakeSuccessor {
     listeners: UnixListener,
     ready: Option<UnixListener>,
 }
@@ -248,14 +247,14 @@ fn sockets(gateway: &Gateway) -> [PathBuf; 2] {
     ["model-gateway.upgrade.sock", "model-gateway.upgrade.sock.ready"].map(|name| gateway.folder().join(name))
 }
 
-impl Stand {
-    fn new(gateway: &Gateway, says: bool) -> Stand {
+impl FakeSuccessor {
+    fn new(gateway: &Gateway, confirms: bool) -> FakeSuccessor {
         let [socket, ready] = sockets(gateway);
-        let ready = says.then(|| UnixListener::bind(&ready).unwrap());
-        Stand { ready, listeners: UnixListener::bind(&socket).unwrap() }
+        let ready = confirms.then(|| UnixListener::bind(&ready).unwrap());
+        FakeSuccessor { ready, listeners: UnixListener::bind(&socket).unwrap() }
     }
 
-    /// Waits until the listeners are sent; gives the connections over which they come and over which it may say something.
+    /// Waits for the listeners. Returns the connection of the transfer and that of the readiness socket.
     async fn take(&self) -> (UnixStream, Option<UnixStream>) {
         let ready = match &self.ready {
             Some(ready) => Some(soon(ready.accept()).await.unwrap().0),
@@ -267,22 +266,23 @@ impl Stand {
 
 async fn serves(gateway: &mut Gateway) {
     assert!(gateway.runs());
+    // The status must not wait for a reload.
+    assert_eq!(gateway.status().await["draining"], false);
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
     assert_eq!(gateway.admin_status("/readyz").await, Some(200));
 }
 
-/// A new process that fails when it has the listeners already.
 #[tokio::test]
-async fn a_process_that_takes_over_and_fails_changes_nothing() {
+async fn upgrade_continues_when_the_new_process_fails_after_the_transfer() {
     let (_upstream, mut gateway) = crate::bodies::chat().await;
-    let stand = Stand::new(&gateway, true);
+    let stand = FakeSuccessor::new(&gateway, true);
     gateway.signal(Signal::SIGQUIT);
     let taken = stand.take().await;
     serves(&mut gateway).await;
     drop((taken, stand));
     until(|| gateway.log().contains("this one goes on")).await;
     serves(&mut gateway).await;
-    // And the next one takes over.
+    // The next upgrade succeeds.
     for socket in sockets(&gateway) {
         let _ = std::fs::remove_file(socket);
     }
@@ -291,11 +291,10 @@ async fn a_process_that_takes_over_and_fails_changes_nothing() {
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
 }
 
-/// One of an earlier version says nothing when it serves; it is given the time that Pingora gives it.
 #[tokio::test]
-async fn a_process_that_says_nothing_takes_over_too() {
+async fn upgrade_to_a_version_without_a_readiness_socket() {
     let (_upstream, mut gateway) = crate::bodies::chat().await;
-    let stand = Stand::new(&gateway, false);
+    let stand = FakeSuccessor::new(&gateway, false);
     gateway.signal(Signal::SIGQUIT);
     let (_sent, ready) = stand.take().await;
     assert!(ready.is_none());
@@ -303,20 +302,20 @@ async fn a_process_that_says_nothing_takes_over_too() {
     assert_eq!(gateway.ended().await.code(), Some(0));
 }
 
-/// A file that gives nothing and does not end: whoever reads it waits.
-fn hang(gateway: &Gateway, name: &str) {
+/// Replaces a file by a pipe without a writer, so that a read blocks.
+fn block_reads(gateway: &Gateway, name: &str) {
     let path = gateway.folder().join(name);
     std::fs::remove_file(&path).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
 #[tokio::test]
-async fn a_stop_does_not_wait_for_a_process_that_is_starting() {
+async fn stop_does_not_wait_for_a_starting_process() {
     let (_upstream, mut gateway) = crate::bodies::chat().await;
-    hang(&gateway, "routes.toml");
+    block_reads(&gateway, "routes.toml");
     gateway.signal(Signal::SIGUSR2);
     until(|| !gateway.successors().is_empty()).await;
-    // Nor does a reload, which waits for the same file here, or another upgrade.
+    // A reload blocks on the same file.
     gateway.signal(Signal::SIGHUP);
     gateway.signal(Signal::SIGUSR2);
     serves(&mut gateway).await;
@@ -327,9 +326,9 @@ async fn a_stop_does_not_wait_for_a_process_that_is_starting() {
 }
 
 #[tokio::test]
-async fn a_stop_does_not_wait_for_a_process_that_takes_over() {
+async fn stop_does_not_wait_for_a_process_that_takes_over() {
     let (_upstream, mut gateway) = crate::bodies::chat().await;
-    let stand = Stand::new(&gateway, true);
+    let stand = FakeSuccessor::new(&gateway, true);
     gateway.signal(Signal::SIGQUIT);
     let _taken = stand.take().await;
     serves(&mut gateway).await;
@@ -338,9 +337,9 @@ async fn a_stop_does_not_wait_for_a_process_that_takes_over() {
 }
 
 #[tokio::test]
-async fn a_stop_does_not_wait_for_a_reload() {
+async fn stop_does_not_wait_for_a_reload() {
     let (_upstream, mut gateway) = crate::bodies::chat().await;
-    hang(&gateway, "keys.toml");
+    block_reads(&gateway, "keys.toml");
     gateway.signal(Signal::SIGHUP);
     gateway.signal(Signal::SIGHUP);
     serves(&mut gateway).await;

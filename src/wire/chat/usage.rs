@@ -1,5 +1,4 @@
-//! The usage of an answer whose vendor says nothing of it: clients of this format may rely on the member (specification,
-//! 2.1).
+//! `usage` of a chat completion whose provider reports none. Clients rely on the member (specification, 2.1).
 
 use bytes::BytesMut;
 
@@ -7,7 +6,8 @@ use super::write;
 use crate::canonical::Usage;
 use crate::json::{Cursor, Writer};
 
-/// A whole answer with this usage, if it is one and has no usage of its own; everything else stays byte for byte.
+/// The completion `body` with a `usage` member, other bytes unchanged. `None` if `body` has a usage object already, or is no chat
+/// completion.
 pub fn with_usage(body: &str, usage: &Usage) -> Option<BytesMut> {
     let mut json = Cursor::new(body);
     json.begin_object().ok()?;
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usage_is_put_where_there_is_none() {
+    fn usage_is_inserted_where_it_is_missing() {
         let usage = Usage { input: Some(3), output: Some(4), ..Usage::default() };
         let figures = r#"{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}"#;
         for (body, expected) in [

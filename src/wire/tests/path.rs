@@ -44,7 +44,7 @@ fn every_way_to_write_the_base_address_leads_to_the_endpoint() {
 }
 
 #[test]
-fn the_full_path_of_an_endpoint_may_be_the_base_address() {
+fn full_endpoint_path_is_accepted_as_a_base_address() {
     for (base, path, expected) in [
         ("/v1/chat/completions", "/chat/completions", Endpoint::Chat),
         ("/v1/chat/completions/", "/v1/chat/completions", Endpoint::Chat),
@@ -92,7 +92,7 @@ fn the_full_path_of_an_endpoint_may_be_the_base_address() {
 }
 
 #[test]
-fn a_base_address_may_end_in_a_query() {
+fn base_address_with_a_query_is_accepted() {
     let query = |rest: &str| format!("api-version=2025-04-01-preview{rest}");
     for (path, rest, expected) in [
         ("/v1", "/responses", Some(Endpoint::Responses)),
@@ -118,7 +118,7 @@ fn a_base_address_may_end_in_a_query() {
 }
 
 #[test]
-fn what_is_not_there_is_told_from_what_takes_another_method() {
+fn unknown_endpoints_are_told_from_wrong_methods() {
     for (path, method, unknown) in [
         ("/v1beta/models/gemini:nope", "POST", true),
         ("/v1beta/models/gemini:nope", "GET", false),
