@@ -4,6 +4,22 @@
 use super::{BlockKind, Delta, Event, Finish, ToolKind, Usage};
 use crate::json::JsonStr;
 
+/// Choices that an answer has at most. No vendor makes more than 128 for one request; a number beyond all of them would
+/// be believed blindly by whoever counts up to it.
+pub const MAX_CHOICES: u32 = 1_024;
+
+/// Blocks that an answer has at most. An answer of a million tokens, with a call for each four of them, has fewer.
+pub const MAX_BLOCKS: u32 = 262_144;
+
+/// One choice of an answer.
+#[derive(Clone, Debug, Default)]
+pub struct Choice<'a> {
+    /// Its blocks, in order.
+    pub blocks: Vec<&'a Block>,
+    /// Why it ended.
+    pub finish: Option<&'a FinishOwned>,
+}
+
 /// An answer, collected. Texts are kept as the insides of JSON strings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
@@ -199,12 +215,28 @@ impl Answer {
     pub fn choices(&self) -> u32 {
         let last =
             self.blocks.iter().map(|block| block.choice).chain(self.finishes.iter().map(|end| end.0)).max();
-        last.map_or(1, |last| last.saturating_add(1))
+        last.map_or(1, |last| last.saturating_add(1).min(MAX_CHOICES))
     }
 
     /// The blocks of a choice.
     pub fn blocks_of(&self, choice: u32) -> impl Iterator<Item = &Block> {
         self.blocks.iter().filter(move |block| block.choice == choice)
+    }
+
+    /// All choices, each in the place of its number.
+    pub fn by_choice(&self) -> Vec<Choice<'_>> {
+        let mut choices = vec![Choice::default(); self.choices() as usize];
+        for block in &self.blocks {
+            if let Some(choice) = choices.get_mut(block.choice as usize) {
+                choice.blocks.push(block);
+            }
+        }
+        for (choice, finish) in &self.finishes {
+            if let Some(choice) = choices.get_mut(*choice as usize) {
+                choice.finish.get_or_insert(finish);
+            }
+        }
+        choices
     }
 
     /// Why a choice ended.

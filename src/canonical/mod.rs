@@ -8,6 +8,8 @@
 //! Beside it stand what is asked for in other ways than a conversation: vectors ([`embed`]), orders ([`rank`]) and
 //! images ([`image`]) and videos ([`video`]); and what is billed otherwise than by tokens ([`Product`]).
 //!
+//! What is looked for among many is found with an [`Index`].
+//!
 //! Here must not live: the name of a format or of a vendor, or any input or output.
 
 pub mod answer;
@@ -18,6 +20,8 @@ pub mod event;
 pub mod grammar;
 pub mod habits;
 pub mod image;
+pub mod index;
+pub mod lost;
 pub mod rank;
 pub mod request;
 pub mod seal;
@@ -31,6 +35,8 @@ pub use dialect::Dialect;
 pub use event::{BlockKind, Citation, Delta, Event, Finish, Start, ToolKind};
 pub use grammar::Grammar;
 pub use habits::Habits;
+pub use index::{Index, Key, Queues, Slots};
+pub use lost::Lost;
 pub use request::{Effort, OutputFormat, Request, Sampling, Thinking};
 pub use seal::{Seal, Sealed};
 pub use tools::{Input, Tool, ToolChoice};

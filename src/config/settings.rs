@@ -10,7 +10,7 @@ use super::node::{Document, Table, Value};
 use super::report::Report;
 use super::secret::expand;
 use super::values;
-use super::{Vault, folder};
+use super::{Reload, Vault, folder, reload};
 use crate::account::Network;
 
 /// What gateway.toml says, with the defaults for what it does not say.
@@ -34,6 +34,8 @@ pub struct Settings {
     pub drain: Duration,
     /// Bounds.
     pub limits: Limits,
+    /// What a reload takes.
+    pub reload: Reload,
     /// Logs.
     pub log: Log,
     /// Where what outlives a request is kept.
@@ -254,6 +256,7 @@ pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Setting
 
 fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Settings> {
     let limits = root.table("limits", read_limits).unwrap_or_default();
+    let reload = root.table("reload", reload::read).unwrap_or_default();
     let log = root.table("log", |table| read_log(table, folder)).unwrap_or_default();
     let store = root.table("store", |table| read_store(table, folder)).unwrap_or_default();
     let (store, kept, ledger) = store;
@@ -290,6 +293,7 @@ fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Setti
             listen,
             tls,
             limits,
+            reload,
             log,
             store,
             kept,

@@ -48,6 +48,10 @@ pub struct Metrics {
     pub request_bytes: IntCounterVec,
     /// Answer body bytes.
     pub response_bytes: IntCounterVec,
+    /// See [`table::LARGE_BODY_WAIT`].
+    pub large_body_wait: Histogram,
+    /// See [`table::LARGE_BODIES_REFUSED`].
+    pub large_bodies_refused: IntCounter,
     /// Requests under way.
     pub in_flight: IntGauge,
     /// Connections of clients.
@@ -130,6 +134,8 @@ impl Metrics {
             overhead: make.histogram(&table::OVERHEAD)?,
             request_bytes: make.counters(&table::REQUEST_BYTES)?,
             response_bytes: make.counters(&table::RESPONSE_BYTES)?,
+            large_body_wait: make.histogram(&table::LARGE_BODY_WAIT)?,
+            large_bodies_refused: make.counter(&table::LARGE_BODIES_REFUSED)?,
             in_flight: make.gauge(&table::IN_FLIGHT)?,
             connections: make.gauge(&table::CONNECTIONS)?,
             connections_refused: make.counter(&table::CONNECTIONS_REFUSED)?,

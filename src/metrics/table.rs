@@ -46,6 +46,9 @@ const TOKEN_BUCKETS: &[f64] = &[
 const OVERHEAD_BUCKETS: &[f64] =
     &[0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1];
 
+/// From nothing at all to what a request would rather not wait.
+const LARGE_BODY_BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
 const GEN_AI: &[&str] = &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"];
 
 macro_rules! table {
@@ -98,6 +101,12 @@ table! {
     /// Response bytes.
     RESPONSE_BYTES = "gateway_response_body_bytes_total" Shape::Counter, &["endpoint"],
         "Bytes of answer bodies.";
+    /// Waits of large bodies.
+    LARGE_BODY_WAIT = "gateway_large_body_wait_seconds" Shape::Histogram(LARGE_BODY_BUCKETS), &[],
+        "How long a large body (256 KiB and more) that is translated or counted waited for its turn, in seconds.";
+    /// Large bodies that were refused.
+    LARGE_BODIES_REFUSED = "gateway_large_bodies_refused_total" Shape::Counter, &[],
+        "Requests with large bodies that were refused with 503 because too many waited for their turn already.";
     /// In flight.
     IN_FLIGHT = "gateway_requests_in_flight" Shape::Gauge, &[],
         "Requests under way.";

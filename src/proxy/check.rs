@@ -153,7 +153,7 @@ impl Gateway {
         }
         let until = tokio::time::Instant::now() + check.timeout;
         let timeouts = Timeouts { first_byte: check.timeout, idle: check.timeout, ..provider.timeouts };
-        let ask = Ask { link, series: None, parts, body: None, timeouts, until };
+        let ask = Ask { link, series: None, parts, body: None, timeouts, until, repeatable: true };
         let mut reached = self.ask_provider(&ask, notes).await?;
         let (status, retry_after) = (reached.status, reached.retry_after());
         // That its head came is what counts; without its end the connection is closed.

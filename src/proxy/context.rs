@@ -27,6 +27,7 @@ use crate::translate::{Asked, Exchange, Restore, verbatim::Changes};
 use crate::wire::codec::Reply;
 use crate::wire::images::reply::Shape;
 use crate::wire::path::{Action, Endpoint};
+use crate::wire::spelling::Betas;
 use crate::wire::{Api, Format};
 
 /// A client's own request id is taken over up to this length.
@@ -79,6 +80,8 @@ pub(super) struct Plan {
     pub(super) translation: Option<Box<Translation>>,
     /// What was lost on the way, in the words of the `x-gateway-warning` header.
     pub(super) warning: Option<HeaderValue>,
+    /// What the provider takes only from who says that it knows it.
+    pub(super) betas: Betas,
     pub(super) lane: Arc<Lane>,
     /// The request's place at the target, until it is known how it went.
     pub(super) permit: Option<Permit>,

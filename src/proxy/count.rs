@@ -31,10 +31,13 @@ impl Gateway {
             .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
         let longer = if format == Format::Responses { self.continued(ctx, text).await? } else { None };
         let text = longer.as_deref().unwrap_or(text);
-        let text = count_tokens::request(format, text)
-            .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body must be a JSON object."))?;
         let mut out = BytesMut::with_capacity(128);
-        count_tokens::encode(format, count(format, family, text)?, &mut out);
+        self.offload.turn(text.len()).await?.run(|| {
+            let text = count_tokens::request(format, text)
+                .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body must be a JSON object."))?;
+            count_tokens::encode(format, count(format, family, text)?, &mut out);
+            Ok(())
+        })?;
         self.reply_json(client, ctx, out.freeze()).await
     }
 

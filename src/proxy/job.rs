@@ -20,6 +20,7 @@ use super::exchange::{End, Ended, client_gone, restarting, silent};
 use super::fetch::FetchFault;
 use super::lane::{Lane, address_of};
 use super::live::Live;
+use super::offload::apart_if_large;
 use super::request::overloaded;
 use super::upstream::scrubbed;
 use super::weight::Room;
@@ -35,13 +36,14 @@ use crate::wire::error::VendorError;
 const AT_ONCE: usize = 4;
 
 /// The way that all calls of a job go.
-struct Way {
+pub(super) struct Way {
     live: Arc<Live>,
     lane: Arc<Lane>,
     model: Arc<Model>,
     target: usize,
     head: HeaderMap,
     deadline: tokio::time::Instant,
+    repeatable: bool,
     /// What all answers together, and what lies behind links, may take: a job holds them all.
     room: Arc<Room>,
 }
@@ -84,6 +86,7 @@ impl Way {
             body: (!matches!(call.to, To::Look(_))).then(|| call.body.clone()),
             timeouts: target.timeouts,
             until: self.deadline,
+            repeatable: self.repeatable || matches!(call.to, To::Look(_)),
         })
     }
 }
@@ -97,7 +100,7 @@ impl Gateway {
         mut job: Box<dyn Job>,
         ended: &mut Ended<'_>,
     ) -> End {
-        let Some(way) = self.way(client, ctx) else { return End::Failed(broken()) };
+        let Some(way) = self.way(client, ctx, job.is_repeatable()) else { return End::Failed(broken()) };
         let way = Arc::new(way);
         ctx.turn();
         let mut notes = Notes::default();
@@ -143,7 +146,7 @@ impl Gateway {
         }
     }
 
-    fn way(&self, client: &Client, ctx: &Context) -> Option<Way> {
+    pub(super) fn way(&self, client: &Client, ctx: &Context, repeatable: bool) -> Option<Way> {
         let head = self.upstream_head(client, ctx).ok()?;
         let plan = ctx.plan.as_ref()?;
         let total = plan.target()?.timeouts.total;
@@ -154,21 +157,28 @@ impl Gateway {
             target: plan.target,
             head: head.headers.clone(),
             deadline: tokio::time::Instant::now() + total,
+            repeatable,
             room: Room::new(self.limits.answer),
         })
     }
 
     /// All rounds of a job.
-    async fn work(&self, job: &mut dyn Job, way: &Arc<Way>, notes: &mut Notes) -> Result<Reply, ApiError> {
+    pub(super) async fn work(
+        &self,
+        job: &mut dyn Job,
+        way: &Arc<Way>,
+        notes: &mut Notes,
+    ) -> Result<Reply, ApiError> {
+        let mut taken = 0;
         loop {
             let mut calls = job.next();
             if calls.is_empty() {
                 break;
             }
             self.weigh_bodies(&mut calls)?;
-            self.round(job, way, notes, calls).await?;
+            self.round(job, way, notes, &mut taken, calls).await?;
         }
-        job.finish().map_err(|fault| match fault {
+        apart_if_large(taken, || job.finish()).map_err(|fault| match fault {
             Fault::Failed(body) => refused(way.provider(), error_status(&body), None, &body, notes),
             Fault::Broken(detail) => {
                 notes.detail = Some(detail.into_boxed_str());
@@ -204,13 +214,15 @@ impl Gateway {
         job: &mut dyn Job,
         way: &Arc<Way>,
         notes: &mut Notes,
+        taken: &mut usize,
         calls: Vec<Call>,
     ) -> Result<(), ApiError> {
         let mut waiting: VecDeque<(usize, Call)> = calls.into_iter().enumerate().collect();
         if waiting.len() == 1 {
             if let Some((number, call)) = waiting.pop_front() {
                 let body = self.bring(way, &call, notes).await?;
-                job.heard(number, body);
+                *taken += body.len();
+                apart_if_large(body.len(), || job.heard(number, body));
             }
             return Ok(());
         }
@@ -237,7 +249,10 @@ impl Gateway {
             notes.add(noted);
             open.retain(|other| *other != number);
             match brought {
-                Ok(body) => job.heard(number, body),
+                Ok(body) => {
+                    *taken += body.len();
+                    apart_if_large(body.len(), || job.heard(number, body));
+                }
                 Err(error) if failed.as_ref().is_none_or(|(other, _)| number < *other) => {
                     failed = Some((number, error));
                 }

@@ -62,8 +62,11 @@ impl Gateway {
         };
         let wanted = {
             let target = chosen.target()?;
+            let turn = self.offload.turn(text.len()).await?;
             let dialect = chosen.lane.dialect(target);
-            links(std::str::from_utf8(text).unwrap_or_default(), client, vendor, &dialect, stored)
+            turn.run(|| {
+                links(std::str::from_utf8(text).unwrap_or_default(), client, vendor, &dialect, stored)
+            })
         };
         if wanted.is_empty() {
             self.count_losses(client, vendor, &refused.losses);
@@ -72,7 +75,7 @@ impl Gateway {
         // What was brought is counted until the body that it becomes part of is.
         let (brought, _weights) = self.bring_all(wanted).await?;
         let stored = Stored { brought: Brought(&brought), ..stored };
-        self.translate(ctx, chosen, thinking, text, stored).map_err(|untold| match untold {
+        self.translate(ctx, chosen, thinking, text, stored).await.map_err(|untold| match untold {
             Untold::Told(error) => error,
             Untold::Linked(stuck) => stuck.1.error,
             // They were looked for before.

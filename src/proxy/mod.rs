@@ -12,6 +12,7 @@
 //! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `vendor`), who may ask
 //! (`account`).
 
+mod addresses;
 mod admit;
 mod answer;
 mod call;
@@ -30,6 +31,7 @@ mod fetch;
 mod finish;
 mod front;
 mod guarded;
+mod handover;
 mod head;
 mod health;
 mod home;
@@ -39,9 +41,12 @@ mod images;
 mod job;
 mod lane;
 mod linked;
+mod listeners;
 mod live;
+mod lost;
 mod memory;
 mod names;
+mod offload;
 mod open;
 mod pace;
 mod peer;
@@ -50,6 +55,7 @@ mod pool;
 mod reader;
 mod reply;
 mod request;
+mod resend;
 mod response;
 mod resume;
 mod roots;
@@ -57,12 +63,15 @@ mod server;
 mod shutdown;
 mod signals;
 mod silence;
+mod spans;
 mod stored;
 mod task;
+mod throughput;
 mod tls;
 mod upstream;
 mod vault;
 mod waiting;
+mod watchdog;
 mod weight;
 
 use std::sync::Arc;
@@ -76,7 +85,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, Result};
+use pingora::{Error, ErrorType, Result};
 use tokio::sync::Semaphore;
 
 pub use context::Context;
@@ -112,6 +121,7 @@ pub struct Inner {
     till: Arc<Till>,
     tasks: task::Desk,
     memory: weight::Memory,
+    offload: offload::Offload,
     /// Places of those who follow links.
     fetches: Arc<Semaphore>,
     homes: Homes,
@@ -169,6 +179,7 @@ impl Gateway {
             connections: Connections::new(options, parts.limits.pool_idle),
             resolver: Resolver::new()?,
             limits: parts.limits,
+            offload: offload::Offload::new(&parts.metrics),
             metrics: parts.metrics,
             access_log: parts.access_log,
             shutdown: parts.shutdown,
@@ -229,8 +240,9 @@ impl ProxyHttp for Gateway {
         Ok(false)
     }
 
-    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Context) -> Result<Box<HttpPeer>> {
-        self.peer(ctx).await.map(|peer| Box::new(peer.http().clone()))
+    async fn upstream_peer(&self, _session: &mut Session, _ctx: &mut Context) -> Result<Box<HttpPeer>> {
+        // Never asked for: the exchange has taken place when `proxy_upstream_filter` returns.
+        Err(Error::new_in(ErrorType::InternalError))
     }
 
     async fn upstream_request_filter(

@@ -14,9 +14,10 @@ use crate::error::{ApiError, Kind, RetryAfter};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};
-use crate::wire::Format;
 use crate::wire::error::{self as wire_error, VendorError};
 use crate::wire::path::Action;
+use crate::wire::watch::End as Ending;
+use crate::wire::{Format, messages};
 
 /// An error body is read up to this size; beyond it nothing of use stands.
 pub(super) const MAX_ERROR_BODY: usize = 256 * 1024;
@@ -202,7 +203,12 @@ impl Gateway {
             return Ok(Bytes::new());
         }
         let whole = if last.is_empty() { body.split().freeze() } else { last };
-        Ok(passing.exchange.whole(whole)?)
+        let passed = passing.exchange.whole(whole)?;
+        if passing.exchange.meter().end() != Ending::Failed {
+            // What its vendor does not say is counted where there is time for it.
+            passing.exchange.complete();
+        }
+        Ok(passed)
     }
 
     /// Passes a piece of a stream. What is taken in and does not leave, such as a frame that does not end, is counted.
@@ -237,7 +243,11 @@ impl Gateway {
             .ok()
             .filter(|_| same_format && error.kind != Kind::UpstreamAuth && error.status == status)
             .filter(|text| wire_error::is_in_shape(ctx.format, status, text))
-            .map(|text| Bytes::from(scrubbed(provider, text.to_owned())));
+            .map(|text| {
+                let maps = ctx.format == Format::Messages && provider.is_some_and(|by| by.standard_errors);
+                let mapped = if maps { messages::error::standardised(text, status) } else { None };
+                Bytes::from(scrubbed(provider, mapped.unwrap_or_else(|| text.to_owned())))
+            });
         let told = told.unwrap_or_else(|| wire_error::body(ctx.format, &error, ctx.id.as_str()).freeze());
         ctx.failure = Some(Box::new(error));
         told

@@ -16,6 +16,8 @@ use pingora::services::listening::Service;
 
 use super::check::Checks;
 use super::front::Front;
+use super::handover::Ready;
+use super::listeners::{Listeners, Sockets};
 use super::signals::{self, AdminThread, ProcessStatus, Retired, Signals, Watch};
 use super::task::Watchman;
 use super::tls::TlsListeners;
@@ -130,6 +132,7 @@ impl Server {
             Reloader::new(
                 settings.routes.clone(),
                 settings.keys.clone(),
+                settings.reload,
                 vault,
                 &snapshot,
                 Box::new(move |snapshot| retired.keep(gateway.install(snapshot))),
@@ -159,9 +162,21 @@ impl Server {
         let opt = Opt { upgrade: self.options.upgrade, ..Opt::default() };
         let mut server = PingoraServer::new_with_opt_and_conf(Some(opt), conf);
         let service = self.service(&server.configuration)?;
+        let ready =
+            if self.options.upgrade {
+                let socket = &self.settings.upgrade_socket;
+                let ready = Ready::open(socket);
+                Some(ready.map_err(|source| ServeError::Io {
+                    what: format!("{}.ready", socket.display()),
+                    source,
+                })?)
+            } else {
+                None
+            };
         // With --upgrade this waits for the listeners of the process that runs.
         server.bootstrap();
-        server.add_service(service);
+        let sockets = Arc::new(Sockets::default());
+        server.add_service(Listeners { service, sockets: sockets.clone() });
         server.add_service(background_service("tasks", Watchman(self.gateway.clone())));
         server.add_service(background_service("checks", Checks(self.gateway.clone())));
         let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
@@ -178,7 +193,8 @@ impl Server {
             shutdown: self.shutdown,
             admin,
             upgrade: self.options.upgrade,
-            phases: server.watch_execution_phase(),
+            sockets,
+            ready: parking_lot::Mutex::new(ready),
             started: parking_lot::Mutex::new(Some(started)),
         };
         server.run(RunArgs { shutdown_signal: Box::new(Watch(Arc::new(signals))) });

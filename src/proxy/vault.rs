@@ -62,7 +62,7 @@ impl Gateway {
         };
         let found = self.recall(ctx, keys).await;
         let stored = Stored { recalled: Some(Recalled(&found)), ..stored };
-        match self.translate(ctx, chosen, thinking, text, stored) {
+        match self.translate(ctx, chosen, thinking, text, stored).await {
             Ok(plan) => Ok(plan),
             Err(Untold::Linked(stuck)) => self.translate_linked(ctx, *stuck, thinking, text, stored).await,
             Err(Untold::Told(error)) => Err(error),

@@ -5,9 +5,10 @@ use bumpalo::Bump;
 
 use super::fit::fit;
 use super::restore::Restore;
-use crate::canonical::dialect::Structured;
+use crate::canonical::dialect::{Structured, Told};
 use crate::canonical::{
-    Block, Dialect, Input, OutputFormat, Request, Role, Seal, Source, Tool, ToolChoice, ToolKind, Turn,
+    Block, Dialect, Index, Input, Key, OutputFormat, Request, Role, Seal, Source, Thinking, Tool, ToolChoice,
+    ToolKind, Turn,
 };
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
@@ -38,6 +39,12 @@ pub(super) fn adapt<'a>(
     restore.tagged = dialect.think_tags;
     count_choices(request, notes);
     fit(request, dialect, notes, bump);
+    if let Thinking::Budget(wished @ 1..) = request.thinking
+        && let Told::Budget(told) = dialect.reasoning.tell(request.thinking)
+        && told != wished
+    {
+        notes.clamp(if notes.from() == Format::Generate { "thinkingBudget" } else { "budget_tokens" });
+    }
     if notes.from() == Format::Generate && notes.to() != Format::Generate {
         request
             .turns
@@ -134,10 +141,11 @@ fn settle_tools<'a>(
             tool.namespace = JsonStr::default();
         }
     }
-    let tools = &request.tools;
+    let chosen = matches!(request.tool_choice, Some(ToolChoice::Tool(_) | ToolChoice::Allowed { .. }));
+    let tools: Index = request.tools.iter().filter(|_| chosen).map(|tool| Key::of(tool.name)).collect();
     let mut choose = |name: &mut JsonStr<'a>| {
         // A choice names no namespace. Where no tool is called so, one in a namespace is meant.
-        let known = tools.iter().any(|tool| tool.name == *name);
+        let known = tools.has(Key::of(*name));
         *name = match restore.name_at_target(*name, JsonStr::default()).filter(|_| !known) {
             Some(here) => JsonStr::from_escaped(bump.alloc_str(here)),
             None => renamed(*name, JsonStr::default(), to, restore, bump),
@@ -167,8 +175,8 @@ fn settle_history<'a>(
     let custom_tools = has_custom_tools(to, dialect);
     let mut restore = tools.clone();
     // The calls of the assistant's last turns, whose results are awaited, in order.
-    let mut calls: Vec<(JsonStr<'a>, JsonStr<'a>)> = Vec::new();
-    let mut all_calls: Vec<(JsonStr<'a>, JsonStr<'a>)> = Vec::new();
+    let mut calls = Index::default();
+    let (mut all_calls, mut names) = (Index::default(), Vec::new());
     for turn in &mut request.turns {
         if turn.role == Role::Assistant && !calls.is_empty() && !has_calls(turn) {
             calls.clear();
@@ -185,16 +193,18 @@ fn settle_history<'a>(
                     if to != Format::Responses {
                         *namespace = JsonStr::default();
                     }
-                    calls.push((*id, *name));
-                    all_calls.push((*id, *name));
+                    let key = Key::of(*id);
+                    calls.push(key);
+                    all_calls.push(key);
+                    names.push(*name);
                 }
                 Block::ToolResult { id, name, kind, .. } => {
                     if !custom_tools {
                         *kind = ToolKind::Function;
                     }
-                    let call = all_calls.iter().rev().find(|call| call.0 == *id);
-                    match call {
-                        Some(call) => *name = call.1,
+                    let called = all_calls.last(Key::of(*id)).and_then(|at| names.get(at));
+                    match called {
+                        Some(called) => *name = *called,
                         // The result of a call that is not in this request: where a name is needed and not said,
                         // the vendor could not tell whose it is.
                         None if name.is_empty() && to == Format::Generate => {
@@ -254,13 +264,13 @@ fn wrap_input<'a>(input: Input<'a>, bump: &'a Bump) -> Input<'a> {
 }
 
 /// Results of one turn in the order of the calls that they answer; what is no result stays behind them in its order.
-fn order_results<'a>(turn: &mut Turn<'a>, calls: &[(JsonStr<'a>, JsonStr<'a>)]) {
-    let place = |block: &Block<'a>| match block {
-        Block::ToolResult { id, .. } => calls.iter().position(|call| call.0 == *id).unwrap_or(calls.len()),
+fn order_results(turn: &mut Turn<'_>, calls: &Index) {
+    let place = |block: &Block<'_>| match block {
+        Block::ToolResult { id, .. } => calls.first(Key::of(*id)).unwrap_or(usize::MAX - 1),
         _ => usize::MAX,
     };
     if turn.role == Role::User && turn.blocks.iter().any(|block| matches!(block, Block::ToolResult { .. })) {
-        turn.blocks.sort_by_key(place);
+        turn.blocks.sort_by_cached_key(place);
     }
 }
 
@@ -275,15 +285,13 @@ fn order_result_turns(turns: &mut [Turn<'_>]) {
     while at < turns.len() {
         let run = turns.get(at..).unwrap_or_default().iter().take_while(|turn| is_results(turn)).count();
         if run > 1 {
-            let calls: Vec<String> = calls_before(turns.get(..at).unwrap_or_default());
+            let calls = calls_before(turns.get(..at).unwrap_or_default());
             let place = |turn: &Turn<'_>| match turn.blocks.first() {
-                Some(Block::ToolResult { id, .. }) => {
-                    calls.iter().position(|call| call == id.escaped()).unwrap_or(calls.len())
-                }
-                _ => calls.len(),
+                Some(Block::ToolResult { id, .. }) => calls.first(Key::of(*id)).unwrap_or(usize::MAX),
+                _ => usize::MAX,
             };
             if let Some(run) = turns.get_mut(at..at + run) {
-                run.sort_by_key(place);
+                run.sort_by_cached_key(place);
             }
         }
         at += run.max(1);
@@ -291,11 +299,11 @@ fn order_result_turns(turns: &mut [Turn<'_>]) {
 }
 
 /// The ids of the calls in the assistant's turns directly before.
-fn calls_before(turns: &[Turn<'_>]) -> Vec<String> {
+fn calls_before(turns: &[Turn<'_>]) -> Index {
     let run = turns.iter().rev().take_while(|turn| turn.role == Role::Assistant).count();
     let turns = turns.get(turns.len() - run..).unwrap_or_default();
     let calls = turns.iter().flat_map(|turn| &turn.blocks).filter_map(|block| match block {
-        Block::ToolUse { id, .. } => Some(id.escaped().to_owned()),
+        Block::ToolUse { id, .. } => Some(Key::of(*id)),
         _ => None,
     });
     calls.collect()

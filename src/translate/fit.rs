@@ -6,7 +6,7 @@ use bumpalo::Bump;
 
 use crate::canonical::dialect::Told;
 use crate::canonical::habits::Choices;
-use crate::canonical::{Block, Dialect, Habits, Request, ToolChoice};
+use crate::canonical::{Block, Dialect, Habits, Index, Key, Request, ToolChoice};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::Notes;
 
@@ -100,7 +100,7 @@ fn bring_into(
         _ => return,
     };
     *slot = Some(RawJson::from_text(bound));
-    notes.lose(name);
+    notes.clamp(name);
 }
 
 /// The nearest choice of tools that can be said. What the client forbids stays forbidden.
@@ -127,7 +127,8 @@ fn choose<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut Note
             Some(ToolChoice::Required)
         }
         Some(ToolChoice::Allowed { names, required }) if !choices.some => {
-            tools.retain(|tool| names.contains(&tool.name));
+            let names: Index = names.iter().map(|name| Key::of(*name)).collect();
+            tools.retain(|tool| names.has(Key::of(tool.name)));
             Some(if required { ToolChoice::Required } else { ToolChoice::Auto })
         }
         said => said,

@@ -12,7 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::canonical::content::Turn;
 use crate::canonical::dialect::{Reasoning, Told};
-use crate::canonical::{Block, BlockKind, Delta, Dialect, Event, Request, Role, Seal};
+use crate::canonical::index::Key as Lookup;
+use crate::canonical::{Block, BlockKind, Delta, Dialect, Event, Index, Request, Role, Seal, Slots};
 use crate::json::{Cursor, JsonError, JsonStr, Writer};
 use crate::wire::Format;
 
@@ -85,7 +86,7 @@ pub(super) struct Collector {
     issuer: Box<str>,
     /// What came, in order; the ids and names of the blocks that are open.
     entries: Vec<Entry>,
-    open: Vec<(u32, usize)>,
+    open: Slots<usize>,
     words: Option<Sha256>,
     bytes: usize,
     sealed: bool,
@@ -128,7 +129,7 @@ impl Collector {
         Collector {
             issuer: issuer.into(),
             entries: Vec::new(),
-            open: Vec::new(),
+            open: Slots::default(),
             words: None,
             bytes: 0,
             sealed: false,
@@ -147,11 +148,13 @@ impl Collector {
                     BlockKind::ToolUse { id, .. } => (What::Call, id),
                     BlockKind::Media { .. } | BlockKind::Opaque { .. } => return,
                 };
-                self.open.push((index, self.entries.len()));
+                self.open.push(index.into(), self.entries.len());
                 self.entries.push(Entry { what, text: text.escaped().to_owned(), seal: String::new() });
             }
             Event::Delta { index, delta } => self.add(index, delta),
-            Event::BlockStop { index } => self.open.retain(|(open, _)| *open != index),
+            Event::BlockStop { index } => {
+                self.open.remove(index.into());
+            }
             Event::Finish { choice: 0, .. } if self.sealed && self.bytes <= MOST_BYTES => {
                 self.done = Some(self.keepsake());
             }
@@ -160,7 +163,7 @@ impl Collector {
     }
 
     fn add(&mut self, index: u32, delta: Delta<'_>) {
-        let Some(at) = self.open.iter().find(|(open, _)| *open == index).map(|(_, at)| *at) else { return };
+        let Some(at) = self.open.get_mut(index.into()).map(|at| *at) else { return };
         let Some(entry) = self.entries.get_mut(at) else { return };
         match delta {
             Delta::Text(text) if entry.what == What::Text => {
@@ -328,8 +331,23 @@ fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str) {
     let sealed = |seal: JsonStr<'a>| {
         (!seal.is_empty()).then(|| Seal { issuer: Some(issuer.into()), text: seal.escaped().into() })
     };
+    // Where blocks stand, before anything is put between them: texts in their order, and calls by their ids.
+    let (mut texts, mut calls, mut ids) = (Vec::new(), Vec::new(), Index::default());
+    for (at, turn) in turns.iter().enumerate() {
+        for (index, block) in turn.blocks.iter().enumerate() {
+            match block {
+                Block::Text { .. } => texts.push((at, index)),
+                Block::ToolUse { id, .. } => {
+                    calls.push((at, index));
+                    ids.push(Lookup::of(key_of_call("", *id)));
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut texts = texts.into_iter();
     let mut waiting: Vec<Block<'a>> = Vec::new();
-    let mut texts = 0;
+    let mut placed: Vec<(usize, usize, Vec<Block<'a>>)> = Vec::new();
     for entry in entries {
         match entry.what {
             What::Reasoning | What::Hidden => {
@@ -341,46 +359,56 @@ fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str) {
                 }
             }
             What::Text => {
-                let place = find(turns, texts, |block| matches!(block, Block::Text { .. }));
                 // Several texts of the vendor may be one at the client.
-                texts += usize::from(place.is_some());
-                settle(turns, place, &mut waiting, sealed(entry.seal));
+                settle(turns, texts.next(), &mut waiting, &mut placed, sealed(entry.seal));
             }
             What::Call => {
-                let id = entry.text;
-                let same = |block: &Block<'_>| matches!(block, Block::ToolUse { id: own, .. } if key_of_call("", *own) == key_of_call("", id));
-                let place = find(turns, 0, same);
-                settle(turns, place, &mut waiting, sealed(entry.seal));
+                let at = ids.first(Lookup::of(key_of_call("", entry.text)));
+                let place = at.and_then(|at| calls.get(at)).copied();
+                settle(turns, place, &mut waiting, &mut placed, sealed(entry.seal));
             }
         }
     }
+    put_between(turns, placed);
     if let Some(last) = turns.last_mut() {
         last.blocks.append(&mut waiting);
     }
 }
 
-/// Where the block is that fits, after so many that fit as well.
-fn find(turns: &[Turn<'_>], after: usize, fits: impl Fn(&Block<'_>) -> bool) -> Option<(usize, usize)> {
-    let all = turns
-        .iter()
-        .enumerate()
-        .flat_map(|(at, turn)| turn.blocks.iter().enumerate().map(move |(index, block)| (at, index, block)));
-    all.filter(|(_, _, block)| fits(block)).nth(after).map(|(at, index, _)| (at, index))
+/// Puts blocks before those in whose place they are to come.
+fn put_between<'a>(turns: &mut [Turn<'a>], mut placed: Vec<(usize, usize, Vec<Block<'a>>)>) {
+    // Sorted so that what comes to the same place stays in its order.
+    placed.sort_by_key(|(turn, index, _)| (*turn, *index));
+    let mut placed = placed.into_iter().peekable();
+    for (at, turn) in turns.iter_mut().enumerate() {
+        if placed.peek().is_none_or(|next| next.0 != at) {
+            continue;
+        }
+        for (index, block) in std::mem::take(&mut turn.blocks).into_iter().enumerate() {
+            while let Some((_, _, blocks)) = placed.next_if(|next| (next.0, next.1) == (at, index)) {
+                turn.blocks.extend(blocks);
+            }
+            turn.blocks.push(block);
+        }
+    }
 }
 
 fn settle<'a>(
     turns: &mut [Turn<'a>],
     place: Option<(usize, usize)>,
     waiting: &mut Vec<Block<'a>>,
+    placed: &mut Vec<(usize, usize, Vec<Block<'a>>)>,
     seal: Option<Seal<'a>>,
 ) {
-    let Some((turn, index)) = place else { return };
-    let Some(turn) = turns.get_mut(turn) else { return };
+    let Some((at, index)) = place else { return };
+    let Some(turn) = turns.get_mut(at) else { return };
     if let Some(Block::Text { seal: slot, .. } | Block::ToolUse { seal: slot, .. }) =
         turn.blocks.get_mut(index)
         && slot.is_none()
     {
         *slot = seal;
     }
-    turn.blocks.splice(index..index, waiting.drain(..));
+    if !waiting.is_empty() {
+        placed.push((at, index, std::mem::take(waiting)));
+    }
 }

@@ -5,7 +5,7 @@
 
 use super::codecs::decode_request;
 use super::outgoing::{Stored, whole};
-use crate::canonical::{Block, Dialect, Request, Source};
+use crate::canonical::{Block, Dialect, Index, Key, Request, Source};
 use crate::json::JsonStr;
 use crate::wire::Format;
 use crate::wire::images::file;
@@ -31,10 +31,11 @@ impl<'a> Brought<'a> {
         if self.0.is_empty() {
             return;
         }
+        let brought: Index = self.0.iter().map(|linked| Key::of(&*linked.url)).collect();
         each_block(request, &mut |block| {
             let Some(source) = link_of(block, vendor, dialect) else { return };
             let Source::Url { url, .. } = *source else { return };
-            if let Some(linked) = self.0.iter().find(|linked| url.is(&linked.url)) {
+            if let Some(linked) = brought.first(Key::of(&*url.decode())).and_then(|at| self.0.get(at)) {
                 let (mime, data) = (linked.media_type, &linked.base64);
                 *source =
                     Source::Base64 { mime: JsonStr::from_escaped(mime), data: JsonStr::from_escaped(data) };
@@ -44,7 +45,7 @@ impl<'a> Brought<'a> {
 }
 
 /// What a link may lead to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wanted {
     /// An image.
     Image,
@@ -105,6 +106,7 @@ pub fn links(
     let body = whole(body, client, stored);
     let Ok(mut request) = decode_request(client, &body) else { return Vec::new() };
     let mut links: Vec<(String, Wanted)> = Vec::new();
+    let mut known = Index::default();
     each_block(&mut request, &mut |block| {
         let wanted = match block {
             Block::Image { .. } => Wanted::Image,
@@ -113,7 +115,7 @@ pub fn links(
         };
         if let Some(Source::Url { url, .. }) = link_of(block, vendor, dialect) {
             let url = url.decode();
-            if !links.iter().any(|(known, kind)| *known == url && *kind == wanted) {
+            if known.add(Key::of((&*url, wanted))) {
                 links.push((url.into_owned(), wanted));
             }
         }

@@ -9,6 +9,7 @@
 
 mod adapt;
 mod beginning;
+mod bounds;
 mod codecs;
 mod count;
 mod fit;
@@ -27,6 +28,7 @@ mod tests;
 
 use bytes::Bytes;
 
+pub use bounds::{MOST_CALLS, MOST_PARTS, MOST_TOOLS};
 pub use codecs::decode_request;
 pub use count::Asked;
 pub use keepsake::{Keepsake, Key, Recalled, issues_seals};
@@ -133,6 +135,14 @@ impl Exchange {
         match self {
             Exchange::Verbatim(verbatim) => verbatim.feed(piece),
             Exchange::Translated(translated) => translated.feed(piece),
+        }
+    }
+
+    /// Whether a frame of a stream has begun whose end is still to come.
+    pub fn is_partial(&self) -> bool {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.is_partial(),
+            Exchange::Translated(translated) => translated.is_partial(),
         }
     }
 

@@ -6,6 +6,7 @@ use bumpalo::Bump;
 use bytes::{Bytes, BytesMut};
 
 use super::adapt::adapt;
+use super::bounds;
 use super::codecs::{decode_request, encode_request};
 use super::keepsake::{Key, Recalled, may_seal, missing};
 use super::linked::Brought;
@@ -15,9 +16,9 @@ use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Request, Thinking};
 use crate::error::ApiError;
 use crate::json::{Cursor, EscapedString};
-use crate::wire::Format;
 use crate::wire::codec::{Loss, Notes, Reply};
 use crate::wire::responses::stored::Conversation;
+use crate::wire::{Format, generate};
 
 /// Members of a responses request that its answer repeats (reference: OpenAI API, "The response object").
 const ECHOED: [&str; 18] = [
@@ -154,7 +155,14 @@ fn run<E: From<Refused>>(
     let conversation = conversation(body, ask.client, stored);
     let longer = longer(body, conversation.as_ref(), stored);
     let decoded = decode_request(ask.client, longer.as_deref().unwrap_or(body));
-    let mut request = decoded.map_err(|error| Refused { error, losses: Vec::new() })?;
+    let checked = decoded.and_then(|request| bounds::check(&request, ask.client).map(|()| request));
+    let mut request = checked.map_err(|error| Refused { error, losses: Vec::new() })?;
+    if ask.client == Format::Generate
+        && ask.vendor != ask.client
+        && let Some(error) = generate::request::unknown(&request)
+    {
+        return Err(Refused { error, losses: Vec::new() }.into());
+    }
     if longer.is_some() {
         // It has been followed.
         request.previous = None;

@@ -1,15 +1,19 @@
 //! What was adapted in a request is undone in its answer: tools get their own names back, tools with free text are
 //! called with free text, and an answer that had to come as a tool's arguments becomes the answer.
 
-use crate::canonical::{BlockKind, Delta, Event, Finish, ToolKind};
+use crate::canonical::{BlockKind, Delta, Event, Finish, Index, Key, Slots, ToolKind};
 use crate::json::{Cursor, JsonStr};
 
 /// What was adapted.
 #[derive(Clone, Debug, Default)]
 pub struct Restore {
     renamed: Vec<Renamed>,
+    /// Where in `renamed` names stand: those at the target, those at the client, and the latter with their namespaces.
+    at_target: Index,
+    by_name: Index,
+    by_both: Index,
     /// Names (at the client) of tools with free text that the target knows as functions.
-    custom: Vec<String>,
+    custom: Index,
     answer_tool: Option<String>,
     /// Texts of answers may begin with reasoning between tags.
     pub(super) tagged: bool,
@@ -33,6 +37,9 @@ impl Restore {
     }
 
     pub(super) fn rename(&mut self, at_target: &str, name: JsonStr<'_>, namespace: JsonStr<'_>) {
+        self.at_target.push(Key::of(at_target));
+        self.by_name.push(Key::of(name));
+        self.by_both.push(Key::of((name, namespace)));
         self.renamed.push(Renamed {
             at_target: at_target.to_owned(),
             name: name.escaped().to_owned(),
@@ -42,15 +49,16 @@ impl Restore {
 
     /// What a tool is called at the target, if it was renamed. A choice names no namespace: the first that fits.
     pub(super) fn name_at_target(&self, name: JsonStr<'_>, namespace: JsonStr<'_>) -> Option<&str> {
-        let fits = |renamed: &&Renamed| {
-            renamed.name == name.escaped()
-                && (namespace.is_empty() || renamed.namespace == namespace.escaped())
+        let at = if namespace.is_empty() {
+            self.by_name.first(Key::of(name))
+        } else {
+            self.by_both.first(Key::of((name, namespace)))
         };
-        self.renamed.iter().find(fits).map(|renamed| &*renamed.at_target)
+        self.renamed.get(at?).map(|renamed| &*renamed.at_target)
     }
 
     pub(super) fn add_custom(&mut self, name: JsonStr<'_>) {
-        self.custom.push(name.escaped().to_owned());
+        self.custom.push(Key::of(name));
     }
 
     pub(super) fn set_answer_tool(&mut self, name: &str) {
@@ -58,7 +66,7 @@ impl Restore {
     }
 
     fn tool(&self, name: &str) -> Option<&Renamed> {
-        self.renamed.iter().find(|renamed| renamed.at_target == name)
+        self.renamed.get(self.at_target.first(Key::of(name))?)
     }
 }
 
@@ -67,7 +75,7 @@ impl Restore {
 pub(super) struct Restorer {
     restore: Restore,
     /// Blocks that are not what they were sent as.
-    open: Vec<Open>,
+    open: Slots<Open>,
     called: bool,
     answered: bool,
 }
@@ -87,7 +95,7 @@ enum What {
 
 impl Restorer {
     pub(super) fn new(restore: Restore) -> Self {
-        Restorer { restore, open: Vec::new(), called: false, answered: false }
+        Restorer { restore, open: Slots::default(), called: false, answered: false }
     }
 
     /// Passes an event on, undone.
@@ -96,7 +104,8 @@ impl Restorer {
             Event::BlockStart { index, choice, kind: BlockKind::ToolUse { id, name, kind, namespace } } => {
                 if self.restore.answer_tool.as_deref() == Some(name.escaped()) {
                     self.answered = true;
-                    self.open.push(Open { index, what: What::Answer, arguments: String::new() });
+                    self.open
+                        .push(index.into(), Open { index, what: What::Answer, arguments: String::new() });
                     sink(&Event::BlockStart { index, choice, kind: BlockKind::Text });
                     return;
                 }
@@ -105,7 +114,7 @@ impl Restorer {
                 let (name, namespace) = known.map_or((name, namespace), |tool| {
                     (JsonStr::from_escaped(&tool.name), JsonStr::from_escaped(&tool.namespace))
                 });
-                let custom = self.restore.custom.iter().any(|custom| custom == name.escaped());
+                let custom = self.restore.custom.has(Key::of(name));
                 let kind = if custom { ToolKind::Custom } else { kind };
                 sink(&Event::BlockStart {
                     index,
@@ -113,16 +122,17 @@ impl Restorer {
                     kind: BlockKind::ToolUse { id, name, kind, namespace },
                 });
                 if custom {
-                    self.open.push(Open { index, what: What::Custom, arguments: String::new() });
+                    self.open
+                        .push(index.into(), Open { index, what: What::Custom, arguments: String::new() });
                 }
             }
-            Event::Delta { index, delta } => match self.open.iter_mut().find(|open| open.index == index) {
+            Event::Delta { index, delta } => match self.open.get_mut(index.into()) {
                 Some(open) => open.delta(delta, sink),
                 None => sink(event),
             },
             Event::BlockStop { index } => {
-                if let Some(at) = self.open.iter().position(|open| open.index == index) {
-                    self.open.swap_remove(at).stop(sink);
+                if let Some(open) = self.open.remove(index.into()) {
+                    open.stop(sink);
                 }
                 sink(event);
             }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::Format;
 use super::loss::{self, Policy};
+use crate::canonical::{Index, Key};
 use crate::error::{ApiError, Kind};
 use crate::json::{Cursor, EscapedString, JsonStr, RawJson};
 
@@ -36,12 +37,19 @@ pub struct Reply {
     pub echo: Box<str>,
 }
 
+/// Losses of a request that are recorded at most. Names of members that nobody knows are the client's, as many as it
+/// likes; this many say all that a header, a metric and a key that wants no losses need. More than [`loss::ROWS`] has
+/// rows, so that no number of silent losses hides one that matters.
+pub const MOST_LOSSES: usize = 256;
+const _: () = assert!(MOST_LOSSES > loss::ROWS.len());
+
 /// What is found out while a request is encoded: what was lost.
 #[derive(Debug)]
 pub struct Notes {
     from: Format,
     to: Format,
     losses: SmallVec<[Loss; 4]>,
+    known: Index,
     refusal: Option<Box<ApiError>>,
 }
 
@@ -52,12 +60,14 @@ pub struct Loss {
     pub element: Cow<'static, str>,
     /// What is done about it.
     pub policy: Policy,
+    /// It is carried, but brought into the range of the target.
+    pub clamped: bool,
 }
 
 impl Notes {
     /// For a request from a client of one format to a vendor of another.
     pub fn new(from: Format, to: Format) -> Self {
-        Notes { from, to, losses: SmallVec::new(), refusal: None }
+        Notes { from, to, losses: SmallVec::new(), known: Index::default(), refusal: None }
     }
 
     /// The format of the client.
@@ -78,12 +88,17 @@ impl Notes {
             let message = format!("'{element}' cannot be carried to the {} API of this model.", self.to);
             self.refuse_with(ApiError::new(Kind::Unsupported, message).param(element.clone()));
         }
-        self.note(Loss { element, policy });
+        self.note(Loss { element, policy, clamped: false });
     }
 
     /// The element is dropped, and the client is told so, whatever the table says.
     pub fn warn(&mut self, element: impl Into<Cow<'static, str>>) {
-        self.note(Loss { element: element.into(), policy: Policy::Warn });
+        self.note(Loss { element: element.into(), policy: Policy::Warn, clamped: false });
+    }
+
+    /// A figure is brought into the range of the target, and the client is told so.
+    pub fn clamp(&mut self, element: impl Into<Cow<'static, str>>) {
+        self.note(Loss { element: element.into(), policy: Policy::Warn, clamped: true });
     }
 
     /// The request cannot be carried. `message` says why, in words for the client.
@@ -97,7 +112,7 @@ impl Notes {
     }
 
     fn note(&mut self, loss: Loss) {
-        if !self.losses.iter().any(|known| known.element == loss.element) {
+        if self.losses.len() < MOST_LOSSES && self.known.add(Key::of(&*loss.element)) {
             self.losses.push(loss);
         }
     }

@@ -58,6 +58,7 @@ impl Road {
             body: (!looks).then(|| out.body.clone()),
             timeouts,
             until: tokio::time::Instant::now() + timeouts.total,
+            repeatable: looks || out.repeatable,
         })
     }
 }
@@ -69,15 +70,17 @@ pub(super) struct Out {
     pub(super) path: String,
     pub(super) body: Bytes,
     pub(super) headers: &'static [(&'static str, &'static str)],
+    /// Whether a vendor may get it twice: a submission would make two tasks.
+    pub(super) repeatable: bool,
 }
 
 impl Out {
     pub(super) fn post(path: String, body: Bytes) -> Out {
-        Out { method: Method::POST, path, body, headers: &[] }
+        Out { method: Method::POST, path, body, headers: &[], repeatable: false }
     }
 
     pub(super) fn get(path: String) -> Out {
-        Out { method: Method::GET, path, body: Bytes::new(), headers: &[] }
+        Out { method: Method::GET, path, body: Bytes::new(), headers: &[], repeatable: true }
     }
 }
 

@@ -371,7 +371,7 @@ impl Gateway {
 }
 
 /// The path and query of an address, if it is the provider's own; a relative one is.
-fn local(base: &BaseUrl, url: &str) -> Option<String> {
+pub(super) fn local(base: &BaseUrl, url: &str) -> Option<String> {
     if url.starts_with('/') && !url.starts_with("//") {
         return Some(url.to_owned());
     }

@@ -31,6 +31,7 @@ impl Gateway {
         }
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         permit(ctx, address, &Endpoint::Group(Place::Token))?;
+        self.check_account(ctx).await?;
         let Some(tokens) = live.snapshot.tokens.as_deref() else {
             let message = "This gateway issues no access tokens; send the key itself.";
             return Err(ApiError::new(Kind::UnknownPath, message));

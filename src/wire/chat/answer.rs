@@ -6,7 +6,7 @@ use super::stream::Decoder;
 use super::stream::pending::image;
 use super::words::finish_word;
 use super::write::{self, SealOf};
-use crate::canonical::answer::{Block, Kind};
+use crate::canonical::answer::{Block, Choice, Kind};
 use crate::canonical::seal::Carried;
 use crate::canonical::{Answer, Event, Finish, Sealed, Start, ToolKind};
 use crate::json::{JsonError, JsonStr, RawJson, Writer};
@@ -39,8 +39,8 @@ pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
     let start = Start { id: JsonStr::from_escaped(&answer.id), created: answer.created, ..Start::default() };
     write::head(&mut json, "chat.completion", &start, reply);
     json.key("choices").begin_array();
-    for index in 0..answer.choices() {
-        choice(&mut json, answer, index, reply);
+    for (index, said) in (0..).zip(answer.by_choice()) {
+        choice(&mut json, answer, index, &said, reply);
     }
     json.end_array();
     if answer.usage.is_known() {
@@ -50,8 +50,8 @@ pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
     json.end_object();
 }
 
-fn choice(json: &mut Writer<'_, BytesMut>, answer: &Answer, index: u32, reply: &Reply) {
-    let blocks = || answer.blocks_of(index);
+fn choice(json: &mut Writer<'_, BytesMut>, answer: &Answer, index: u32, said: &Choice<'_>, reply: &Reply) {
+    let blocks = || said.blocks.iter().copied();
     json.begin_object();
     json.key("index").number(index);
     json.key("message").begin_object();
@@ -67,12 +67,12 @@ fn choice(json: &mut Writer<'_, BytesMut>, answer: &Answer, index: u32, reply: &
     details(json, blocks, reply);
     calls(json, blocks, reply);
     annotations(json, blocks);
-    media(json, answer, index, reply);
+    media(json, answer, index, blocks, reply);
     json.end_object();
     logprobs(json, blocks);
     let called = blocks().any(|block| matches!(block.kind, Kind::ToolUse { .. }));
     // An answer that is complete has a reason for every choice.
-    let finish = answer.finish_of(index).map_or(Finish::Stop, |finish| finish.borrow());
+    let finish = said.finish.map_or(Finish::Stop, |finish| finish.borrow());
     let (word, native) = finish_word(finish, called);
     json.key("finish_reason").string(word);
     if let Some(native) = native {
@@ -202,9 +202,15 @@ fn annotations<'a, I: Iterator<Item = &'a Block>>(json: &mut Writer<'_, BytesMut
     json.end_array();
 }
 
-fn media(json: &mut Writer<'_, BytesMut>, answer: &Answer, index: u32, reply: &Reply) {
+fn media<'a, I: Iterator<Item = &'a Block>>(
+    json: &mut Writer<'_, BytesMut>,
+    answer: &Answer,
+    index: u32,
+    blocks: impl Fn() -> I,
+    reply: &Reply,
+) {
     let media = || {
-        answer.blocks_of(index).filter_map(|block| match &block.kind {
+        blocks().filter_map(|block| match &block.kind {
             Kind::Media { mime } => Some((mime.as_str(), block)),
             _ => None,
         })

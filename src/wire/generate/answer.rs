@@ -6,7 +6,7 @@ use super::grounding::Grounding;
 use super::offsets::Offsets;
 use super::stream::Decoder;
 use super::{finish, logprobs, part, usage};
-use crate::canonical::answer::{Block, Kind};
+use crate::canonical::answer::{Block, Choice, Kind};
 use crate::canonical::{Answer, Event};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::{Cut, Reply};
@@ -40,8 +40,8 @@ pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Resul
 pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("candidates").begin_array();
-    for choice in 0..answer.choices() {
-        candidate(answer, choice, reply, &mut json);
+    for (index, choice) in (0..).zip(answer.by_choice()) {
+        candidate(index, &choice, reply, &mut json);
     }
     json.end_array();
     usage::write(&answer.usage, &mut json);
@@ -49,13 +49,13 @@ pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
     json.end_object();
 }
 
-fn candidate(answer: &Answer, choice: u32, reply: &Reply, json: &mut Writer<'_, BytesMut>) {
+fn candidate(index: u32, choice: &Choice<'_>, reply: &Reply, json: &mut Writer<'_, BytesMut>) {
     let mut offsets = Offsets::default();
     let mut grounding = Grounding::default();
     let (mut tokens, mut refused, mut any) = (String::new(), false, false);
     json.begin_object().key("content").begin_object();
     json.key("parts").begin_array();
-    for block in answer.blocks_of(choice) {
+    for block in &choice.blocks {
         let start = offsets.chars();
         if matches!(block.kind, Kind::Text | Kind::Refusal) {
             offsets.push(JsonStr::from_escaped(&block.text));
@@ -73,10 +73,10 @@ fn candidate(answer: &Answer, choice: u32, reply: &Reply, json: &mut Writer<'_, 
     }
     json.end_array();
     json.key("role").string("model").end_object();
-    if let Some(reason) = answer.finish_of(choice) {
+    if let Some(reason) = choice.finish {
         json.key("finishReason").string(finish::write(reason.borrow(), refused));
     }
-    json.key("index").number(choice);
+    json.key("index").number(index);
     grounding.write(&offsets, json);
     logprobs::write(&tokens, json);
     json.end_object();

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use super::offsets::Offsets;
-use crate::canonical::Citation;
+use crate::canonical::{Citation, Index, Key};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::watch::{elements, members};
 
@@ -103,6 +103,10 @@ fn read_support<'a>(json: &mut Cursor<'a>) -> Result<Support<'a>, JsonError> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grounding {
     sources: Vec<(String, String)>,
+    /// Where sources stand.
+    known: Index,
+    /// Passages that have their characters.
+    settled: usize,
     /// Characters of the choice's text, and the number of the source.
     passages: Vec<(Option<(u64, u64)>, usize)>,
 }
@@ -111,8 +115,9 @@ impl Grounding {
     /// Takes a citation.
     pub(super) fn add(&mut self, citation: Citation<'_>) {
         let (url, title) = (citation.url.escaped(), citation.title.escaped());
-        let known = self.sources.iter().position(|source| source.0 == url && source.1 == title);
-        let source = known.unwrap_or_else(|| {
+        let key = Key::of((url, title));
+        let source = self.known.first(key).unwrap_or_else(|| {
+            self.known.push(key);
             self.sources.push((url.to_owned(), title.to_owned()));
             self.sources.len() - 1
         });
@@ -122,9 +127,10 @@ impl Grounding {
     /// The block that the citations since the last call belong to is complete: those that name no characters get
     /// all of the block's.
     pub(super) fn settle(&mut self, start: u64, end: u64) {
-        for (span, _) in &mut self.passages {
+        for (span, _) in self.passages.iter_mut().skip(self.settled) {
             span.get_or_insert((start, end));
         }
+        self.settled = self.passages.len();
     }
 
     /// Writes `"groundingMetadata":{...}` as a member, if there is anything to write. Positions are bytes here.

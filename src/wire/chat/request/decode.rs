@@ -7,8 +7,8 @@ use super::read::{
 use super::thinking::Wishes;
 use super::tools;
 use super::wanted;
-use crate::canonical::Request;
 use crate::canonical::request::{Extra, Search};
+use crate::canonical::{Index, Key, Request};
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
 
 /// Reads a request.
@@ -130,17 +130,20 @@ impl<'a> Reader<'a> {
         if json.kind().map_err(broken)? != Kind::Object {
             return Err(invalid("parameters", "an object"));
         }
+        let mut known: Index = self.request.extra.iter().map(|extra| Key::of(extra.name)).collect();
         object(&mut json, "parameters", |key, json| {
             let name = key.escaped();
-            let known = |extra: &Extra<'_>| extra.name == name;
+            let before = self.request.extra.len();
             match name {
                 "temperature" if self.request.sampling.temperature.is_some() => drop(raw(json)?),
                 "top_p" if self.request.sampling.top_p.is_some() => drop(raw(json)?),
                 // Members of the request itself do not stand here.
                 "messages" | "model" | "stream" | "tools" | "parameters" => drop(raw(json)?),
-                _ if self.request.extra.iter().any(known) => drop(raw(json)?),
+                _ if known.has(Key::of(name)) => drop(raw(json)?),
                 _ => self.member(key, json)?,
             }
+            let new = self.request.extra.get(before..).unwrap_or_default();
+            new.iter().for_each(|extra| known.push(Key::of(extra.name)));
             Ok(())
         })
     }

@@ -7,7 +7,7 @@ use super::{conversation, thinking};
 use crate::canonical::dialect::Sampling;
 use crate::canonical::habits::Choices;
 use crate::canonical::request::{Extra, Search};
-use crate::canonical::{Dialect, OutputFormat, Request, ToolChoice, ToolKind};
+use crate::canonical::{Dialect, Index, Key, OutputFormat, Request, ToolChoice, ToolKind};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::Notes;
@@ -409,22 +409,28 @@ fn tool_choice(
         ToolChoice::Required => {
             json.string(choices.any.unwrap_or("required"));
         }
-        ToolChoice::Tool(name) => named(json, *name, request),
+        ToolChoice::Tool(name) => named(json, *name, &custom(request)),
         ToolChoice::Allowed { names, required } => {
             json.begin_object();
             json.key("type").string("allowed_tools");
             json.key("allowed_tools").begin_object();
             json.key("mode").string(if *required { "required" } else { "auto" });
             json.key("tools").begin_array();
-            names.iter().for_each(|name| named(json, *name, request));
+            let custom = custom(request);
+            names.iter().for_each(|name| named(json, *name, &custom));
             json.end_array().end_object().end_object();
         }
     }
 }
 
-fn named(json: &mut Writer<'_, BytesMut>, name: JsonStr<'_>, request: &Request<'_>) {
-    let custom = request.tools.iter().any(|tool| tool.name == name && tool.kind == ToolKind::Custom);
-    let word = if custom { "custom" } else { "function" };
+/// The names of tools with free text.
+fn custom(request: &Request<'_>) -> Index {
+    let custom = request.tools.iter().filter(|tool| tool.kind == ToolKind::Custom);
+    custom.map(|tool| Key::of(tool.name)).collect()
+}
+
+fn named(json: &mut Writer<'_, BytesMut>, name: JsonStr<'_>, custom: &Index) {
+    let word = if custom.has(Key::of(name)) { "custom" } else { "function" };
     json.begin_object();
     json.key("type").string(word);
     json.key(word).begin_object().key("name").paste(name).end_object();

@@ -1,5 +1,6 @@
 //! Messages become turns.
 
+use std::collections::HashMap;
 use std::fmt::Arguments;
 use std::sync::LazyLock;
 
@@ -8,7 +9,7 @@ use super::parts::content;
 use super::read::{Result, array, broken, invalid, missing, object, raw, raw_object, text};
 use super::thoughts::{Elsewhere, Thoughts};
 use crate::canonical::seal::Carried;
-use crate::canonical::{Block, CacheMark, Input, Role, Seal, Source, ToolKind, Turn};
+use crate::canonical::{Block, CacheMark, Index, Input, Key, Role, Seal, Source, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
 use crate::wire::chat::words::{image_address, thought_signature};
 
@@ -33,9 +34,9 @@ pub(super) fn conversation<'a>(json: &mut Cursor<'a>) -> Result<Vec<Turn<'a>>> {
 
 /// What earlier messages say of later ones.
 #[derive(Default)]
-struct Reader<'a> {
+struct Reader {
     /// Ids of calls with free text.
-    custom: Vec<JsonStr<'a>>,
+    custom: Index,
     /// Calls of the older form.
     legacy: usize,
 }
@@ -90,8 +91,8 @@ impl<'a> Message<'a> {
     }
 }
 
-impl<'a> Reader<'a> {
-    fn message(&mut self, json: &mut Cursor<'a>, number: usize) -> Result<Turn<'a>> {
+impl Reader {
+    fn message<'a>(&mut self, json: &mut Cursor<'a>, number: usize) -> Result<Turn<'a>> {
         let path = format_args!("messages[{number}]");
         let message = Message::read(json, path)?;
         let role = match message.role.escaped() {
@@ -126,8 +127,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reasoning, text, a refusal, calls, media: the order in which they were said is not kept by this format.
-    fn assistant(&mut self, message: &Message<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {
-        let (mut blocks, elsewhere) = message.thoughts.read()?;
+    fn assistant<'a>(&mut self, message: &Message<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {
+        let (mut blocks, mut elsewhere) = message.thoughts.read()?;
         let first_part = blocks.len();
         if let Some(value) = message.content {
             blocks.append(&mut content(value, format_args!("{path}.content"))?);
@@ -160,20 +161,20 @@ impl<'a> Reader<'a> {
         }
         // One vendor signs the message instead of its parts.
         if let Some(seal) = Seal::read(message.signature) {
-            attach(&mut blocks, first_part, Elsewhere { id: JsonStr::from_escaped("text"), seal });
+            elsewhere.insert(0, Elsewhere { id: JsonStr::from_escaped("text"), seal });
         }
-        for seal in elsewhere {
-            attach(&mut blocks, first_part, seal);
+        if !elsewhere.is_empty() {
+            attach(&mut blocks, first_part, elsewhere);
         }
         Ok(blocks)
     }
 
     /// The id of the legacy call that comes next, or of the last one.
-    fn legacy_id(&self, name: JsonStr<'a>) -> JsonStr<'a> {
+    fn legacy_id<'a>(&self, name: JsonStr<'a>) -> JsonStr<'a> {
         LEGACY_IDS.get(self.legacy).map_or(name, |id| JsonStr::from_escaped(id))
     }
 
-    fn call(&mut self, json: &mut Cursor<'a>, path: Arguments<'_>) -> Result<Option<Block<'a>>> {
+    fn call<'a>(&mut self, json: &mut Cursor<'a>, path: Arguments<'_>) -> Result<Option<Block<'a>>> {
         let mut id = JsonStr::default();
         let (mut function, mut custom) = (Function::default(), Function::default());
         let (mut signature, mut cache) = (JsonStr::default(), None);
@@ -198,13 +199,13 @@ impl<'a> Reader<'a> {
             return Err(missing(format_args!("{path}.id")));
         }
         if kind == ToolKind::Custom {
-            self.custom.push(carried.id);
+            self.custom.push(Key::of(carried.id));
         }
         let seal = carried.seal.or_else(|| Seal::read(signature));
         Ok(Some(function.block(carried.id, kind, seal, cache)))
     }
 
-    fn result(&mut self, message: &Message<'a>, path: Arguments<'_>) -> Result<Block<'a>> {
+    fn result<'a>(&mut self, message: &Message<'a>, path: Arguments<'_>) -> Result<Block<'a>> {
         let legacy = message.role.is("function");
         let id = if legacy {
             // The result of the last call.
@@ -224,7 +225,7 @@ impl<'a> Reader<'a> {
         for block in &mut content {
             cache = super::media::take_mark(block).or(cache);
         }
-        let kind = if self.custom.contains(&id) { ToolKind::Custom } else { ToolKind::Function };
+        let kind = if self.custom.has(Key::of(id)) { ToolKind::Custom } else { ToolKind::Function };
         Ok(Block::ToolResult { id, name: message.name, content, object: None, error: false, kind, cache })
     }
 }
@@ -293,37 +294,37 @@ fn images<'a>(message: &Message<'a>, path: Arguments<'_>, blocks: &mut Vec<Block
     })
 }
 
-/// Puts a seal on what it belongs to. What is not there any more needs none.
-fn attach<'a>(blocks: &mut Vec<Block<'a>>, first_part: usize, found: Elsewhere<'a>) {
-    let Elsewhere { id, seal: found } = found;
-    if id.is("text") {
-        let last = blocks.iter_mut().rev().find_map(|block| match block {
-            Block::Text { seal, .. } => Some(seal),
-            _ => None,
-        });
-        match last {
-            Some(seal) => *seal = Some(found),
-            None => {
-                let text = Block::Text { text: JsonStr::default(), cache: None, seal: Some(found) };
-                blocks.insert(first_part.min(blocks.len()), text);
-            }
-        }
-        return;
-    }
-    let image = id.escaped().strip_prefix("image_").and_then(|number| number.parse::<usize>().ok());
+/// Puts seals on what they belong to. What is not there any more needs none.
+fn attach<'a>(blocks: &mut Vec<Block<'a>>, first_part: usize, found: Vec<Elsewhere<'a>>) {
+    let ids: Index = found.iter().map(|found| Key::of(found.id)).collect();
+    let number = |id: JsonStr<'a>| id.escaped().strip_prefix("image_")?.parse::<usize>().ok();
+    let numbers: HashMap<usize, usize> =
+        found.iter().enumerate().filter_map(|(at, found)| Some((number(found.id)?, at))).collect();
     let mut images = 0;
-    for block in blocks {
+    for block in &mut *blocks {
         match block {
-            Block::ToolUse { id: call, seal, .. } if *call == id && seal.is_none() => {
-                *seal = Some(found.clone())
+            Block::ToolUse { id, seal, .. } if seal.is_none() => {
+                *seal = ids.first(Key::of(*id)).and_then(|at| found.get(at)).map(|found| found.seal.clone());
             }
             Block::Image { seal, .. } => {
-                if image == Some(images) {
-                    *seal = Some(found.clone());
+                if let Some(found) = numbers.get(&images).and_then(|at| found.get(*at)) {
+                    *seal = Some(found.seal.clone());
                 }
                 images += 1;
             }
             _ => {}
+        }
+    }
+    let Some(of_text) = found.into_iter().rev().find(|found| found.id.is("text")) else { return };
+    let last = blocks.iter_mut().rev().find_map(|block| match block {
+        Block::Text { seal, .. } => Some(seal),
+        _ => None,
+    });
+    match last {
+        Some(seal) => *seal = Some(of_text.seal),
+        None => {
+            let text = Block::Text { text: JsonStr::default(), cache: None, seal: Some(of_text.seal) };
+            blocks.insert(first_part.min(blocks.len()), text);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Vendors number calls, or not, or all with 0; they say a call's id once, in each fragment, as an empty string, or
 //! never. What is common to all: a call has one name, and its fragments come in order.
 
-use crate::canonical::{BlockKind, Delta, Event, ToolKind};
+use crate::canonical::{BlockKind, Delta, Event, Index, Key, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::chat::words::thought_signature;
 use crate::wire::codec::make_id;
@@ -109,6 +109,32 @@ fn id_of(value: RawJson<'_>) -> JsonStr<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     list: Vec<Call>,
+    /// Where they stand, once they are many.
+    places: Option<Box<Places>>,
+    /// Calls that are open and were complete when they were last added to: those that another call may end.
+    ready: Vec<usize>,
+    /// Calls that were opened since all were last ended.
+    opened: Vec<usize>,
+    /// Something was called.
+    called: bool,
+}
+
+/// Calls among which one is found by a scan.
+const FEW: usize = 16;
+
+/// Where calls stand: by their places, by their ids, and by both.
+#[derive(Debug, Default)]
+struct Places {
+    by_place: Index,
+    by_id: Index,
+    by_both: Index,
+}
+
+impl Places {
+    fn named(&mut self, call: &Call, at: usize) {
+        self.by_id.put(Key::of(&*call.id), at);
+        self.by_both.put(Key::of((&*call.id, call.place)), at);
+    }
 }
 
 #[derive(Debug)]
@@ -121,6 +147,8 @@ struct Call {
     /// The block, once the name is known.
     block: Option<u32>,
     open: bool,
+    /// It stands among those that another call may end.
+    ready: bool,
     filled: bool,
     /// Its input came as an object, to which nothing can be added.
     whole: bool,
@@ -131,7 +159,7 @@ struct Call {
 impl Calls {
     /// Whether anything was called.
     pub(super) fn any(&self) -> bool {
-        self.list.iter().any(|call| call.block.is_some())
+        self.called
     }
 
     /// Takes a fragment.
@@ -144,6 +172,9 @@ impl Calls {
     ) {
         let found = self.find(fragment);
         if found.is_none() {
+            if let Some(places) = &mut self.places {
+                places.by_place.put(Key::of(fragment.place), self.list.len());
+            }
             self.list.push(Call {
                 place: fragment.place,
                 id: String::new(),
@@ -151,11 +182,20 @@ impl Calls {
                 early: String::new(),
                 block: None,
                 open: false,
+                ready: false,
                 filled: false,
                 whole: false,
                 kind: fragment.kind,
                 nesting: Nesting::default(),
             });
+            if self.places.is_none() && self.list.len() > FEW {
+                let mut places = Box::<Places>::default();
+                for (at, call) in self.list.iter().enumerate() {
+                    places.by_place.put(Key::of(call.place), at);
+                    places.named(call, at);
+                }
+                self.places = Some(places);
+            }
         }
         let at = found.unwrap_or(self.list.len().saturating_sub(1));
         if self.list.get(at).is_some_and(|call| call.block.is_none()) {
@@ -163,19 +203,40 @@ impl Calls {
         }
         if let Some(call) = self.list.get_mut(at) {
             call.fill(fragment.input, sink);
+            if call.open && !call.ready && call.is_complete() {
+                call.ready = true;
+                self.ready.push(at);
+            }
+        }
+    }
+
+    fn at_place(&self, place: Option<u64>) -> Option<usize> {
+        match &self.places {
+            None => self.list.iter().rposition(|call| call.place == place),
+            Some(places) => places.by_place.last(Key::of(place)),
+        }
+    }
+
+    /// The last call with this id: in this place, if a place is said.
+    fn with_id(&self, id: &str, place: Option<u64>) -> Option<usize> {
+        match (&self.places, place) {
+            (None, _) => {
+                let fits = |call: &Call| call.id == id && (place.is_none() || call.place == place);
+                self.list.iter().rposition(fits)
+            }
+            (Some(places), None) => places.by_id.last(Key::of(id)),
+            (Some(places), Some(_)) => places.by_both.last(Key::of((id, place))),
         }
     }
 
     /// The call that a fragment belongs to; nothing for a new one.
     fn find(&self, fragment: &Fragment<'_>) -> Option<usize> {
         let of_place = match fragment.place {
-            Some(_) => self.list.iter().rposition(|call| call.place == fragment.place),
+            Some(_) => self.at_place(fragment.place),
             None => self.list.len().checked_sub(1),
         };
-        let same_place = |call: &Call| fragment.place.is_none() || call.place == fragment.place;
         if !fragment.id.is_empty() {
-            let same_id = |call: &Call| call.id == fragment.id.escaped();
-            if let Some(at) = self.list.iter().rposition(|call| same_id(call) && same_place(call)) {
+            if let Some(at) = self.with_id(fragment.id.escaped(), fragment.place) {
                 return Some(at);
             }
             // A new id without a name goes on with the call: some make up an id for every fragment. With a name it
@@ -203,10 +264,13 @@ impl Calls {
             self.close_complete(sink);
         }
         // A vendor that repeats an id cannot tell the calls apart; the client must be able to.
-        let repeated = self.list.iter().any(|call| call.id == fragment.id.escaped());
+        let repeated = fragment.id.is_empty() || self.with_id(fragment.id.escaped(), None).is_some();
         let Some(call) = self.list.get_mut(at) else { return };
         if call.id.is_empty() && !repeated {
             fragment.id.escaped().clone_into(&mut call.id);
+            if let Some(places) = &mut self.places {
+                places.named(call, at);
+            }
         }
         if fragment.name.is_empty() {
             return;
@@ -215,6 +279,8 @@ impl Calls {
         let block = ids.next_block();
         call.block = Some(block);
         call.open = true;
+        self.called = true;
+        self.opened.push(at);
         let made;
         let id = if call.id.is_empty() {
             let number = ids.next_made();
@@ -240,15 +306,24 @@ impl Calls {
     /// Ends the calls that can have nothing more to come. Fragments of several calls may be mixed, so the others stay
     /// open until the choice ends.
     pub(super) fn close_complete(&mut self, sink: &mut impl FnMut(Event<'_>)) {
-        for call in self.list.iter_mut().filter(|call| call.is_complete()) {
-            call.close(sink);
+        self.ready.sort_unstable();
+        for at in self.ready.drain(..) {
+            if let Some(call) = self.list.get_mut(at) {
+                call.ready = false;
+                if call.is_complete() {
+                    call.close(sink);
+                }
+            }
         }
     }
 
     /// Ends all calls.
     pub(super) fn close(&mut self, sink: &mut impl FnMut(Event<'_>)) {
-        for call in &mut self.list {
-            call.close(sink);
+        self.opened.sort_unstable();
+        for at in self.opened.drain(..) {
+            if let Some(call) = self.list.get_mut(at) {
+                call.close(sink);
+            }
         }
     }
 }

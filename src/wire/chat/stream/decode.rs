@@ -6,7 +6,8 @@ use super::choice::Choice;
 use super::ids::Ids;
 use super::said::{Said, Words};
 use super::usual::Usual;
-use crate::canonical::{Event, Start, Usage};
+use crate::canonical::answer::MAX_CHOICES;
+use crate::canonical::{Event, Index, Key, Start, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, Kind, Mould, RawJson, Varying};
 use crate::wire::chat::watch::usage;
 use crate::wire::codec::Cut;
@@ -17,6 +18,8 @@ use crate::wire::watch::{elements, members};
 pub struct Decoder {
     ids: Ids,
     choices: SmallVec<[Choice; 1]>,
+    /// Where choices stand, by their numbers.
+    places: Index,
     /// Usage that came before the answer began.
     early: Option<Usage>,
     started: bool,
@@ -44,8 +47,8 @@ struct Frame<'a> {
     error: Option<RawJson<'a>>,
     /// Sources of the whole answer.
     citations: Option<RawJson<'a>>,
-    /// A choice ends with this chunk.
-    ending: bool,
+    /// Where the choices stand that end with this chunk.
+    ending: SmallVec<[usize; 1]>,
     /// What an error without an `error` is made of.
     message: bool,
     code: bool,
@@ -82,6 +85,7 @@ impl Decoder {
         Decoder {
             ids: Ids::new(seed),
             choices: SmallVec::new(),
+            places: Index::default(),
             early: None,
             started: false,
             over: false,
@@ -169,8 +173,9 @@ impl Decoder {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         if let Some(cast) = self.mould.fit(text) {
+            let at = self.place(self.usual.choice);
             let Decoder { ids, choices, usual, .. } = self;
-            if let Some(choice) = choices.iter_mut().find(|choice| choice.index == usual.choice) {
+            if let Some(choice) = at.and_then(|at| choices.get_mut(at)) {
                 choice.usual(usual.what, &cast, ids, sink);
             }
             return Ok(());
@@ -245,6 +250,16 @@ impl Decoder {
         }
     }
 
+    /// Where a choice stands: most come in the order of their numbers.
+    #[inline]
+    fn place(&self, index: u32) -> Option<usize> {
+        let usual = index as usize;
+        match self.choices.get(usual) {
+            Some(choice) if choice.index == index => Some(usual),
+            _ => self.places.first(Key::of(index)),
+        }
+    }
+
     fn keep_head(&mut self, frame: &Frame<'_>, text: &str, end: usize) {
         self.head.clear();
         if frame.says_nothing() {
@@ -260,9 +275,9 @@ impl Decoder {
         text: &str,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
-        if frame.ending {
+        for at in &frame.ending {
             let Decoder { ids, choices, .. } = self;
-            choices.iter_mut().try_for_each(|choice| choice.settle(frame.citations, ids, sink))?;
+            choices.get_mut(*at).map_or(Ok(()), |choice| choice.settle(frame.citations, ids, sink))?;
         }
         let is_object = |value: &RawJson<'_>| value.text().starts_with('{');
         let said = frame.usage.filter(is_object).or(frame.usage_elsewhere.filter(is_object));
@@ -345,15 +360,21 @@ impl Decoder {
         if self.whole && said.message.is_some() {
             said.delta = None;
         }
-        frame.ending |= !said.finish.is_empty();
+        if said.index >= MAX_CHOICES {
+            return Err(JsonError { at: 0, what: "expected the number of a choice that can be" });
+        }
         frame.choices += 1;
         frame.usual = Usual::of(&said)?;
-        let Decoder { ids, choices, tagged, .. } = self;
-        let known = choices.iter().position(|choice| choice.index == said.index);
+        let known = self.place(said.index);
+        let Decoder { ids, choices, places, tagged, .. } = self;
         let at = known.unwrap_or_else(|| {
+            places.push(Key::of(said.index));
             choices.push(Choice::new(said.index, *tagged));
             choices.len() - 1
         });
+        if !said.finish.is_empty() {
+            frame.ending.push(at);
+        }
         match choices.get_mut(at) {
             Some(choice) => choice.take(&said, ids, sink),
             None => Ok(()),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
-use smallvec::SmallVec;
 
 use crate::canonical::answer::Citation;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Sealed, Start, Usage};
@@ -16,7 +15,7 @@ use crate::wire::error::{VendorError, from_vendor};
 use crate::wire::{Format, filler};
 
 use super::pending::{Call, Media};
-use super::written::{Choice, Member, Thought};
+use super::written::{Choice, Choices, Member, Thought};
 
 /// What stands between the index of a choice and the members of its delta.
 const DELTA: &[u8] = b",\"delta\":{";
@@ -37,7 +36,7 @@ pub struct Encoder {
     prefix: BytesMut,
     prefix_of: Option<(u32, Member)>,
     blocks: Vec<Slot>,
-    choices: SmallVec<[Choice; 1]>,
+    choices: Choices,
     usage: Usage,
     over: bool,
 }
@@ -48,6 +47,8 @@ enum Slot {
     Text {
         choice: u32,
         from: u64,
+        /// Its sources begin here in those of its choice.
+        cited: usize,
     },
     Refusal {
         choice: u32,
@@ -70,7 +71,7 @@ impl Encoder {
             prefix: BytesMut::new(),
             prefix_of: None,
             blocks: Vec::new(),
-            choices: SmallVec::new(),
+            choices: Choices::default(),
             usage: Usage::default(),
             over: false,
         }
@@ -146,8 +147,7 @@ impl Encoder {
 
     /// The choice of this number; its first chunk says the role.
     fn choice(&mut self, index: u32, out: &mut BytesMut) -> Option<&mut Choice> {
-        let known = self.choices.iter().position(|choice| choice.index == index);
-        let at = known.unwrap_or_else(|| {
+        if self.choices.get_mut(index).is_none() {
             self.open(index, out);
             out.put_slice(br#""role":"assistant","content":"""#);
             out.put_slice(self.tail);
@@ -160,9 +160,8 @@ impl Encoder {
                 characters: 0,
                 citations: Vec::new(),
             });
-            self.choices.len() - 1
-        });
-        self.choices.get_mut(at)
+        }
+        self.choices.get_mut(index)
     }
 
     /// A chunk up to the members of its delta.
@@ -225,7 +224,7 @@ impl Encoder {
     fn block(&mut self, index: u32, choice: u32, kind: BlockKind<'_>, out: &mut BytesMut) {
         let Some(lane) = self.choice(choice, out) else { return };
         let slot = match kind {
-            BlockKind::Text => Slot::Text { choice, from: lane.characters },
+            BlockKind::Text => Slot::Text { choice, from: lane.characters, cited: lane.citations.len() },
             BlockKind::Refusal => Slot::Refusal { choice },
             BlockKind::Reasoning | BlockKind::HiddenReasoning => {
                 lane.thoughts += 1;
@@ -330,7 +329,7 @@ impl Encoder {
 
     #[inline]
     fn count(&mut self, choice: u32, text: JsonStr<'_>) {
-        if let Some(choice) = self.choices.iter_mut().find(|lane| lane.index == choice) {
+        if let Some(choice) = self.choices.get_mut(choice) {
             choice.characters += text.char_count();
         }
     }
@@ -349,7 +348,7 @@ impl Encoder {
     /// The choice of a thought, and its place in the list of details.
     fn place_of(&mut self, index: u32) -> Option<(u32, u32)> {
         let Some(Slot::Reasoning(thought)) = self.blocks.get_mut(index as usize) else { return None };
-        let choice = self.choices.iter_mut().find(|lane| lane.index == thought.choice)?;
+        let choice = self.choices.get_mut(thought.choice)?;
         let place = *thought.place.get_or_insert_with(|| choice.next_detail());
         Some((thought.choice, place))
     }
@@ -363,7 +362,7 @@ impl Encoder {
 
     /// An element for something else.
     fn detail(&mut self, choice: u32, of: SealOf<'_>, seal: Option<JsonStr<'_>>, out: &mut BytesMut) {
-        if let Some(lane) = self.choices.iter_mut().find(|lane| lane.index == choice) {
+        if let Some(lane) = self.choices.get_mut(choice) {
             let place = lane.next_detail();
             self.put_detail(choice, of, place, seal, out);
         }
@@ -400,7 +399,7 @@ impl Encoder {
     /// The first chunk of a call. Calls are numbered in the order of these, so that there are no gaps.
     fn start_call(&mut self, index: u32, out: &mut BytesMut) {
         let Some(Slot::Call(call)) = self.blocks.get_mut(index as usize) else { return };
-        if let Some(choice) = self.choices.iter_mut().find(|lane| lane.index == call.choice) {
+        if let Some(choice) = self.choices.get_mut(call.choice) {
             call.number = choice.calls;
             choice.calls += 1;
         }
@@ -420,9 +419,9 @@ impl Encoder {
 
     fn stop(&mut self, index: u32, out: &mut BytesMut) {
         match self.blocks.get(index as usize) {
-            Some(Slot::Text { choice, from }) => {
-                let (choice, from) = (*choice, *from);
-                self.cite(index as usize, choice, from);
+            Some(Slot::Text { choice, from, cited }) => {
+                let (choice, from, cited) = (*choice, *from, *cited);
+                self.cite(index as usize, choice, from, cited);
             }
             Some(Slot::Call(call)) => {
                 // No input at all means an empty object.
@@ -446,10 +445,11 @@ impl Encoder {
     }
 
     /// Sources of a text that do not say what of it they are for are for all of it.
-    fn cite(&mut self, block: usize, choice: u32, from: u64) {
-        let Some(choice) = self.choices.iter_mut().find(|lane| lane.index == choice) else { return };
+    fn cite(&mut self, block: usize, choice: u32, from: u64, first: usize) {
+        let Some(choice) = self.choices.get_mut(choice) else { return };
         let to = choice.characters;
-        for (_, citation) in choice.citations.iter_mut().filter(|(of, _)| *of == block) {
+        let own = choice.citations.get_mut(first..).unwrap_or_default();
+        for (_, citation) in own.iter_mut().filter(|(of, _)| *of == block) {
             citation.span.get_or_insert((from, to));
         }
     }

@@ -1,6 +1,9 @@
 //! What the writer of a stream remembers of what it has written.
 
+use smallvec::SmallVec;
+
 use crate::canonical::answer::Citation;
+use crate::canonical::{Index, Key};
 
 /// A reasoning block.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +40,31 @@ pub(super) struct Choice {
     pub(super) characters: u64,
     /// Sources, and the block that each belongs to. All go into one chunk, because SDKs cannot join them.
     pub(super) citations: Vec<(usize, Citation)>,
+}
+
+/// The choices, each under its number.
+#[derive(Debug, Default)]
+pub(super) struct Choices {
+    list: SmallVec<[Choice; 1]>,
+    places: Index,
+}
+
+impl Choices {
+    /// The choice of a number: most come in the order of their numbers.
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Choice> {
+        let usual = index as usize;
+        let at = match self.list.get(usual) {
+            Some(choice) if choice.index == index => usual,
+            _ => self.places.first(Key::of(index))?,
+        };
+        self.list.get_mut(at)
+    }
+
+    pub(super) fn push(&mut self, choice: Choice) {
+        self.places.push(Key::of(choice.index));
+        self.list.push(choice);
+    }
 }
 
 impl Choice {

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use super::model;
 use super::read::{Fault, copy_unknown, last, list, object, string, strings, wrong};
 use crate::canonical::request::{Extra, Search};
-use crate::canonical::{Dialect, Request, Tool, ToolChoice, ToolKind};
+use crate::canonical::{Dialect, Index, Key, Request, Tool, ToolChoice, ToolKind};
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::Notes;
@@ -214,9 +214,10 @@ pub(super) fn write(
     json: &mut Writer<'_, BytesMut>,
 ) {
     let both = model::takes_functions_beside_search(dialect.model);
-    let allowed = filter(request, dialect);
-    let tools: Vec<_> =
-        request.tools.iter().filter(|tool| allowed.is_none_or(|names| names.contains(&tool.name))).collect();
+    let allowed: Option<Index> =
+        filter(request, dialect).map(|names| names.iter().map(|name| Key::of(*name)).collect());
+    let is_allowed = |tool: &&Tool<'_>| allowed.as_ref().is_none_or(|names| names.has(Key::of(tool.name)));
+    let tools: Vec<_> = request.tools.iter().filter(is_allowed).collect();
     let mut search = request.search.as_ref();
     if search.is_some() && !tools.is_empty() && !both && notes.from() != Format::Generate {
         // The functions are what the client's program lives on.

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 
 use super::decode::VIDEO;
 use super::model;
-use crate::canonical::{Block, CacheMark, Dialect, Input, Request, Role, Seal, Source};
+use crate::canonical::{Block, CacheMark, Dialect, Index, Input, Key, Request, Role, Seal, Source};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::Notes;
@@ -45,6 +45,7 @@ pub(super) fn write(
         videos: request.extra.iter().filter(|extra| extra.name == VIDEO).map(|extra| extra.value).collect(),
         video: 0,
         names: Vec::new(),
+        ids: Index::default(),
     };
     for turn in request.turns.iter().filter(|turn| !turn.role.is_system()) {
         if !turn.name.is_empty() {
@@ -73,8 +74,9 @@ struct Contents<'w, 'b, 'r> {
     later: Vec<&'r Block<'r>>,
     videos: Vec<RawJson<'r>>,
     video: usize,
-    /// Ids and names of the calls so far.
-    names: Vec<(JsonStr<'r>, JsonStr<'r>)>,
+    /// Names of the calls so far, and where the ids stand to which they belong.
+    names: Vec<JsonStr<'r>>,
+    ids: Index,
 }
 
 impl<'r> Contents<'_, '_, 'r> {
@@ -158,7 +160,8 @@ impl<'r> Contents<'_, '_, 'r> {
                     Input::Text(text) => (*text, None),
                     Input::Object(object) => (JsonStr::default(), Some(*object)),
                 };
-                self.names.push((*id, *name));
+                self.names.push(*name);
+                self.ids.push(Key::of(*id));
                 let id = if self.dialect.call_ids { *id } else { JsonStr::default() };
                 part::begin_call(self.json, &part::Call { id, name: *name, kind: *kind, text, object });
                 let first = self.calls == 0;
@@ -236,7 +239,7 @@ impl<'r> Contents<'_, '_, 'r> {
         object: Option<RawJson<'_>>,
         error: bool,
     ) {
-        let known = self.names.iter().rev().find(|call| call.0 == id).map(|call| call.1);
+        let known = self.ids.last(Key::of(id)).and_then(|at| self.names.get(at)).copied();
         let name = if name.is_empty() { known.unwrap_or_default() } else { name };
         if name.is_empty() {
             self.notes.refuse("contents", "A result of a tool belongs to no call of the conversation.");

@@ -1,6 +1,9 @@
 //! The steps: from any JSON schema to a shape that OpenAPI 3.0 can say.
 
+use std::collections::HashMap;
+
 use super::tree::Node;
+use crate::canonical::{Index, Key};
 use crate::json::{JsonStr, RawJson};
 
 /// Work that a schema may make: members and elements looked at. References let a small schema mean a huge one.
@@ -14,6 +17,17 @@ const MAX_TUPLE: usize = 32;
 
 /// Depth to which a schema unfolds.
 const MAX_DEPTH: usize = 32;
+
+/// The definitions of a schema, by the two names under which they stand. What came first wins.
+fn definitions<'t, 'a>(root: &'t Node<'a>) -> HashMap<(Key, Key), &'t Node<'a>> {
+    let mut all = HashMap::new();
+    for (group, members) in root.members() {
+        for (name, node) in members.members() {
+            all.entry((Key::of(&*group.decode()), Key::of(&*name.decode()))).or_insert(node);
+        }
+    }
+    all
+}
 
 /// What a value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +110,8 @@ const NARROWING: [&str; 17] = [
 /// Shapes one schema.
 pub(super) struct Shaper<'t, 'a> {
     root: &'t Node<'a>,
+    /// What stands one below the members of the root, by both names: where nearly all references lead.
+    definitions: Option<HashMap<(Key, Key), &'t Node<'a>>>,
     /// References that are being followed.
     path: Vec<JsonStr<'a>>,
     depth: usize,
@@ -105,7 +121,7 @@ pub(super) struct Shaper<'t, 'a> {
 
 impl<'t, 'a> Shaper<'t, 'a> {
     pub(super) fn new(root: &'t Node<'a>) -> Self {
-        Shaper { root, path: Vec::new(), depth: 0, work: 0, narrowed: false }
+        Shaper { root, definitions: None, path: Vec::new(), depth: 0, work: 0, narrowed: false }
     }
 
     /// The shape of a schema.
@@ -150,9 +166,8 @@ impl<'t, 'a> Shaper<'t, 'a> {
                 return true;
             }
             let root: &'t Node<'a> = self.root;
-            // Finding a definition means passing those before it.
-            self.work += root.members().iter().map(|member| member.1.members().len()).sum::<usize>() / 64;
-            match root.follow(&reference.decode()) {
+            let definitions = self.definitions.get_or_insert_with(|| definitions(root));
+            match root.follow_among(&reference.decode(), definitions) {
                 Some(target) => {
                     self.path.push(reference);
                     cyclic |= self.merge(target, into);
@@ -227,7 +242,7 @@ impl<'t, 'a> Shaper<'t, 'a> {
                     let property = self.shape(node);
                     shape.properties.push((*name, property));
                 }
-                let known = |name: &JsonStr<'_>| merged.properties.iter().any(|property| property.0 == *name);
+                let known = |name: &JsonStr<'_>| merged.known.has(Key::of(*name));
                 shape.required = merged.required.iter().filter(|name| known(name)).copied().collect();
                 let order = merged.list("propertyOrdering").iter().filter_map(Node::string);
                 shape.ordering = order.filter(|name| known(name)).collect();
@@ -252,14 +267,13 @@ impl<'t, 'a> Shaper<'t, 'a> {
 
     /// The words that a string may be. Others than strings have no list of values here.
     fn choices(&mut self, merged: &Merged<'t, 'a>, shape: &mut Shape<'a>) {
+        let mut known = Index::default();
         for value in merged.values() {
             match value.leaf() {
                 Some(value) if value.is_null() => shape.nullable = true,
                 // An empty word is refused.
                 Some(value) => match value.as_str() {
-                    Some(word) if !word.is_empty() && !shape.choices.contains(&word) => {
-                        shape.choices.push(word)
-                    }
+                    Some(word) if !word.is_empty() && known.add(Key::of(word)) => shape.choices.push(word),
                     Some(_) => {}
                     None => self.narrowed = true,
                 },
@@ -319,15 +333,19 @@ impl<'a> Shape<'a> {
             ..Shape::default()
         };
         let mut required: Option<Vec<JsonStr<'a>>> = None;
+        let mut known = Index::default();
         for branch in self.any_of {
             let branch = branch.into_object();
             for (name, shape) in branch.properties {
-                if all.properties.iter().all(|known| known.0 != name) {
+                if known.add(Key::of(name)) {
                     all.properties.push((name, shape));
                 }
             }
             match &mut required {
-                Some(names) => names.retain(|name| branch.required.contains(name)),
+                Some(names) => {
+                    let here: Index = branch.required.iter().map(|name| Key::of(*name)).collect();
+                    names.retain(|name| here.has(Key::of(*name)));
+                }
                 None => required = Some(branch.required),
             }
         }
@@ -342,6 +360,10 @@ struct Merged<'t, 'a> {
     keywords: Vec<(JsonStr<'a>, &'t Node<'a>)>,
     properties: Vec<(JsonStr<'a>, &'t Node<'a>)>,
     required: Vec<JsonStr<'a>>,
+    /// Names of the three above.
+    words: Index,
+    known: Index,
+    needed: Index,
 }
 
 impl<'t, 'a> Merged<'t, 'a> {
@@ -353,14 +375,14 @@ impl<'t, 'a> Merged<'t, 'a> {
         match name.escaped() {
             "properties" => {
                 for (name, node) in value.members() {
-                    if self.properties.iter().all(|known| known.0 != *name) {
+                    if self.known.add(Key::of(*name)) {
                         self.properties.push((*name, node));
                     }
                 }
             }
             "required" => {
                 for name in value.items().iter().filter_map(Node::string) {
-                    if !self.required.contains(&name) {
+                    if self.needed.add(Key::of(name)) {
                         self.required.push(name);
                     }
                 }
@@ -369,7 +391,7 @@ impl<'t, 'a> Merged<'t, 'a> {
             other => {
                 let of_no_effect = value.leaf().is_some_and(|value| value.text() == "false");
                 shaper.narrowed |= NARROWING.contains(&other) && !of_no_effect;
-                if self.get(other).is_none() {
+                if self.words.add(Key::of(name)) {
                     self.keywords.push((name, value));
                 }
             }
@@ -377,7 +399,8 @@ impl<'t, 'a> Merged<'t, 'a> {
     }
 
     fn get(&self, name: &str) -> Option<&'t Node<'a>> {
-        self.keywords.iter().find(|known| known.0.escaped() == name).map(|known| known.1)
+        let at = self.words.first(Key::of(JsonStr::from_escaped(name)))?;
+        self.keywords.get(at).map(|known| known.1)
     }
 
     fn leaf(&self, name: &str) -> Option<RawJson<'a>> {

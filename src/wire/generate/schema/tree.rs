@@ -1,5 +1,8 @@
 //! A JSON value as a tree, no deeper than is worth it.
 
+use std::collections::HashMap;
+
+use crate::canonical::Key;
 use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
 
 /// Depth up to which a value is read; what is deeper is left as it is written.
@@ -80,10 +83,23 @@ impl<'a> Node<'a> {
     }
 
     /// What a reference within the document leads to (`#/$defs/name`).
-    pub(super) fn follow(&self, reference: &str) -> Option<&Node<'a>> {
+    /// Its first two steps are looked up among the definitions, if they lead to one.
+    pub(super) fn follow_among<'t>(
+        &'t self,
+        reference: &str,
+        definitions: &HashMap<(Key, Key), &'t Node<'a>>,
+    ) -> Option<&'t Node<'a>> {
         let path = reference.strip_prefix('#')?;
+        let mut steps = path.split('/').skip(1);
+        let mut ahead = steps.clone();
+        let definition = ahead.next().zip(ahead.next()).and_then(|(group, name)| {
+            definitions.get(&(Key::of(&*unescape(group)), Key::of(&*unescape(name))))
+        });
         let mut node = self;
-        for step in path.split('/').skip(1) {
+        if let Some(definition) = definition {
+            (node, steps) = (*definition, ahead);
+        }
+        for step in steps {
             let step = unescape(step);
             node = match node {
                 Node::Array(items) => items.get(step.parse::<usize>().ok()?)?,

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use super::candidate::{self, Call, Candidate, Data, Part};
 use super::partial::Partial;
 use super::usual::Usual;
-use crate::canonical::answer::FinishOwned;
+use crate::canonical::answer::{FinishOwned, MAX_CHOICES};
 use crate::canonical::{BlockKind, Delta, Event, Finish, Start, ToolKind, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::{Cut, make_id};
 use crate::wire::generate::offsets::Offsets;
-use crate::wire::generate::{finish, grounding, logprobs, time, watch};
+use crate::wire::generate::{finish, grounding, logprobs, watch};
+use crate::wire::time::unix_seconds;
 use crate::wire::watch::{elements, members};
 
 /// Reads one answer.
@@ -158,7 +159,8 @@ impl Decoder {
                     (known, start.model) = (true, value.as_str().unwrap_or_default());
                 }
                 "createTime" | "create_time" => {
-                    start.created = value.as_str().and_then(|text| time::seconds(text.escaped()));
+                    let seconds = value.as_str().and_then(|text| unix_seconds(text.escaped()));
+                    start.created = seconds.and_then(|seconds| u64::try_from(seconds).ok());
                 }
                 "candidates" | "usageMetadata" | "usage_metadata" | "promptFeedback" | "prompt_feedback" => {
                     known = true;
@@ -234,6 +236,9 @@ impl Decoder {
     }
 
     fn candidate(&mut self, read: &Candidate<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+        if read.index >= MAX_CHOICES {
+            return Err(JsonError { at: 0, what: "expected the number of a candidate that can be" });
+        }
         let choice = self.choices.entry(read.index).or_default();
         choice.index = read.index;
         for part in &read.parts {

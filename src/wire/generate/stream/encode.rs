@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use smallvec::SmallVec;
 
 use crate::canonical::answer::FinishOwned;
-use crate::canonical::{BlockKind, Delta, Event, Sealed, Start, ToolKind, Usage};
+use crate::canonical::{BlockKind, Delta, Event, Sealed, Slots, Start, ToolKind, Usage};
 use crate::error::ApiError;
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::codec::Reply;
@@ -33,7 +32,7 @@ pub struct Encoder {
     /// The array has its first element.
     begun: bool,
     over: bool,
-    open: SmallVec<[Open; 2]>,
+    open: Slots<Open>,
     choices: BTreeMap<u32, Choice>,
     usage: Usage,
 }
@@ -41,7 +40,6 @@ pub struct Encoder {
 /// An open block.
 #[derive(Debug)]
 struct Open {
-    index: u32,
     choice: u32,
     kind: Kind,
     /// Characters of the choice's text before it.
@@ -85,7 +83,7 @@ impl Encoder {
             thought_tail: Vec::new(),
             begun: false,
             over: false,
-            open: SmallVec::new(),
+            open: Slots::default(),
             choices: BTreeMap::new(),
             usage: Usage::default(),
         }
@@ -229,13 +227,12 @@ impl Encoder {
             }
         };
         let (text, seal) = (String::new(), String::new());
-        self.open.push(Open { index, choice, kind, start, text, whole: false, seal });
+        self.open.push(index.into(), Open { choice, kind, start, text, whole: false, seal });
     }
 
     #[inline]
     fn delta(&mut self, index: u32, delta: Delta<'_>, out: &mut BytesMut) {
-        let Some(at) = self.open.iter().rposition(|open| open.index == index) else { return };
-        let Some(open) = self.open.get_mut(at) else { return };
+        let Some(open) = self.open.get_mut(index.into()) else { return };
         let number = open.choice;
         match (delta, &open.kind) {
             (Delta::Text(text), Kind::Thought) => {
@@ -282,8 +279,7 @@ impl Encoder {
     }
 
     fn stop(&mut self, index: u32, out: &mut BytesMut) {
-        let Some(at) = self.open.iter().rposition(|open| open.index == index) else { return };
-        let open = self.open.remove(at);
+        let Some(open) = self.open.remove(index.into()) else { return };
         match &open.kind {
             Kind::Text | Kind::Refusal => {
                 let choice = self.choice(open.choice);

@@ -1,5 +1,6 @@
 //! Arguments of a call that arrive value by value under their paths, put together.
 
+use crate::canonical::{Index, Key};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, push_escaped};
 use crate::wire::watch::{elements, members};
 
@@ -14,7 +15,14 @@ const MAX_INDEX: usize = 10_000;
 pub(super) struct Partial {
     /// The call's block.
     pub(super) block: u32,
-    root: Vec<(String, Node)>,
+    root: Members,
+}
+
+/// The members of an object, and where each name stands.
+#[derive(Debug, Default)]
+struct Members {
+    list: Vec<(String, Node)>,
+    names: Index,
 }
 
 #[derive(Debug, Default)]
@@ -25,18 +33,18 @@ enum Node {
     Text(String),
     /// Any other value.
     Raw(String),
-    Object(Vec<(String, Node)>),
+    Object(Members),
     Array(Vec<Node>),
 }
 
 impl Partial {
     pub(super) fn new(block: u32) -> Self {
-        Partial { block, root: Vec::new() }
+        Partial { block, root: Members::default() }
     }
 
     /// Whether no value has arrived.
     pub(super) fn is_empty(&self) -> bool {
-        self.root.is_empty()
+        self.root.list.is_empty()
     }
 
     /// Takes `partialArgs`: an array of values, each with its path.
@@ -72,7 +80,7 @@ impl Partial {
             match step(&mut rest) {
                 Some(Step::Name(name)) => {
                     if !matches!(node, Node::Object(_)) {
-                        *node = Node::Object(Vec::new());
+                        *node = Node::Object(Members::default());
                     }
                     let Node::Object(members) = node else { return };
                     let Some(member) = child(members, name) else { return };
@@ -107,20 +115,20 @@ impl Partial {
     }
 }
 
-fn child<'n>(members: &'n mut Vec<(String, Node)>, name: &str) -> Option<&'n mut Node> {
-    let at = match members.iter().position(|(known, _)| known == name) {
-        Some(at) => at,
-        None => {
-            members.push((name.to_owned(), Node::Nothing));
-            members.len() - 1
-        }
-    };
-    members.get_mut(at).map(|(_, node)| node)
+fn child<'n>(members: &'n mut Members, name: &str) -> Option<&'n mut Node> {
+    let Members { list, names } = members;
+    let key = Key::of(name);
+    let at = names.first(key).unwrap_or_else(|| {
+        names.push(key);
+        list.push((name.to_owned(), Node::Nothing));
+        list.len() - 1
+    });
+    list.get_mut(at).map(|(_, node)| node)
 }
 
-fn write_object(members: &[(String, Node)], out: &mut Vec<u8>) {
+fn write_object(members: &Members, out: &mut Vec<u8>) {
     out.push(b'{');
-    for (number, (name, node)) in members.iter().enumerate() {
+    for (number, (name, node)) in members.list.iter().enumerate() {
         out.extend_from_slice(if number == 0 { b"\"" } else { b",\"" });
         push_escaped(out, name);
         out.extend_from_slice(b"\":");

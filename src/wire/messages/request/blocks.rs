@@ -5,12 +5,16 @@ use std::fmt::{self, Display, Formatter};
 use super::decode::{each_in, object, object_in, raw, text, wrong};
 use crate::canonical::request::Extra;
 use crate::canonical::seal::Carried;
-use crate::canonical::{Block, CacheMark, Input, Request, Role, Seal, Source, ToolKind, Turn};
+use crate::canonical::{Block, CacheMark, Input, Role, Seal, Source, ToolKind, Turn};
 use crate::error::ApiError;
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
 
 /// Reads `messages`.
-pub(super) fn turns<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), ApiError> {
+pub(super) fn turns<'a>(
+    json: &mut Cursor<'a>,
+    turns: &mut Vec<Turn<'a>>,
+    extra: &mut Vec<Extra<'a>>,
+) -> Result<(), ApiError> {
     each_in(json, "messages", |index, json| {
         let (mut role, mut content) = (JsonStr::default(), None);
         object_in(json, format_args!("messages[{index}]"), |key, json| {
@@ -18,7 +22,7 @@ pub(super) fn turns<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Res
                 "role" => role = text(format_args!("messages[{index}].role"), raw(json)?)?,
                 "content" => {
                     let place = Place { message: Some(index), block: None };
-                    content = Some(content_in(json, place, &mut request.extra)?);
+                    content = Some(content_in(json, place, extra)?);
                 }
                 _ => {
                     raw(json)?;
@@ -35,10 +39,10 @@ pub(super) fn turns<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Res
         let Some(blocks) = content else {
             return Err(wrong(format_args!("messages[{index}].content"), "given"));
         };
-        request.turns.push(Turn::new(role, blocks));
+        turns.push(Turn::new(role, blocks));
         Ok(())
     })?;
-    if request.turns.is_empty() {
+    if turns.is_empty() {
         return Err(wrong("messages", "an array that is not empty"));
     }
     Ok(())
@@ -337,7 +341,7 @@ fn mark_last(blocks: &mut [Block<'_>], mark: Option<CacheMark>) {
 }
 
 /// Says once that there was such a thing.
-pub(super) fn note<'a>(extra: &mut Vec<Extra<'a>>, name: &'static str, value: RawJson<'a>) {
+pub(super) fn note<'a>(extra: &mut Vec<Extra<'a>>, name: &'a str, value: RawJson<'a>) {
     if !extra.iter().any(|known| known.name == name) {
         extra.push(Extra { name, value });
     }

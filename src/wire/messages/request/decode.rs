@@ -20,7 +20,7 @@ pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
         // Nearly all of a request: read where it stands, and not stepped over before.
         if key.escaped() == "messages" && json.kind().map_err(not_json)? != Kind::Null {
             reader.has_messages = true;
-            blocks::turns(&mut json, &mut reader.request)?;
+            blocks::turns(&mut json, &mut reader.request.turns, &mut reader.noted)?;
             continue;
         }
         let value = json.raw().map_err(not_json)?;
@@ -35,6 +35,8 @@ pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
 #[derive(Default)]
 struct Reader<'a> {
     request: Request<'a>,
+    /// What was met in blocks and tools and is said once.
+    noted: Vec<Extra<'a>>,
     system: Option<RawJson<'a>>,
     has_messages: bool,
     thinking: Option<(JsonStr<'a>, Option<u64>, JsonStr<'a>)>,
@@ -73,13 +75,16 @@ impl<'a> Reader<'a> {
 
     fn finish(mut self) -> Result<Request<'a>, ApiError> {
         if let Some(system) = self.system {
-            let blocks = blocks::system(system, &mut self.request.extra)?;
+            let blocks = blocks::system(system, &mut self.noted)?;
             self.request.turns.insert(0, Turn::new(Role::System, blocks));
         }
         if !self.has_messages {
             return Err(ApiError::missing("messages"));
         }
         self.settle_thinking();
+        for noted in self.noted {
+            blocks::note(&mut self.request.extra, noted.name, noted.value);
+        }
         Ok(self.request)
     }
 
@@ -263,7 +268,7 @@ impl<'a> Reader<'a> {
                     return Err(wrong(format_args!("tools[{index}].input_schema"), "an object"));
                 }
                 for (name, value) in extra.into_iter().flatten() {
-                    blocks::note(&mut self.request.extra, name, value);
+                    blocks::note(&mut self.noted, name, value);
                     tool.extra.push(Extra { name, value });
                 }
                 self.request.tools.push(tool);

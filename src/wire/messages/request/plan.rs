@@ -28,11 +28,17 @@ pub(super) struct Plan<'r, 'a> {
 pub(super) struct Message<'r, 'a> {
     pub(super) role: Role,
     pub(super) blocks: Vec<&'r Block<'a>>,
+    /// Results of tools, which come before everything else, until the turn is complete.
+    results: Vec<&'r Block<'a>>,
 }
 
 impl<'r, 'a> Message<'r, 'a> {
+    fn new(role: Role, blocks: Vec<&'r Block<'a>>) -> Self {
+        Message { role, blocks, results: Vec::new() }
+    }
+
     fn filler() -> Self {
-        Message { role: Role::User, blocks: Vec::new() }
+        Message::new(Role::User, Vec::new())
     }
 
     fn calls(&self) -> bool {
@@ -57,10 +63,14 @@ impl<'r, 'a> Plan<'r, 'a> {
                 plan.turn(turn, dialect, notes);
             }
         }
+        for message in plan.messages.iter_mut().filter(|message| !message.results.is_empty()) {
+            message.results.append(&mut message.blocks);
+            message.blocks = std::mem::take(&mut message.results);
+        }
         if plan.messages.is_empty() {
             // Instructions alone are no conversation.
             let blocks = std::mem::take(&mut plan.system);
-            plan.messages.push(Message { role: Role::User, blocks });
+            plan.messages.push(Message::new(Role::User, blocks));
         }
         plan.close(request, dialect, notes);
         // Some vendors of the format insist on it; a client of the format knows its vendor.
@@ -86,7 +96,7 @@ impl<'r, 'a> Plan<'r, 'a> {
             }
         }
         if in_middle && !blocks.is_empty() {
-            self.messages.push(Message { role: Role::System, blocks });
+            self.messages.push(Message::new(Role::System, blocks));
         } else {
             self.system.append(&mut blocks);
         }
@@ -123,13 +133,11 @@ impl<'r, 'a> Plan<'r, 'a> {
             let role = if is_result { Role::User } else { turn.role };
             let joins = self.messages.last().is_some_and(|last| last.role == role);
             if !joins {
-                self.messages.push(Message { role, blocks: Vec::new() });
+                self.messages.push(Message::new(role, Vec::new()));
             }
             let Some(last) = self.messages.last_mut() else { continue };
             if is_result {
-                let results =
-                    last.blocks.iter().take_while(|block| matches!(block, Block::ToolResult { .. })).count();
-                last.blocks.insert(results, block);
+                last.results.push(block);
             } else {
                 last.blocks.push(block);
             }

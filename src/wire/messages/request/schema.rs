@@ -11,6 +11,9 @@ use crate::wire::watch::{elements, members};
 /// Deeper schemas are pasted as they are.
 const MAX_DEPTH: u32 = 64;
 
+/// Types that JSON schema knows. A schema that says more than these is pasted as it is.
+const TYPES: usize = 7;
+
 /// What must be done to a schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
@@ -75,7 +78,12 @@ fn node<B: BufMut>(schema: RawJson<'_>, depth: u32, json: &mut Writer<'_, B>) ->
         list.push((key.escaped(), json.raw()?));
         Ok(())
     })?;
-    Node { depth, list }.write(None, json)
+    let node = Node { depth, list };
+    if node.types()?.len() > TYPES {
+        json.raw(schema);
+        return Ok(());
+    }
+    node.write(None, json)
 }
 
 /// A schema that the model is held to.
@@ -112,14 +120,18 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// The types that it says.
+    /// The types that it says, each once.
     fn types(&self) -> Result<SmallVec<[&'a str; 2]>, JsonError> {
         let mut types = SmallVec::new();
         match self.get("type") {
             Some(value) if value.as_str().is_some() => types.extend(value.as_str().map(JsonStr::escaped)),
             Some(value) => {
                 elements(&mut Cursor::new(value.text()), |json| {
-                    types.push(json.string()?.escaped());
+                    let word = json.string()?.escaped();
+                    // Each type has a branch of its own, in which the rest of the schema is said again.
+                    if types.len() <= TYPES && !types.contains(&word) {
+                        types.push(word);
+                    }
                     Ok(())
                 })?;
             }

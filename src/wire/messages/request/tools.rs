@@ -4,7 +4,7 @@ use super::encode::Scribe;
 use super::schema;
 use crate::canonical::dialect::Structured;
 use crate::canonical::request::Search;
-use crate::canonical::{Tool, ToolChoice};
+use crate::canonical::{Index, Key, Tool, ToolChoice};
 use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::Format;
 use crate::wire::watch::members;
@@ -15,11 +15,14 @@ const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
 impl<'r, 'a> Scribe<'_, 'r, 'a> {
     /// The tools that are offered: with a choice among some, only these.
     pub(super) fn offered(&self) -> impl Iterator<Item = &'r Tool<'a>> + use<'r, 'a> {
-        let names = match &self.request.tool_choice {
-            Some(ToolChoice::Allowed { names, .. }) => Some(names),
+        let names: Option<Index> = match &self.request.tool_choice {
+            Some(ToolChoice::Allowed { names, .. }) => {
+                Some(names.iter().map(|name| Key::of(*name)).collect())
+            }
             _ => None,
         };
-        let allowed = move |tool: &&Tool<'a>| names.is_none_or(|names| names.contains(&tool.name));
+        let allowed =
+            move |tool: &&Tool<'a>| names.as_ref().is_none_or(|names| names.has(Key::of(tool.name)));
         self.request.tools.iter().filter(allowed)
     }
 

@@ -1,11 +1,9 @@
 //! Events of a messages stream, read.
 
-use smallvec::SmallVec;
-
 use super::super::content::{Content, Open};
 use super::super::finish;
 use super::super::usage::Counts;
-use crate::canonical::{BlockKind, Event, Start};
+use crate::canonical::{BlockKind, Event, Slots, Start};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::Cut;
 use crate::wire::watch::members;
@@ -17,7 +15,7 @@ pub struct Decoder {
     started: bool,
     over: bool,
     /// Blocks that were begun and not ended; one, unless the vendor forgot to end another.
-    open: SmallVec<[(u64, Open); 1]>,
+    open: Slots<Open>,
     /// The index of the next block in the hub.
     next: u32,
     called: bool,
@@ -269,14 +267,13 @@ impl Decoder {
         self.searches += u64::from(content.is_search());
         let open = Open::begin(&content, &self.seed, &mut self.next, self.length, sink)?;
         self.length += open.length();
-        self.open.push((index, open));
+        self.open.push(index, open);
         Ok(())
     }
 
     /// A block ends.
     pub(in super::super) fn block_stop(&mut self, index: u64, sink: &mut impl FnMut(Event<'_>)) {
-        if let Some(at) = self.open.iter().position(|(open, _)| *open == index) {
-            let (_, open) = self.open.remove(at);
+        if let Some(open) = self.open.remove(index) {
             open.end(&mut self.next, sink);
         }
     }
@@ -288,14 +285,10 @@ impl Decoder {
         piece: Piece<'_>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
-        let at = match self.open.iter().position(|(open, _)| *open == index) {
-            Some(at) => at,
-            None => match self.unannounced(index, piece, sink) {
-                Some(at) => at,
-                None => return Ok(()),
-            },
-        };
-        let Some((_, open)) = self.open.get_mut(at) else { return Ok(()) };
+        if self.open.get_mut(index).is_none() {
+            self.unannounced(index, piece, sink);
+        }
+        let Some(open) = self.open.get_mut(index) else { return Ok(()) };
         if let Some(citation) = piece.citation {
             return open.cite(citation);
         }
@@ -311,26 +304,20 @@ impl Decoder {
 
     /// Text for a block that nobody announced: better to open it than to lose the text.
     #[cold]
-    fn unannounced(
-        &mut self,
-        index: u64,
-        piece: Piece<'_>,
-        sink: &mut impl FnMut(Event<'_>),
-    ) -> Option<usize> {
-        let kind = match piece.text?.0 {
-            Field::Text => BlockKind::Text,
-            Field::Thinking => BlockKind::Reasoning,
-            Field::Arguments | Field::Signature => return None,
+    fn unannounced(&mut self, index: u64, piece: Piece<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        let kind = match piece.text {
+            Some((Field::Text, _)) => BlockKind::Text,
+            Some((Field::Thinking, _)) => BlockKind::Reasoning,
+            Some((Field::Arguments | Field::Signature, _)) | None => return,
         };
         self.start(Start::default(), sink);
-        self.open.push((index, Open::bare(kind, &mut self.next, self.length, sink)));
-        Some(self.open.len() - 1)
+        self.open.push(index, Open::bare(kind, &mut self.next, self.length, sink));
     }
 
     /// The answer is complete.
     pub(in super::super) fn end(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         self.start(Start::default(), sink);
-        for (_, open) in self.open.drain(..) {
+        for open in self.open.drain() {
             open.end(&mut self.next, sink);
         }
         let (reason, sequence) = self.finish.take().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! Events of a messages stream, written.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
@@ -28,8 +29,8 @@ pub struct Encoder {
     parts: Vec<Part>,
     /// Which of them has the wire.
     current: Option<usize>,
-    /// The first that may still be waiting for it.
-    waiting: usize,
+    /// Those that may be waiting for it.
+    waiting: BTreeSet<usize>,
     /// The current one ended in the middle of its arguments: whether that is a fault, the reason will tell.
     cut: bool,
     /// The index of the next block on the wire.
@@ -52,7 +53,7 @@ impl Encoder {
             over: false,
             parts: Vec::new(),
             current: None,
-            waiting: 0,
+            waiting: BTreeSet::new(),
             cut: false,
             next: 0,
             called: false,
@@ -152,6 +153,8 @@ impl Encoder {
         self.yield_wire(out);
         if self.current.is_none() {
             self.current = Some(index);
+        } else {
+            self.waiting.insert(index);
         }
     }
 
@@ -175,7 +178,7 @@ impl Encoder {
     fn delta_aside(&mut self, index: usize, delta: Delta<'_>, out: &mut BytesMut) {
         let Some(part) = self.parts.get_mut(index) else { return };
         part.hold(delta);
-        self.waiting = self.waiting.min(index);
+        self.waiting.insert(index);
         // It may be a text that gave up the wire, or the wire may be free for another reason.
         self.yield_wire(out);
         self.promote(out);
@@ -220,24 +223,31 @@ impl Encoder {
     /// The wire is free: it goes to the first block that waits for it.
     fn promote(&mut self, out: &mut BytesMut) {
         while self.current.is_none() {
-            let Some(part) = self.parts.get_mut(self.waiting) else { return };
-            if !part.wants_wire() {
-                self.waiting += 1;
-                continue;
-            }
+            let Some(index) = self.next_waiting() else { return };
+            self.waiting.remove(&index);
+            let Some(part) = self.parts.get_mut(index) else { continue };
             part.release(&mut self.next, &self.reply, out);
-            let others = self.waiting + 1;
             if part.stopped && !part.is_cut() {
                 part.close(false, &mut self.next, &self.reply, out);
             } else {
                 self.cut = part.stopped;
-                self.current = Some(self.waiting);
-                if self.parts.get(others..).is_some_and(|rest| rest.iter().any(Part::wants_wire)) {
+                self.current = Some(index);
+                if self.next_waiting().is_some() {
                     self.yield_wire(out);
                 }
             }
-            self.waiting = others;
         }
+    }
+
+    /// The first block that waits for the wire. Those that do not want it any more wait no longer.
+    fn next_waiting(&mut self) -> Option<usize> {
+        while let Some(index) = self.waiting.first().copied() {
+            if self.parts.get(index).is_some_and(Part::wants_wire) {
+                return Some(index);
+            }
+            self.waiting.remove(&index);
+        }
+        None
     }
 
     /// A block that only this format knows is pasted; one of another format has no place here.

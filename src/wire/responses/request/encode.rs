@@ -6,7 +6,9 @@ use super::input;
 use super::options::LOGPROBS;
 use crate::canonical::dialect::{self, Reasoning, Told};
 use crate::canonical::request::{Extra, Search};
-use crate::canonical::{Dialect, Effort, OutputFormat, Request, Thinking, Tool, ToolChoice, ToolKind};
+use crate::canonical::{
+    Dialect, Effort, Index, Key, OutputFormat, Request, Thinking, Tool, ToolChoice, ToolKind,
+};
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
 use crate::wire::codec::Notes;
 use crate::wire::watch::{elements, members};
@@ -343,10 +345,9 @@ fn put_search(search: &Search<'_>, notes: &mut Notes, json: &mut Json<'_>) {
 }
 
 fn put_choice(request: &Request<'_>, notes: &Notes, json: &mut Json<'_>) {
-    let kind = |name: &JsonStr<'_>| {
-        let custom = |tool: &Tool<'_>| tool.name == *name && tool.kind == ToolKind::Custom;
-        if request.tools.iter().any(custom) { "custom" } else { "function" }
-    };
+    let custom = request.tools.iter().filter(|tool| tool.kind == ToolKind::Custom);
+    let custom: Index = custom.map(|tool| Key::of(tool.name)).collect();
+    let kind = |name: &JsonStr<'_>| if custom.has(Key::of(*name)) { "custom" } else { "function" };
     match &request.tool_choice {
         None => {
             // One of the vendor's own tools.

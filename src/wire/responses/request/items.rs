@@ -15,6 +15,20 @@ pub(super) struct Items<'a> {
     pub tools: Vec<RawJson<'a>>,
     /// The last turn consists of parts that stood where items should.
     bare: bool,
+    seen: Seen,
+}
+
+/// What is known of the blocks of the last turn, as far as they were looked at: each is looked at once.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    /// How many turns there were.
+    turns: usize,
+    /// How many of the last one's blocks were looked at.
+    blocks: usize,
+    spoke: bool,
+    called: bool,
+    /// Something was there that is no result.
+    other: bool,
 }
 
 impl<'a> Items<'a> {
@@ -109,23 +123,41 @@ impl<'a> Items<'a> {
     /// The turn of the model that goes on, or a new one. `text`: what follows begins an answer, unless one that called
     /// tools goes on.
     fn answer(&mut self, text: bool) -> &mut Turn<'a> {
-        let goes_on = self.turns.last().is_some_and(|turn| {
-            let spoke = |block: &Block<'_>| matches!(block, Block::Text { .. } | Block::Refusal { .. });
-            let called = |block: &Block<'_>| matches!(block, Block::ToolUse { .. });
-            turn.role == Role::Assistant
-                && (!text || turn.blocks.iter().any(called) || !turn.blocks.iter().any(spoke))
-        });
+        let seen = self.look();
+        let goes_on = self
+            .turns
+            .last()
+            .is_some_and(|turn| turn.role == Role::Assistant && (!text || seen.called || !seen.spoke));
         self.turn(Role::Assistant, goes_on)
     }
 
     /// The turn of results that goes on, or a new one.
     fn results(&mut self) -> &mut Turn<'a> {
-        let goes_on = self.turns.last().is_some_and(|turn| {
-            let is_result =
-                |block: &Block<'_>| matches!(block, Block::ToolResult { .. } | Block::Opaque { .. });
-            turn.role == Role::User && !turn.blocks.is_empty() && turn.blocks.iter().all(is_result)
-        });
+        let seen = self.look();
+        let goes_on = self
+            .turns
+            .last()
+            .is_some_and(|turn| turn.role == Role::User && !turn.blocks.is_empty() && !seen.other);
         self.turn(Role::User, goes_on)
+    }
+
+    /// Looks at what has come to the last turn. Blocks are appended, never taken out or made another kind.
+    fn look(&mut self) -> Seen {
+        if self.seen.turns != self.turns.len() {
+            self.seen = Seen { turns: self.turns.len(), ..Seen::default() };
+        }
+        let seen = &mut self.seen;
+        let blocks = self.turns.last().and_then(|turn| turn.blocks.get(seen.blocks..)).unwrap_or_default();
+        for block in blocks {
+            seen.blocks += 1;
+            match block {
+                Block::Text { .. } | Block::Refusal { .. } => (seen.spoke, seen.other) = (true, true),
+                Block::ToolUse { .. } => (seen.called, seen.other) = (true, true),
+                Block::ToolResult { .. } | Block::Opaque { .. } => {}
+                _ => seen.other = true,
+            }
+        }
+        *seen
     }
 
     fn turn(&mut self, role: Role, goes_on: bool) -> &mut Turn<'a> {

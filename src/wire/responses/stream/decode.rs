@@ -3,12 +3,10 @@
 //! Items are told apart by their `output_index` and parts by their `content_index`, never by ids: there is a vendor
 //! whose ids change between the events of one item.
 
-use smallvec::SmallVec;
-
 use super::parse::{Annotation, Frame, Item, Part, Response};
 use super::slot::{Block, Reasoning, Slot};
 use super::usual::{Usual, What};
-use crate::canonical::{BlockKind, Delta, Event, Start, ToolKind};
+use crate::canonical::{BlockKind, Delta, Event, Index, Key, Start, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::{Cut, make_id};
 use crate::wire::watch::elements;
@@ -22,6 +20,10 @@ pub struct Decoder {
     /// The index of the next block.
     next: u32,
     pub(super) items: Vec<Slot>,
+    /// Where items stand, by their positions.
+    places: Index,
+    /// Blocks that are open and complete: their items' places here, and their own in these.
+    complete: Vec<(usize, usize)>,
     /// A tool of the client was called.
     pub(super) called: bool,
     /// Characters in the texts that are complete.
@@ -39,6 +41,8 @@ impl Decoder {
             over: false,
             next: 0,
             items: Vec::new(),
+            places: Index::default(),
+            complete: Vec::new(),
             called: false,
             characters: 0,
             searches: 0,
@@ -168,13 +172,23 @@ impl Decoder {
         frame.output.or_else(|| self.items.last().map(|item| item.at)).unwrap_or(0)
     }
 
+    /// Where the item of this position stands: most frames speak of the last one.
+    #[inline]
+    pub(super) fn place(&self, at: u64) -> Option<usize> {
+        match self.items.last() {
+            Some(last) if last.at == at => Some(self.items.len() - 1),
+            _ => self.places.last(Key::of(at)),
+        }
+    }
+
     /// The item at this position; a new one where there is none.
     #[inline]
     pub(super) fn slot(&mut self, at: u64) -> &mut Slot {
-        let known = self.items.iter().rposition(|item| item.at == at);
+        let known = self.place(at);
         let place = known.unwrap_or(self.items.len());
         if known.is_none() {
-            self.items.push(Slot { at, reasoning: None, blocks: SmallVec::new(), done: false });
+            self.places.push(Key::of(at));
+            self.items.push(Slot::new(at));
         }
         // The place is there: it was found, or pushed.
         #[expect(clippy::indexing_slicing)]
@@ -193,8 +207,9 @@ impl Decoder {
 
     /// Parts that are complete are closed when something else begins.
     fn settle_complete(&mut self, sink: &mut impl FnMut(Event<'_>)) {
-        for block in self.items.iter_mut().flat_map(|item| &mut item.blocks) {
-            if block.open && block.complete {
+        for (item, block) in self.complete.drain(..) {
+            let block = self.items.get_mut(item).and_then(|item| item.blocks.get_mut(block));
+            if let Some(block) = block.filter(|block| block.open) {
                 block.open = false;
                 sink(Event::BlockStop { index: block.index });
             }
@@ -214,13 +229,13 @@ impl Decoder {
         let call = matches!(kind, BlockKind::ToolUse { .. });
         sink(Event::BlockStart { index, choice: 0, kind });
         let slot = self.slot(at);
+        slot.parts.push(Key::of(part));
         slot.blocks.push(Block {
             part,
             index,
             call,
             open: true,
             filled: false,
-            complete: false,
             base,
             counted: false,
             citations: 0,
@@ -240,8 +255,7 @@ impl Decoder {
         kind: BlockKind<'_>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Option<&mut Block> {
-        let place = self.slot(at).blocks.iter().rposition(|block| block.part == part);
-        match place {
+        match self.slot(at).place(part) {
             Some(place) => self.slot(at).blocks.get_mut(place).filter(|block| block.open && !block.call),
             None if self.slot(at).done => None,
             None => {
@@ -343,8 +357,11 @@ impl Decoder {
             })?;
             block.citations = count.max(known);
         }
-        if let Some(block) = self.part(at, number, kind, sink) {
-            block.complete = true;
+        if self.part(at, number, kind, sink).is_some()
+            && let Some(item) = self.place(at)
+            && let Some(place) = self.slot(at).place(number)
+        {
+            self.complete.push((item, place));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::parse::Annotation;
-use crate::canonical::{Citation, Delta, Event};
+use crate::canonical::{Citation, Delta, Event, Index, Key};
 use crate::json::JsonStr;
 
 /// An item, as far as it has come.
@@ -13,6 +13,8 @@ pub(super) struct Slot {
     /// Which of the two texts that reasoning may have is being read: the first one that comes.
     pub(super) reasoning: Option<Reasoning>,
     pub(super) blocks: SmallVec<[Block; 1]>,
+    /// Where blocks stand, by their parts.
+    pub(super) parts: Index,
     pub(super) done: bool,
 }
 
@@ -27,8 +29,6 @@ pub(super) struct Block {
     pub(super) open: bool,
     /// Text or arguments have come.
     pub(super) filled: bool,
-    /// The part is said to be complete; it stays open for annotations that only the whole item has.
-    pub(super) complete: bool,
     /// Characters of the texts before it.
     pub(super) base: u64,
     /// Its own are counted.
@@ -48,6 +48,20 @@ pub(super) enum Reasoning {
 }
 
 impl Slot {
+    pub(super) fn new(at: u64) -> Self {
+        Slot { at, reasoning: None, blocks: SmallVec::new(), parts: Index::default(), done: false }
+    }
+
+    /// Where the block of a part stands: most items have one.
+    #[inline]
+    pub(super) fn place(&self, part: u64) -> Option<usize> {
+        match self.blocks.last() {
+            Some(last) if last.part == part => Some(self.blocks.len() - 1),
+            None => None,
+            Some(_) => self.parts.last(Key::of(part)),
+        }
+    }
+
     pub(super) fn close(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         for block in self.blocks.iter_mut().filter(|block| block.open) {
             block.open = false;

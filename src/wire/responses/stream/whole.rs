@@ -189,7 +189,8 @@ impl Decoder {
         let mut at = 0;
         elements(&mut Cursor::new(output.text()), |json| {
             let item = json.raw()?;
-            if whole || self.items.iter().any(|slot| slot.at == at && !slot.done) {
+            let open = |place: usize| self.items.get(place).is_some_and(|slot| !slot.done);
+            if whole || self.place(at).is_some_and(open) {
                 self.item_done(at, item, sink)?;
             }
             at += 1;

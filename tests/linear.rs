@@ -1,0 +1,113 @@
+//! What translation costs grows with the body, and not with its square: instructions are counted (by valgrind, which
+//! gives the same figures on every run) for requests and answers that have many of one thing, and again for four times
+//! as many, in all pairs of formats.
+//!
+//! The test runs itself under valgrind, once for each format, and reads one count for each case. Without valgrind it says
+//! SKIPPED, and fails with `GATEWAY_REQUIRE_ALL=1`. `LINEAR_ONLY="a stream"` runs the shapes with these words in their
+//! names.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "linear/answers.rs"]
+mod answers;
+#[path = "linear/frames.rs"]
+mod frames;
+#[path = "linear/measured.rs"]
+mod measured;
+#[path = "linear/requests.rs"]
+mod requests;
+#[path = "linear/schemas.rs"]
+mod schemas;
+#[path = "linear/words.rs"]
+mod words;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use measured::{CASE, FORMAT, name_of};
+use model_gateway::wire::Format;
+
+/// What four times as many may cost.
+const MOST: f64 = 4.5;
+
+/// Counts of all cases of a format: each case twice, few of the thing and then four times as many.
+fn counts(format: Format, folder: &Path) -> Vec<(String, u64)> {
+    let out = folder.join("out");
+    let run = Command::new("valgrind")
+        .args(["--tool=callgrind", "--collect-atstart=no", "--dump-line=no"])
+        .args(["--toggle-collect=*measured::count*", "--dump-after=*measured::count*"])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(format!("--log-file={}", folder.join("log").display()))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "cases_of_a_format", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(FORMAT, name_of(format))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(run.stdout).unwrap();
+    assert!(run.status.success(), "{said}\n{}", String::from_utf8_lossy(&run.stderr));
+    let names = said.lines().filter_map(|line| Some(line.split_once(CASE)?.1.to_owned()));
+    let count = |number: usize| {
+        let dump = std::fs::read_to_string(folder.join(format!("out.{number}"))).unwrap();
+        let total = dump.lines().rev().find_map(|line| line.strip_prefix("totals: ")).unwrap();
+        total.trim().parse().unwrap()
+    };
+    names.enumerate().map(|(at, name)| (name, count(at + 1))).collect()
+}
+
+fn is_linear(format: Format) {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
+        assert!(!required, "valgrind is missing, and GATEWAY_REQUIRE_ALL=1");
+        // Not through eprintln, which is shown for failed tests alone.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: valgrind is not on this machine");
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("linear-{}", name_of(format)));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let counts = counts(format, &folder);
+    assert!(counts.len() > 100 || std::env::var("LINEAR_ONLY").is_ok(), "{} cases", counts.len());
+    let mut faults = Vec::new();
+    for pair in counts.chunks(2) {
+        let [(name, few), (again, many)] = pair else { panic!("a case without its second half") };
+        assert_eq!(name, again);
+        let ratio = *many as f64 / *few as f64;
+        if ratio > MOST {
+            faults.push(format!("{ratio:5.1} {name}: {few} and {many} instructions"));
+        }
+    }
+    faults.sort_by(|a, b| b.cmp(a));
+    assert!(
+        faults.is_empty(),
+        "four times as many cost more than {MOST} times as much:\n{}",
+        faults.join("\n")
+    );
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn chat_is_translated_in_linear_time() {
+    is_linear(Format::Chat);
+}
+
+#[test]
+fn messages_is_translated_in_linear_time() {
+    is_linear(Format::Messages);
+}
+
+#[test]
+fn responses_is_translated_in_linear_time() {
+    is_linear(Format::Responses);
+}
+
+#[test]
+fn generate_is_translated_in_linear_time() {
+    is_linear(Format::Generate);
+}
+
+#[test]
+#[ignore = "what the others run under valgrind"]
+fn cases_of_a_format() {
+    measured::run();
+}

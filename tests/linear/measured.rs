@@ -1,0 +1,192 @@
+//! The cases, as they run under valgrind: each names itself, and does its work where it is counted.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
+use model_gateway::canonical::habits::Choices;
+use model_gateway::canonical::{Dialect, Habits, Thinking};
+use model_gateway::json::EscapedString;
+use model_gateway::translate::translated::Route;
+use model_gateway::translate::verbatim::Arrival;
+use model_gateway::translate::{Ask, Outgoing, Restore, Translated, links, outgoing};
+use model_gateway::wire::Format;
+use model_gateway::wire::codec::Reply;
+
+use crate::frames::Answer;
+use crate::{answers, requests, schemas};
+
+/// The variable that says which format is looked at: the client's of requests, the vendor's of answers.
+pub(crate) const FORMAT: &str = "LINEAR_FORMAT";
+/// What stands before the name of a case.
+pub(crate) const CASE: &str = "case: ";
+
+/// Of how much there is a little. A scan for each of them is a tenth of the work already; hash maps have taken the place of
+/// scans for long.
+const FEW: usize = 60;
+
+const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
+
+/// A vendor that takes whatever its format has.
+const RICH: Dialect<'static> = Dialect {
+    model: "model-of-the-vendor",
+    issuer: "vendor",
+    reasoning: Reasoning::Budget { min: 1_024, max: 32_000, off: true },
+    max_output: 8_192,
+    sampling: Sampling::All,
+    structured: Structured::Native,
+    json_schema: true,
+    call_ids: true,
+    developer_role: false,
+    max_completion_tokens: false,
+    system_in_middle: true,
+    prefill: true,
+    reasoning_replay: true,
+    media_urls: true,
+    extensions: &["reasoning", "cache_control", "images", "top_k"],
+    think_tags: false,
+    habits: &Habits::PLAIN,
+};
+
+/// One that takes little of it.
+static POOR: Dialect<'static> = Dialect {
+    structured: Structured::Tool,
+    json_schema: false,
+    call_ids: false,
+    system_in_middle: false,
+    prefill: false,
+    reasoning_replay: false,
+    media_urls: false,
+    extensions: &[],
+    think_tags: true,
+    habits: &Habits {
+        lacks: &[&["name", "seed"]],
+        choices: Choices::USUAL,
+        joins_texts: true,
+        nine_letter_ids: true,
+        custom_tools: false,
+        calls_need_reasoning: true,
+        ..Habits::PLAIN
+    },
+    ..RICH
+};
+
+/// What is counted: valgrind looks for this name.
+#[inline(never)]
+fn count(work: &mut dyn FnMut()) {
+    work();
+}
+
+pub(crate) fn name_of(format: Format) -> &'static str {
+    format.name()
+}
+
+fn translate(client: Format, vendor: Format, dialect: &Dialect<'_>, body: &str) -> Option<Outgoing> {
+    let model = EscapedString::from("m");
+    let ask = Ask {
+        client,
+        vendor,
+        stream: false,
+        array: false,
+        thinking: Thinking::Unsaid,
+        dialect,
+        model: &model,
+        id: "01JXG3ZQK5V7W8Y9A0B1C2D3E4",
+        now: 1,
+    };
+    if !dialect.media_urls {
+        links(body, client, vendor, dialect, model_gateway::translate::Stored::default());
+    }
+    // What is refused has been read and written first.
+    outgoing(body, &ask).ok()
+}
+
+fn bring(vendor: Format, client: Format, answer: &Answer, restore: &Restore, stream: bool) {
+    let reply = Reply {
+        model: EscapedString::from("m"),
+        seed: "01JXG3ZQK5V7W8Y9A0B1C2D3E4".into(),
+        usage_wanted: true,
+        show_thinking: true,
+        issuer: "vendor".into(),
+        remember: true,
+        ..Reply::default()
+    };
+    let arrival = match answer {
+        Answer::Whole(_) => Arrival::Whole,
+        Answer::Stream(_) => Arrival::Events,
+    };
+    let route = Route { client, vendor, stream };
+    let mut translated = Translated::new(&route, arrival, Arc::new(reply), restore.clone(), 1 << 26);
+    match answer {
+        Answer::Whole(body) if !stream => {
+            translated.whole(Bytes::copy_from_slice(body.as_bytes())).unwrap();
+        }
+        Answer::Whole(body) => {
+            translated.feed(Bytes::copy_from_slice(body.as_bytes())).unwrap();
+            translated.finish().unwrap();
+        }
+        Answer::Stream(frames) if stream => {
+            for frame in frames {
+                translated.feed(Bytes::copy_from_slice(frame.as_bytes())).unwrap();
+            }
+            translated.finish().unwrap();
+        }
+        Answer::Stream(frames) => {
+            translated.whole(Bytes::from(frames.concat())).unwrap();
+        }
+    }
+}
+
+/// Runs a case: once to warm up, and twice counted.
+fn case(name: &str, works: [&mut dyn FnMut(); 3]) {
+    let [warm, few, many] = works;
+    warm();
+    for work in [few, many] {
+        writeln!(std::io::stdout(), "{CASE}{name}").unwrap();
+        count(work);
+    }
+}
+
+/// What an answer must undo whose request had tools with names of their own kind: so many.
+fn renamed(n: usize) -> Restore {
+    let body = requests::with_other_names(n);
+    translate(Format::Responses, Format::Chat, &RICH, &body).unwrap().restore
+}
+
+pub(crate) fn run() {
+    let named = std::env::var(FORMAT).unwrap();
+    let own = FORMATS.into_iter().find(|format| format.name() == named).unwrap();
+    let only = std::env::var("LINEAR_ONLY").unwrap_or_default();
+    for (name, build) in
+        requests::SHAPES.into_iter().chain(schemas::SHAPES).filter(|shape| shape.0.contains(&only))
+    {
+        let sizes = [4, FEW, 4 * FEW].map(|n| build(own, n));
+        let [Some(warm), Some(few), Some(many)] = &sizes else { continue };
+        for vendor in FORMATS {
+            for (kind, dialect) in [("rich", &RICH), ("poor", &POOR)] {
+                let translate = |body: &str| drop(translate(own, vendor, dialect, body));
+                case(
+                    &format!("{name}, {own} to {vendor} ({kind})"),
+                    [&mut || translate(warm), &mut || translate(few), &mut || translate(many)],
+                );
+            }
+        }
+    }
+    let restores = [4, FEW, 4 * FEW].map(renamed);
+    for (name, build) in answers::SHAPES.into_iter().filter(|shape| shape.0.contains(&only)) {
+        let sizes = [4, FEW, 4 * FEW].map(|n| build(own, n));
+        let [Some(warm), Some(few), Some(many)] = &sizes else { continue };
+        for client in FORMATS {
+            for (kind, stream) in [("whole", false), ("a stream", true)] {
+                let bring = |answer: &Answer, restore: usize| {
+                    bring(own, client, answer, &restores[restore], stream);
+                };
+                case(
+                    &format!("{name}, {own} to {client} ({kind})"),
+                    [&mut || bring(warm, 0), &mut || bring(few, 1), &mut || bring(many, 2)],
+                );
+            }
+        }
+    }
+}
