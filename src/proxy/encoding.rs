@@ -36,8 +36,10 @@ enum Coding {
     Deflate(Box<Decompress>),
     Brotli(Box<Brotli>),
     Zstd(Box<ZstdDecoder<'static>>),
-    /// The end of the text has come, or nothing more of it is wanted.
+    /// The end of the text has come; nothing may follow it.
     Ended,
+    /// Nothing more of the text is wanted.
+    Discarded,
 }
 
 /// Why an answer cannot be decoded.
@@ -92,7 +94,7 @@ impl Decoder {
 
     /// Lets go of the rest of the text: what comes from now on is not decoded.
     pub(super) fn discard(&mut self) {
-        self.coding = Coding::Ended;
+        self.coding = Coding::Discarded;
         self.input = Bytes::new();
         self.pending = false;
     }
@@ -118,9 +120,6 @@ impl Decoder {
             // Where neither moves, more input is needed, or more room.
             let stands = taken == 0 && given == 0 && !ended;
             self.pending = !stands && (!self.input.is_empty() || length == out.len());
-            if matches!(self.coding, Coding::Ended) {
-                self.discard();
-            }
         }
         out.truncate(length);
         Ok(Bytes::from(out))
@@ -147,7 +146,10 @@ impl Coding {
                 decoder.run(&mut from, &mut to)?;
                 Ok(Step { taken: from.pos(), given: to.pos(), ended: false })
             }
-            Coding::Ended => Ok(Step { taken: input.len(), given: 0, ended: false }),
+            Coding::Ended if !input.is_empty() => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "bytes behind its end").into())
+            }
+            Coding::Ended | Coding::Discarded => Ok(Step { taken: input.len(), given: 0, ended: false }),
         }
     }
 
@@ -300,6 +302,28 @@ mod tests {
             let out: Vec<u8> =
                 whole.chunks(size).flat_map(|piece| drained(&mut decoder, piece, 100)).collect();
             assert_eq!(out, b"one two", "{size}");
+        }
+    }
+
+    #[test]
+    fn bytes_behind_the_end_are_an_error() {
+        for encoding in ENCODINGS {
+            let whole = compress(encoding, &["text"]).concat();
+            for size in [1, whole.len() + 8] {
+                let mut decoder = Decoder::new(encoding).unwrap().unwrap();
+                let mut out = Vec::new();
+                let mut failed = false;
+                for piece in [&whole[..], b"????????"].concat().chunks(size) {
+                    decoder.push(Bytes::copy_from_slice(piece));
+                    while decoder.is_pending() && !failed {
+                        match decoder.next(100) {
+                            Ok(piece) => out.extend_from_slice(&piece),
+                            Err(_) => failed = true,
+                        }
+                    }
+                }
+                assert!(failed, "{encoding} {size}: {out:?}");
+            }
         }
     }
 
