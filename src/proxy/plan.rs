@@ -243,7 +243,10 @@ impl Gateway {
         stored: Stored<'_>,
     ) -> Result<Plan, Untold> {
         let before = stored.before.map_or(0, str::len);
-        self.offload.turn(text.len() + before).await?.run(|| self.translate_now(ctx, chosen, thinking, text, stored))
+        self.offload
+            .turn(text.len() + before)
+            .await?
+            .run(|| self.translate_now(ctx, chosen, thinking, text, stored))
     }
 
     fn translate_now(
