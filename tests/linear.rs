@@ -18,6 +18,8 @@ mod measured;
 mod requests;
 #[path = "linear/schemas.rs"]
 mod schemas;
+#[path = "linear/settings.rs"]
+mod settings;
 #[path = "linear/words.rs"]
 mod words;
 

@@ -15,7 +15,7 @@ use model_gateway::wire::Format;
 use model_gateway::wire::codec::Reply;
 
 use crate::frames::Answer;
-use crate::{answers, requests, schemas};
+use crate::{answers, requests, schemas, settings};
 
 /// The variable that says which format is looked at: the client's of requests, the vendor's of answers.
 pub(crate) const FORMAT: &str = "LINEAR_FORMAT";
