@@ -20,6 +20,8 @@ pub enum Source {
 pub enum Kind {
     /// The request's head is not HTTP.
     InvalidHead,
+    /// The request's head is larger than `limits.head`.
+    HeadTooLarge,
     /// The request's head did not arrive in time.
     HeaderTimeout,
     /// The body is not JSON, not an object, or has a member twice.
@@ -121,8 +123,9 @@ pub struct Row {
 
 impl Kind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [Kind; 39] = [
+    pub const ALL: [Kind; 40] = [
         Kind::InvalidHead,
+        Kind::HeadTooLarge,
         Kind::HeaderTimeout,
         Kind::InvalidJson,
         Kind::InvalidField,
@@ -176,6 +179,7 @@ impl Kind {
         const INVALID: &str = "invalid_request_error";
         match self {
             Kind::InvalidHead          => row("invalid_head",          D, 400, (INVALID, Some("invalid_request")),         "invalid_request",      "INVALID_ARGUMENT",   true),
+            Kind::HeadTooLarge         => row("head_too_large",        D, 431, (INVALID, Some("request_too_large")),       "request_too_large",    "INVALID_ARGUMENT",   true),
             Kind::HeaderTimeout        => row("header_timeout",        D, 408, (INVALID, Some("request_timeout")),         "timeout_error",        "DEADLINE_EXCEEDED",  true),
             Kind::InvalidJson          => row("invalid_json",          D, 400, (INVALID, Some("invalid_json")),            "invalid_request",      "INVALID_ARGUMENT",   false),
             Kind::InvalidField         => row("invalid_field",         D, 400, (INVALID, None),                            "invalid_request",      "INVALID_ARGUMENT",   false),

@@ -189,7 +189,7 @@ fn the_page_gives_the_defaults_that_are_in_effect() {
     // What stands behind the headings of the other files is TOML too, but not about gateway.toml.
     let gateway = effective.split("# routes.toml").next().unwrap().parse::<toml::Table>().unwrap();
     let page = text("docs/configuration.md");
-    for table in ["limits", "log", "store"] {
+    for table in ["limits", "reload", "log", "store"] {
         for (key, value) in gateway[table].as_table().unwrap() {
             if key == "sqlite" {
                 // The path is that of the example's folder.

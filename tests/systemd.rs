@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::io::Write as _;
+use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use model_gateway::config::{self, AccessLog, Sealed, Store};
 
@@ -58,6 +61,104 @@ fn the_service_is_confined() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("exposure level"), "{said}");
+}
+
+/// A gateway that ends is started again however often that is, and one that stands still too.
+#[test]
+fn a_gateway_that_fails_comes_back() {
+    assert_eq!(setting("Restart"), "on-failure");
+    let (head, _) =
+        unit().split_once("[Service]").map(|(head, rest)| (head.to_owned(), rest.to_owned())).unwrap();
+    // systemd's own limit is five starts in ten seconds, after which the service is down for good.
+    assert!(head.contains("\nStartLimitIntervalSec=0\n"), "{head}");
+    let watchdog: u64 = setting("WatchdogSec").trim_end_matches('s').parse().unwrap();
+    assert!((10..=120).contains(&watchdog));
+    assert!(unit().lines().any(|line| line.starts_with("#MemoryMax=")), "a line to be taken in");
+}
+
+/// What the service manager hears.
+struct Manager {
+    folder: tempfile::TempDir,
+    socket: UnixDatagram,
+    gateway: Child,
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = self.gateway.kill();
+        let _ = self.gateway.wait();
+    }
+}
+
+impl Manager {
+    /// Starts a gateway as systemd does, with a watchdog.
+    fn start() -> Manager {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
+        let ports: Vec<_> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let address = |at: usize| ports[at].local_addr().unwrap();
+        let text = format!("[server]\nlisten = [\"{}\"]\nadmin = \"{}\"\n", address(0), address(1));
+        std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+        std::fs::write(folder.path().join("routes.toml"), "").unwrap();
+        std::fs::write(folder.path().join("keys.toml"), "").unwrap();
+        drop(ports);
+        // The watchdog is this process's alone.
+        let gateway = Command::new("/bin/sh")
+            .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" serve --conf gateway.toml"])
+            .arg(env!("CARGO_BIN_EXE_model-gateway"))
+            .current_dir(folder.path())
+            .env("NOTIFY_SOCKET", folder.path().join("notify"))
+            .env("WATCHDOG_USEC", "600000")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(folder.path().join("stderr")).unwrap())
+            .spawn()
+            .unwrap();
+        Manager { folder, socket, gateway }
+    }
+
+    /// Waits until this is said.
+    fn hears(&self, word: &str) -> String {
+        let mut buffer = [0; 1024];
+        for _ in 0..1000 {
+            let length = self.socket.recv(&mut buffer).unwrap_or_else(|error| {
+                let log = std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default();
+                panic!("{word} was not said: {error}\n{log}")
+            });
+            let said = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            if said.lines().any(|line| line.starts_with(word)) {
+                return said;
+            }
+        }
+        panic!("much was said, but not {word}")
+    }
+}
+
+#[test]
+fn the_watchdog_is_told_by_whoever_serves() {
+    let mut manager = Manager::start();
+    manager.hears("READY=1");
+    for _ in 0..3 {
+        manager.hears("WATCHDOG=1");
+    }
+    let signal = |pid: u32, signal| {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+    };
+    signal(manager.gateway.id(), nix::sys::signal::Signal::SIGUSR2);
+    let said = manager.hears("MAINPID=");
+    let pid: u32 = said.lines().find_map(|line| line.strip_prefix("MAINPID=")).unwrap().parse().unwrap();
+    assert_ne!(pid, manager.gateway.id());
+    assert!(manager.gateway.wait().unwrap().success());
+    // Whatever the old one said has been heard when a manager has nothing more to read.
+    manager.socket.set_nonblocking(true).unwrap();
+    while manager.socket.recv(&mut [0; 1024]).is_ok() {}
+    manager.socket.set_nonblocking(false).unwrap();
+    for _ in 0..3 {
+        manager.hears("WATCHDOG=1");
+    }
+    signal(pid, nix::sys::signal::Signal::SIGTERM);
+    manager.hears("STOPPING=1");
 }
 
 #[test]

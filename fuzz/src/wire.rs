@@ -5,6 +5,7 @@ use model_gateway::canonical::Usage;
 use model_gateway::canonical::embed::EmbedDialect;
 use model_gateway::error::ApiError;
 use model_gateway::json::Edit;
+use model_gateway::vendor::{BaseUrl, Kind, Provider, Setup};
 use model_gateway::wire::error::{self, VendorError};
 use model_gateway::wire::path::{parse, percent_decode, push_path_segment, query_value, query_without};
 use model_gateway::wire::request::{Body, BodyReader};
@@ -47,7 +48,7 @@ fn read(api: Api, batch: bool, pieces: &[&[u8]]) -> Result<Body, ApiError> {
 
 fn apply(body: &Body, edits: impl IntoIterator<Item = Edit>) -> Bytes {
     let mut edits: Vec<Edit> = edits.into_iter().collect();
-    edits.sort_by_key(|edit| edit.range.start);
+    edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
     body.text.clone().edited(&edits).into_contiguous()
 }
 
@@ -96,6 +97,40 @@ pub fn request(mut data: &[u8]) {
     }
     let both = apply(&split, split.set_model(name).into_iter().chain(split.ask_usage()));
     assert!(tree(&both).is_some());
+}
+
+/// A request in the specification's spellings: what a provider of its format is told is JSON, the same however the body
+/// came, and the same body where no spelling was seen.
+pub fn spellings(mut data: &[u8]) {
+    const APIS: [Api; 4] = [Api::Chat, Api::Messages, Api::Responses, Api::Generate];
+    let api = APIS[choose(&mut data, APIS.len())];
+    let seed = choose(&mut data, 256);
+    let (Ok(whole), Ok(split)) = (read(api, false, &[data]), read(api, false, &pieces(data, seed))) else {
+        return;
+    };
+    let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
+    let setup = Setup { name: "p".to_owned(), kind: Kind::OpenAi, apis: Vec::new(), base };
+    let provider = Provider::new(setup);
+    let dialect = provider.dialect(api, "o3");
+    let told = |body: &Body| apply(body, body.respelled(&dialect).edits);
+    assert_eq!(told(&whole), told(&split));
+    if !whole.may_be_spelled() {
+        assert_eq!(told(&whole), data);
+    }
+    if serde_json::from_slice::<Value>(data).is_ok() {
+        assert!(serde_json::from_slice::<Value>(&told(&split)).is_ok());
+    }
+    let with_model: Vec<Edit> = whole
+        .respelled(&dialect)
+        .edits
+        .into_iter()
+        .chain(whole.set_model("x"))
+        .chain(whole.ask_usage())
+        .collect();
+    if serde_json::from_slice::<Value>(data).is_ok() {
+        assert!(serde_json::from_slice::<Value>(&apply(&whole, with_model)).is_ok());
+    }
+    assert_eq!((whole.betas(), whole.asks_to_stop()), (split.betas(), split.asks_to_stop()));
 }
 
 /// The data of a frame, and a whole answer.

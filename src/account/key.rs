@@ -3,7 +3,7 @@
 //! A key looks like `mgw_4JkQ…x1f0c3a9`: a prefix that secret scanners can look for, 32 random bytes in base 62, and
 //! a checksum by which a mistyped key is told from an unknown one without a look-up.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -18,6 +18,8 @@ use super::{Account, Rules};
 
 /// What every key begins with.
 const PREFIX: &str = "mgw_";
+/// Length in characters, behind the prefix, from which on a word is taken for a key or a part of one.
+const REDACTED_FROM: usize = 8;
 /// Base-62 digits that 32 random bytes take.
 const RANDOM_DIGITS: usize = 43;
 /// Hexadecimal digits of the checksum.
@@ -161,6 +163,25 @@ pub fn is_mistyped(text: &str) -> bool {
         Some((body, check)) => checksum(body) != check,
         None => true,
     }
+}
+
+/// Redacted text: each word that has the form of a key, whole or cut, is replaced by its prefix and `***`.
+pub fn redact_keys(text: &str) -> Cow<'_, str> {
+    let digits = |rest: &str| rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(PREFIX) {
+        let length = digits(after);
+        out.push_str(before);
+        out.push_str(PREFIX);
+        out.push_str(if length >= REDACTED_FROM { "***" } else { after.get(..length).unwrap_or_default() });
+        rest = after.get(length..).unwrap_or_default();
+    }
+    if rest.len() == text.len() {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
 }
 
 /// A key as it is known. There may be a million of them: what many have in common is shared.
@@ -325,6 +346,25 @@ mod tests {
         assert!(is_mistyped(&wrong));
         assert!(is_mistyped(&key.text()[..30]));
         assert!(!is_mistyped("sk-something-else"));
+    }
+
+    #[test]
+    fn keys_are_redacted_wherever_they_stand() {
+        let key = NewKey::generate().unwrap();
+        let key = key.text();
+        for (text, shown) in [
+            (format!("/v1/{key}"), "/v1/mgw_***"),
+            (format!("/v1/{key}/x{key}"), "/v1/mgw_***/xmgw_***"),
+            (
+                format!("/v1beta/models/{}:generateContent", &key[..20]),
+                "/v1beta/models/mgw_***:generateContent",
+            ),
+            ("/v1/models/mgw_small".to_owned(), "/v1/models/mgw_small"),
+            ("/v1/models".to_owned(), "/v1/models"),
+            ("mgw_".to_owned(), "mgw_"),
+        ] {
+            assert_eq!(redact_keys(&text), shown, "{text}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub use amount::Amount;
 pub use calendar::Calendar;
 pub use estimate::{Dear, Expected};
 pub use gauges::{Gauges, Scope};
-pub use key::{Key, KeyHash, Keys, NewKey, State, is_mistyped};
+pub use key::{Key, KeyHash, Keys, NewKey, State, is_mistyped, redact_keys};
 pub use limit::{Exceeded, Gauge, Limits, Ticket};
 pub use losses::Losses;
 pub use network::Network;

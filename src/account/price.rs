@@ -137,13 +137,14 @@ impl Unit {
     }
 }
 
-/// The first price that fits, or the dearest of those that may.
+/// The first price that fits, or the dearest of those that may; what none fits costs the dearest of all.
 fn each(units: &[Unit], size: &str, quality: &str, dearest: bool) -> u64 {
     let found = if dearest {
         units.iter().filter(|unit| unit.may_fit(size, quality)).map(|unit| unit.each).max()
     } else {
         units.iter().find(|unit| unit.fits(size, quality)).map(|unit| unit.each)
     };
+    let found = found.or_else(|| units.iter().map(|unit| unit.each).max());
     u64::try_from(found.unwrap_or(0)).unwrap_or(0)
 }
 
@@ -213,6 +214,11 @@ impl Price {
     /// Whether there is none: then everything is free.
     pub fn is_empty(&self) -> bool {
         self.given == Given::default()
+    }
+
+    /// Whether a second of video of a resolution has a price that is for it.
+    pub fn knows_resolution(&self, resolution: &str) -> bool {
+        self.given.video_seconds.iter().any(|unit| unit.fits(resolution, ""))
     }
 
     /// The tier of a request with so much input.

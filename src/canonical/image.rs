@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use super::Lost;
+
 /// What is to be made.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImageRequest {
@@ -42,8 +44,15 @@ pub struct ImageRequest {
     pub optimize: Option<String>,
     /// The format of the images, as a media type.
     pub media: Option<String>,
+    /// Words are wanted beside the images, or images alone.
+    pub words: Option<bool>,
+    /// The request is one of the task group, whose sizes are not those of the family alone, and whose mask is white where
+    /// the image may be changed.
+    pub group: bool,
     /// Members that have no place above: names and values, as JSON.
     pub extra: Vec<(String, String)>,
+    /// What the model has no place for.
+    pub lost: Vec<Lost>,
 }
 
 /// A turn of a conversation about images.
@@ -159,6 +168,19 @@ pub enum Comes {
     AsAsked,
 }
 
+/// How a step of size is said to the vendor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tells {
+    /// As it is.
+    Step,
+    /// As it is; for what lies between two steps the larger one.
+    LargerStep,
+    /// As it is; what lies between two steps in points.
+    Points,
+    /// Not at all: there is but one.
+    Nothing,
+}
+
 /// What a family of models takes (specification, sections 4.11 and 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageRules {
@@ -168,6 +190,10 @@ pub struct ImageRules {
     pub sizes: Sizes,
     /// Steps of size.
     pub tiers: &'static [&'static str],
+    /// How a step of size is said to the vendor.
+    pub tells: Tells,
+    /// The least and the most points that the vendor makes in whatever ratio; zero where it makes the named sizes alone.
+    pub free: (u64, u64),
     /// Steps of quality that the model knows; of a family without any, none is sent.
     pub qualities: &'static [&'static str],
     /// The fewest and the most images that a request may have.
@@ -254,6 +280,8 @@ const OTHER: ImageRules = ImageRules {
     name: "others",
     sizes: Sizes::Any,
     tiers: &[],
+    tells: Tells::Step,
+    free: (0, 0),
     qualities: &[],
     inputs: (0, 16),
     formats: ALL_INPUT,
@@ -271,6 +299,7 @@ const MULTIMODAL: ImageRules = ImageRules {
     name: "multimodal LLM, standard",
     sizes: Sizes::Ratios(RATIOS),
     tiers: &["1K"],
+    tells: Tells::Nothing,
     inputs: (0, 5),
     formats: USUAL_INPUT,
     bytes: megabytes(7),
@@ -286,6 +315,7 @@ const SEEDREAM_3: ImageRules = ImageRules {
         &["1024x1024", "1152x864", "864x1152", "1280x720", "720x1280", "1248x832", "832x1248", "1512x648"],
         &[],
     ),
+    free: (262_144, 4_194_304),
     inputs: (0, 0),
     formats: &[Picture::Jpeg, Picture::Png],
     bytes: megabytes(10),
@@ -299,7 +329,9 @@ const SEEDREAM_3: ImageRules = ImageRules {
 const SEEDREAM_4: ImageRules = ImageRules {
     name: "Seedream type 4.0",
     sizes: Sizes::Pixels(LARGE, &["1K", "2K", "4K"]),
-    tiers: &["1K", "2K", "4K"],
+    tiers: &["1K", "2K", "3K", "4K"],
+    tells: Tells::Points,
+    free: (921_600, 16_777_216),
     inputs: (0, 5),
     ratio: 16,
     most: 15,
@@ -355,7 +387,8 @@ impl ImageFamily {
         match self {
             ImageFamily::Multimodal => MULTIMODAL,
             ImageFamily::MultimodalPro => {
-                ImageRules { name: "multimodal LLM, pro", tiers: &["1K", "2K", "4K"], ..MULTIMODAL }
+                let tiers = &["1K", "2K", "3K", "4K"];
+                ImageRules { name: "multimodal LLM, pro", tiers, tells: Tells::LargerStep, ..MULTIMODAL }
             }
             ImageFamily::Seedream3 => SEEDREAM_3,
             ImageFamily::Seededit3 => ImageRules {
@@ -368,7 +401,8 @@ impl ImageFamily {
             ImageFamily::Seedream45 => ImageRules {
                 name: "Seedream type 4.5",
                 sizes: Sizes::Pixels(LARGE, &["2K", "4K"]),
-                tiers: &["2K", "4K"],
+                tiers: &["2K", "3K", "4K"],
+                free: (3_686_400, 16_777_216),
                 formats: ALL_INPUT,
                 optimize: &["standard"],
                 ..SEEDREAM_4

@@ -15,7 +15,9 @@ pub struct Video<'a> {
     pub pictures: Vec<Picture<'a>>,
     /// Its length.
     pub seconds: Option<u64>,
-    /// Width and height.
+    /// Its length in frames, where a vendor counts these.
+    pub frames: Option<u64>,
+    /// Width and height, of the remix-capable family. Others have a resolution and a ratio.
     pub size: Option<(u64, u64)>,
     /// `720p`.
     pub resolution: Option<Cow<'a, str>>,
@@ -37,12 +39,24 @@ pub struct Video<'a> {
     pub content: Vec<crate::json::RawJson<'a>>,
     /// Members that have no place above, with their names and in their order.
     pub extra: Vec<Extra<'a>>,
+    /// The paths of settings in the client's request, by the name that they have here.
+    pub paths: Vec<(&'static str, String)>,
 }
 
 impl<'a> Video<'a> {
     /// The first picture of a role.
     pub fn picture(&self, role: PictureRole) -> Option<&Picture<'a>> {
         self.pictures.iter().find(|picture| picture.role == role)
+    }
+
+    /// Whether the client names a setting.
+    pub fn is_said(&self, name: &'static str) -> bool {
+        self.paths.iter().any(|(known, _)| *known == name)
+    }
+
+    /// The client's path of a setting.
+    pub fn path_of(&self, name: &'static str) -> &str {
+        self.paths.iter().find(|(known, _)| *known == name).map_or(name, |(_, path)| path)
     }
 }
 
@@ -163,6 +177,8 @@ pub struct VideoDialect {
     pub resolutions: &'static [&'static str],
     /// The one where nothing is said.
     pub usual_resolution: &'static str,
+    /// The only length that there is in the highest resolutions, and from a first to a last image.
+    pub seconds_in_full: Option<u64>,
     /// Ratios of the sides.
     pub ratios: &'static [&'static str],
     /// It can do without a picture.

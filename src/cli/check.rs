@@ -38,6 +38,9 @@ pub(super) fn run(options: &Options) -> ExitCode {
                 if let Some(note) = free_models(&loaded) {
                     println!("{}", style::faint(note));
                 }
+                for note in empty(&loaded) {
+                    eprintln!("{} {note}", style::bad("warning:"));
+                }
             }
             ExitCode::SUCCESS
         }
@@ -60,4 +63,18 @@ fn free_models(loaded: &Loaded) -> Option<String> {
     let models = loaded.snapshot.routes.models().iter();
     let free: Vec<&str> = models.filter(|model| model.price.is_empty()).map(|model| &*model.id).collect();
     (!free.is_empty()).then(|| format!("without a price, and so free for every account: {}", free.join(", ")))
+}
+
+/// What is sound and yet hardly meant: a gateway that answers nobody.
+fn empty(loaded: &Loaded) -> Vec<String> {
+    let snapshot = &loaded.snapshot;
+    let counts = [
+        (&loaded.settings.routes, "model", snapshot.routes.models().len(), "404"),
+        (&loaded.settings.keys, "key", snapshot.keys.len(), "401"),
+    ];
+    let none = counts.into_iter().filter(|(_, _, count, _)| *count == 0);
+    none.map(|(file, what, _, status)| {
+        format!("{} has no {what}: every request is answered {status}", file.display())
+    })
+    .collect()
 }

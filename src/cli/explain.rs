@@ -145,7 +145,7 @@ fn print_losses(losses: &[Loss]) {
     if losses.is_empty() {
         eprintln!("{} nothing is lost", style::good("ok"));
     }
-    for Loss { element, policy } in losses {
+    for Loss { element, policy, .. } in losses {
         let what = match policy {
             Policy::Silent => "dropped in silence",
             Policy::Warn => "dropped with a warning",

@@ -19,6 +19,7 @@ mod routes;
 mod routing;
 mod secret;
 mod settings;
+mod stable;
 mod tokens;
 mod values;
 
@@ -31,15 +32,15 @@ use std::sync::Arc;
 pub use fleet::{Away, Fleet};
 pub use keys_file::{Entry, KeysFile, KeysFileError, Listed};
 pub use print::effective;
-pub use reload::{Outcome, Reloader};
+pub use reload::{Outcome, Reload, Reloader};
 pub use report::{Problem, Report};
 pub use secret::{Environment, Sealed, Secret, Source, Vault};
 pub use settings::{AccessLog, Kept, Ledger, Limits, Log, LogFormat, Settings, Store, TlsListener};
-pub use values::unix_seconds;
 
 use crate::account::Keys;
 use crate::snapshot::Snapshot;
 use routes::Routed;
+use stable::Reading;
 
 /// A configuration that was read and found sound.
 #[derive(Debug)]
@@ -120,9 +121,31 @@ fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
 /// # Errors
 /// Every fault in either.
 pub fn load_snapshot(routes: &Path, keys: &Path, vault: &dyn Vault) -> Result<Snapshot, Report> {
-    let table = read(routes)
-        .and_then(|text| routes::read(routes, &text, vault, &|path| std::fs::read_to_string(path)));
-    both(table, read(keys).and_then(|text| keys::read(keys, &text)))
+    read_snapshot(routes, keys, vault, &Reading::default()).map(|(snapshot, _)| snapshot)
+}
+
+/// The same; gives the texts too, and notes which files were read.
+fn read_snapshot(
+    routes: &Path,
+    keys: &Path,
+    vault: &dyn Vault,
+    reading: &Reading,
+) -> Result<(Snapshot, [String; 2]), Report> {
+    let read = |file: &Path| reading.read(file).map_err(|error| unread(file, &error));
+    let texts = match (read(routes), read(keys)) {
+        (Ok(routes), Ok(keys)) => [routes, keys],
+        (table, access) => {
+            // What can be read is read, so that its faults are seen too.
+            let beside = |path: &Path| reading.read(path);
+            let table = table.and_then(|text| routes::read(routes, &text, vault, &beside));
+            let mut report = table.err().unwrap_or_default();
+            report.merge(access.and_then(|text| keys::read(keys, &text)).err().unwrap_or_default());
+            return Err(report);
+        }
+    };
+    let [table, access] = &texts;
+    let table = routes::read(routes, table, vault, &|path| reading.read(path));
+    both(table, keys::read(keys, access)).map(|snapshot| (snapshot, texts))
 }
 
 fn both(routes: Result<Routed, Report>, keys: Result<Keys, Report>) -> Result<Snapshot, Report> {
@@ -139,7 +162,11 @@ fn both(routes: Result<Routed, Report>, keys: Result<Keys, Report>) -> Result<Sn
 }
 
 fn read(file: &Path) -> Result<String, Report> {
-    std::fs::read_to_string(file).map_err(|error| Report::of_file(file, format!("cannot be read: {error}")))
+    Reading::default().read(file).map_err(|error| unread(file, &error))
+}
+
+fn unread(file: &Path, error: &std::io::Error) -> Report {
+    Report::of_file(file, format!("cannot be read: {error}"))
 }
 
 /// The folder that relative paths in a file begin at.

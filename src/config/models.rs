@@ -29,6 +29,8 @@ pub(super) struct Known<'k> {
     pub(super) prices: &'k PriceList,
     /// What holds where a model says nothing else.
     pub(super) usual: Routing,
+    /// Where it is said for all models whether streams are continued.
+    pub(super) resumes: Option<Mark>,
 }
 
 /// A model as it is written, and the models that stand in for it.
@@ -36,8 +38,16 @@ pub(super) struct Draft {
     model: Model,
     targets: Mark,
     fallback: Vec<(Box<str>, Mark)>,
-    /// Where it asks for streams to be continued, if it does so itself.
-    resumes: Option<Mark>,
+    /// Where it is said that its streams are continued, if they are.
+    resumes: Option<Resumes>,
+}
+
+/// Where it is said that streams are continued.
+enum Resumes {
+    /// At the model.
+    Here(Mark),
+    /// For all models.
+    Everywhere(Mark),
 }
 
 /// Reads a model.
@@ -59,12 +69,14 @@ pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> O
             Policy::from_name(text).ok_or_else(|| one_of(text, &Policy::ALL.map(Policy::name)))
         })
     });
-    let mut resumes = None;
+    let mut own = None;
     let retry = table.table("retry", |table| {
-        let retry = routing::read_retry(table, known.usual.retry);
-        resumes = table.get("continue").filter(|_| retry.resume).map(|value| value.mark());
-        retry
+        own = table.get("continue").map(|value| value.mark());
+        routing::read_retry(table, known.usual.retry)
     });
+    let retry = retry.unwrap_or(known.usual.retry);
+    let resumes = own.map(Resumes::Here).or_else(|| known.resumes.clone().map(Resumes::Everywhere));
+    let resumes = resumes.filter(|_| retry.resume);
     let timeouts = table.table("timeouts", read_timeouts).unwrap_or_default();
     let mut fallback = Vec::new();
     if let Some(list) = table.get("fallback") {
@@ -97,16 +109,16 @@ pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> O
     // The model's own price; else the list's for the name that clients use; else for a name that a vendor uses.
     let names = std::iter::once(id.as_str()).chain(targets.iter().map(|target: &Target| &*target.model));
     let price = price.or_else(|| known.prices.find(names)).unwrap_or_default();
-    let routing = Routing {
-        policy: policy.unwrap_or(known.usual.policy),
-        retry: retry.unwrap_or(known.usual.retry),
-        breaker: known.usual.breaker,
-    };
+    let routing =
+        Routing { policy: policy.unwrap_or(known.usual.policy), retry, breaker: known.usual.breaker };
+    // Clients make a prefix of it (specification, 4.1): `{provider}/{model}`.
+    let first = targets.first().map(|target| target.provider.name.to_string());
+    let owned_by = owned_by.or(first).unwrap_or_default();
     let model = Model {
         index: 0,
         escaped_id: EscapedString::from(id.as_str()),
         id: id.into_boxed_str(),
-        owned_by: owned_by.unwrap_or_else(|| "unknown".to_owned()).into_boxed_str(),
+        owned_by: owned_by.into_boxed_str(),
         created: created.unwrap_or(0),
         targets,
         price,
@@ -168,6 +180,8 @@ struct OwnTimes {
     first_byte: Option<std::time::Duration>,
     idle: Option<std::time::Duration>,
     total: Option<std::time::Duration>,
+    min_rate: Option<usize>,
+    rate_window: Option<std::time::Duration>,
 }
 
 impl OwnTimes {
@@ -176,6 +190,8 @@ impl OwnTimes {
         times.first_byte = self.first_byte.unwrap_or(times.first_byte);
         times.idle = self.idle.unwrap_or(times.idle);
         times.total = self.total.unwrap_or(times.total);
+        times.min_rate = self.min_rate.map_or(times.min_rate, |rate| rate as u64);
+        times.rate_window = self.rate_window.unwrap_or(times.rate_window);
     }
 }
 
@@ -185,6 +201,8 @@ fn read_timeouts(table: &Table<'_>) -> OwnTimes {
         first_byte: table.duration("first_byte"),
         idle: table.duration("idle"),
         total: table.duration("total"),
+        min_rate: table.size("min_rate"),
+        rate_window: table.duration("rate_window"),
     }
 }
 
@@ -315,21 +333,61 @@ fn more(root: &Table<'_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
 
 /// Streams are continued by another target than the one that began them, and not by every one.
 fn check_resumes(root: &Table<'_>, draft: &Draft, added: &[Target]) {
-    let Some(mark) = &draft.resumes else { return };
+    let Some(resumes) = &draft.resumes else { return };
     let own = &draft.model.targets;
     let asked = || own.iter().chain(added).filter(|target| target.seat.weight > 0);
+    let chats = |target: &Target| {
+        let chats = target.provider.apis.iter().any(|api| api.format().is_some());
+        chats && !is_other_than_chat(&target.model)
+    };
     let able = |target: &Target| {
         let apis =
             target.provider.apis.iter().filter(|api| **api != Api::Responses && api.format().is_some());
         apis.into_iter().any(|api| target.provider.dialect(*api, &target.model).prefill)
     };
-    if asked().nth(1).is_none() {
-        let hint = "give it a second target, or a fallback".to_owned();
-        root.wrong_at(mark, "there is nobody else who could go on with a stream", hint);
+    let fault = if asked().nth(1).is_none() {
+        Some(("there is nobody else who could go on with a stream", "give it a second target, or a fallback"))
     } else if !asked().any(able) {
         let hint = "docs/vendors.md says which models do; `prefill = true` at a provider says so of a server of your own";
-        root.wrong_at(mark, "no target of this model continues a beginning", hint.to_owned());
+        Some(("no target of this model continues a beginning", hint))
+    } else {
+        None
+    };
+    match (resumes, fault) {
+        (_, None) => {}
+        (Resumes::Here(mark), Some((message, hint))) => root.wrong_at(mark, message, hint.to_owned()),
+        // Models of embeddings and images have no streams that could be continued.
+        (Resumes::Everywhere(mark), Some((message, hint))) if asked().any(chats) => {
+            let message = format!("of the model \"{}\": {message}", draft.model.id);
+            root.wrong_at(mark, message, format!("{hint}; or write `retry = {{ continue = false }}` at it"));
+        }
+        (Resumes::Everywhere(_), Some(_)) => {}
     }
+}
+
+/// Whether a model's name is that of a family without conversations: a provider serves all families with one list of
+/// interfaces.
+fn is_other_than_chat(model: &str) -> bool {
+    const WORDS: [&str; 16] = [
+        "embed",
+        "rerank",
+        "image",
+        "imagen",
+        "dall-e",
+        "seedream",
+        "seededit",
+        "seedance",
+        "sora",
+        "veo-",
+        "wan2",
+        "-t2v",
+        "-i2v",
+        "whisper",
+        "-tts",
+        "moderation",
+    ];
+    let name = model.to_ascii_lowercase();
+    WORDS.iter().any(|word| name.contains(word))
 }
 
 /// The way from a model over the models that stand in for it back to itself, if `through` leads there.

@@ -278,7 +278,7 @@ impl<'d> Value<'d> {
                 return None;
             }
         };
-        let time = values::unix_seconds(&text);
+        let time = crate::wire::time::unix_seconds(&text);
         if time.is_none() {
             let hint = "write it with its offset, such as 2027-01-31T00:00:00Z".to_owned();
             self.wrong(format!("{text} is not a point in time"), hint);

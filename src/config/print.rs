@@ -66,6 +66,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "connections    = {}", limits.connections)?;
     writeln!(out, "requests       = {}", limits.requests)?;
     writeln!(out, "memory         = {}", bytes(limits.memory))?;
+    writeln!(out, "head           = {}", bytes(limits.head))?;
     writeln!(out, "header_timeout = {}", span(limits.header_timeout))?;
     writeln!(out, "body_timeout   = {}", span(limits.body_timeout))?;
     writeln!(out, "write_timeout  = {}", span(limits.write_timeout))?;
@@ -77,7 +78,11 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     let networks: Vec<String> = limits.fetch_allow.iter().map(|network| format!("\"{network}\"")).collect();
     writeln!(out, "fetch_allow    = [{}]", networks.join(", "))?;
     writeln!(out, "fetch          = {}", bytes(limits.fetch))?;
+    writeln!(out, "fetches        = {}", limits.fetches)?;
     writeln!(out, "fetch_timeout  = {}", span(limits.fetch_timeout))?;
+    writeln!(out, "\n[reload]")?;
+    writeln!(out, "allow_empty = {}", settings.reload.allow_empty)?;
+    writeln!(out, "settle      = {}", span(settings.reload.settle))?;
     writeln!(out, "\n[log]")?;
     writeln!(out, "level  = {}", text(&settings.log.level))?;
     writeln!(out, "format = \"{}\"", if settings.log.format == LogFormat::Json { "json" } else { "text" })?;
@@ -159,6 +164,9 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         writeln!(out, "ask_usage  = {}", provider.ask_usage)?;
         writeln!(out, "forward_client = {}", provider.forward_client)?;
         writeln!(out, "think_tags = {}", provider.think_tags)?;
+        if !provider.standard_errors {
+            writeln!(out, "errors     = \"own\"")?;
+        }
         if let Some(prefill) = provider.prefill {
             writeln!(out, "prefill = {prefill}")?;
         }
@@ -194,9 +202,13 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
 }
 
 fn times(timeouts: &Timeouts) -> String {
-    let Timeouts { connect, first_byte, idle, total } = *timeouts;
+    let Timeouts { connect, first_byte, idle, total, min_rate, rate_window } = *timeouts;
     let [connect, first_byte, idle, total] = [connect, first_byte, idle, total].map(span);
-    format!("connect = {connect}, first_byte = {first_byte}, idle = {idle}, total = {total}")
+    let mut out = format!("connect = {connect}, first_byte = {first_byte}, idle = {idle}, total = {total}");
+    if min_rate > 0 {
+        let _ = write!(out, ", min_rate = \"{min_rate}B\", rate_window = {}", span(rate_window));
+    }
+    out
 }
 
 /// A target, fallback included, with the tier in which it is.

@@ -61,9 +61,13 @@ pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault, beside: Beside<'_
             }
         });
         let breaker = routing::read_breaker(root);
-        let retry = root.table("retry", |table| routing::read_retry(table, Retry::default()));
+        let mut resumes = None;
+        let retry = root.table("retry", |table| {
+            resumes = table.get("continue").map(|value| value.mark());
+            routing::read_retry(table, Retry::default())
+        });
         let usual = Routing { policy: Policy::default(), retry: retry.unwrap_or_default(), breaker };
-        let known = models::Known { providers: &providers, names: &names, prices: &prices, usual };
+        let known = models::Known { providers: &providers, names: &names, prices: &prices, usual, resumes };
         let mut drafts = Vec::new();
         root.tables("model", |table| drafts.extend(models::read(table, &known, &drafts)));
         let tokens = root.table("tokens", |table| tokens::read(table, &folder, vault)).flatten();
@@ -119,6 +123,8 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
             first_byte: table.duration("first_byte").unwrap_or(default.first_byte),
             idle: table.duration("idle").unwrap_or(default.idle),
             total: table.duration("total").unwrap_or(default.total),
+            min_rate: table.size("min_rate").map_or(default.min_rate, |rate| rate as u64),
+            rate_window: table.duration("rate_window").unwrap_or(default.rate_window),
         }
     });
     let check = table.table("check", read_check);
@@ -127,6 +133,13 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     let ask_usage = table.boolean("ask_usage");
     let forward_client = table.boolean("forward_client");
     let think_tags = table.boolean("think_tags");
+    let errors = table.get("errors").and_then(|value| {
+        value.parsed(|text| match text {
+            "standard" => Ok(true),
+            "own" => Ok(false),
+            other => Err(one_of(other, &["standard", "own"])),
+        })
+    });
     let prefill = table.boolean("prefill");
     let kind = kind?;
     let apis = match apis {
@@ -147,6 +160,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
     provider.think_tags = think_tags.unwrap_or(false);
     provider.prefill = prefill;
+    provider.standard_errors = errors.unwrap_or(true);
     provider.forward_client = forward_client.unwrap_or(false);
     Some(provider)
 }

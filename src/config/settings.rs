@@ -10,7 +10,7 @@ use super::node::{Document, Table, Value};
 use super::report::Report;
 use super::secret::expand;
 use super::values;
-use super::{Vault, folder};
+use super::{Reload, Vault, folder, reload};
 use crate::account::Network;
 
 /// What gateway.toml says, with the defaults for what it does not say.
@@ -34,6 +34,8 @@ pub struct Settings {
     pub drain: Duration,
     /// Bounds.
     pub limits: Limits,
+    /// What a reload takes.
+    pub reload: Reload,
     /// Logs.
     pub log: Log,
     /// Where what outlives a request is kept.
@@ -70,9 +72,11 @@ pub struct Limits {
     pub requests: usize,
     /// What large request bodies take together at most, bytes.
     pub memory: usize,
-    /// From the first byte of a request to the end of its head.
+    /// Largest head of a request, bytes.
+    pub head: usize,
+    /// From the first byte of a request to the end of its head, and for a TLS handshake.
     pub header_timeout: Duration,
-    /// Between two pieces of a request body, and of a TLS handshake.
+    /// Between two pieces of a request body.
     pub body_timeout: Duration,
     /// How long a connection of a client may be idle between requests.
     pub keepalive: Duration,
@@ -91,7 +95,9 @@ pub struct Limits {
     pub fetch_allow: Vec<Network>,
     /// The most that is brought from behind a link, bytes.
     pub fetch: usize,
-    /// How long that may take.
+    /// How many links are followed at a time, of all requests together.
+    pub fetches: usize,
+    /// How long following one may take.
     pub fetch_timeout: Duration,
 }
 
@@ -107,6 +113,8 @@ impl Default for Limits {
             requests: 16_384,
             // 64 of the largest bodies.
             memory: 4 << 30,
+            // Twice what other servers take by default; SDKs send 1 KiB, and a session in a cookie is 16 KiB at most.
+            head: 64 << 10,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             keepalive: Duration::from_secs(75),
@@ -123,6 +131,8 @@ impl Default for Limits {
             fetch_allow: Vec::new(),
             // An uncompressed picture of 4096 by 4096 points.
             fetch: 64 << 20,
+            // A descriptor and up to `fetch` bytes each, which count in `memory`.
+            fetches: 256,
             // 10 Mbit a second for the largest.
             fetch_timeout: Duration::from_secs(60),
         }
@@ -231,6 +241,8 @@ impl Default for Ledger {
 
 /// Below it a disk does nothing else; above it a loss of power costs more than anybody expects.
 const FLUSH: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(10);
+/// Below it SDKs' own heads do not fit; above it Pingora does not read on.
+const HEAD: RangeInclusive<usize> = 4 << 10..=1 << 20;
 /// Most threads that can be asked for.
 const MAX_THREADS: i64 = 1024;
 
@@ -244,6 +256,7 @@ pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Setting
 
 fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Settings> {
     let limits = root.table("limits", read_limits).unwrap_or_default();
+    let reload = root.table("reload", reload::read).unwrap_or_default();
     let log = root.table("log", |table| read_log(table, folder)).unwrap_or_default();
     let store = root.table("store", |table| read_store(table, folder)).unwrap_or_default();
     let (store, kept, ledger) = store;
@@ -280,6 +293,7 @@ fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Setti
             listen,
             tls,
             limits,
+            reload,
             log,
             store,
             kept,
@@ -330,6 +344,7 @@ fn read_limits(table: &Table<'_>) -> Limits {
         connections: count("connections", 1..=10_000_000, default.connections),
         requests: count("requests", 1..=10_000_000, default.requests),
         memory: table.size("memory").unwrap_or(default.memory),
+        head: table.size("head").unwrap_or(default.head),
         header_timeout: table.duration("header_timeout").unwrap_or(default.header_timeout),
         body_timeout: table.duration("body_timeout").unwrap_or(default.body_timeout),
         keepalive: table.duration("keepalive").unwrap_or(default.keepalive),
@@ -340,10 +355,14 @@ fn read_limits(table: &Table<'_>) -> Limits {
         pool_idle: table.duration("pool_idle").unwrap_or(default.pool_idle),
         fetch_allow: table.get("fetch_allow").map(|value| read_networks(&value)).unwrap_or_default(),
         fetch: table.size("fetch").unwrap_or(default.fetch),
+        fetches: count("fetches", 1..=1_000_000, default.fetches),
         fetch_timeout: table.duration("fetch_timeout").unwrap_or(default.fetch_timeout),
     };
     if limits.memory < limits.body {
         table.wrong("memory is smaller than body", "the largest body must fit".to_owned());
+    }
+    if !HEAD.contains(&limits.head) {
+        table.wrong("head must be from 4KiB to 1MiB", "for example: head = \"64KiB\"".to_owned());
     }
     if limits.body == 0 {
         table.wrong("a body limit of 0 refuses every request", "for example: body = \"64MiB\"".to_owned());

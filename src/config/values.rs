@@ -1,4 +1,4 @@
-//! Values that are written as text in a form of their own: sizes, time spans, points in time, addresses.
+//! Values that are written as text in a form of their own: sizes, time spans, addresses.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -46,33 +46,4 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "write an IP address with its port, such as \"127.0.0.1:8080\" or \"[::]:8080\"".to_owned()
     })
-}
-
-/// Unix seconds of an RFC 3339 time with an offset.
-pub fn unix_seconds(text: &str) -> Option<i64> {
-    let (date, rest) = text.split_once(['T', ' ', 't'])?;
-    let mut parts = date.splitn(3, '-').map(str::parse::<i64>);
-    let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
-    let (time, offset) = match rest.strip_suffix(['Z', 'z']) {
-        Some(time) => (time, 0),
-        None => {
-            let at = rest.rfind(['+', '-'])?;
-            let (time, offset) = rest.split_at(at);
-            let (hours, minutes) = offset.get(1..)?.split_once(':')?;
-            let seconds = hours.parse::<i64>().ok()? * 3_600 + minutes.parse::<i64>().ok()? * 60;
-            (time, if offset.starts_with('-') { -seconds } else { seconds })
-        }
-    };
-    let mut clock = time.split('.').next()?.splitn(3, ':').map(str::parse::<i64>);
-    let (hour, minute) = (clock.next()?.ok()?, clock.next()?.ok()?);
-    let second = clock.next().and_then(Result::ok).unwrap_or(0);
-    // Days from civil date: Howard Hinnant's algorithm.
-    let y = if month <= 2 { year - 1 } else { year };
-    let era = y.div_euclid(400);
-    let year_of_era = y.rem_euclid(400);
-    let month_index = (month + 9) % 12;
-    let day_of_year = (153 * month_index + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    Some(days * 86_400 + hour * 3_600 + minute * 60 + second - offset)
 }

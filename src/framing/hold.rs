@@ -75,6 +75,11 @@ impl Hold {
         Ok(())
     }
 
+    /// Whether a frame has begun whose end is still to come.
+    pub fn is_partial(&self) -> bool {
+        !self.begun.is_empty()
+    }
+
     /// What is left when the stream has ended: a frame without its end, or nothing.
     pub fn rest(&mut self) -> Bytes {
         self.begun.split().freeze()

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::JsonStr;
 use super::cursor::Kind;
+use super::scan::Wanted;
 
 /// A member's name is kept for comparison with the wanted ones up to this length; longer ones are only hashed.
 const MAX_NAME: usize = 256;
@@ -36,11 +37,13 @@ pub(super) struct Name {
     text: SmallVec<[u8; 32]>,
     hash: FoldHasher<'static>,
     long: bool,
+    /// The name holds an escape, so its text is not its meaning.
+    escaped: bool,
 }
 
 impl Name {
     pub(super) fn new() -> Self {
-        Name { text: SmallVec::new(), hash: hasher(), long: false }
+        Name { text: SmallVec::new(), hash: hasher(), long: false, escaped: false }
     }
 
     /// Another name begins.
@@ -48,7 +51,14 @@ impl Name {
     pub(super) fn begin(&mut self) {
         self.text.clear();
         self.long = false;
+        self.escaped = false;
         self.hash = hasher();
+    }
+
+    /// Takes the backslash of an escape; the rest of the escape follows with [`Self::keep`].
+    pub(super) fn keep_backslash(&mut self) {
+        self.escaped = true;
+        self.keep(b"\\");
     }
 
     /// Takes the next bytes of the name.
@@ -75,16 +85,24 @@ impl Name {
 
     /// The name is complete: which of the wanted ones it is, and its hash.
     #[inline]
-    pub(super) fn end(&self, wanted: &[&str]) -> (Option<usize>, u64) {
+    pub(super) fn end(&self, wanted: Wanted) -> (Option<usize>, u64) {
         if self.long {
             return (None, self.hash.finish());
         }
-        // The pieces were checked as UTF-8 as they came, and a name ends at a quote.
-        let escaped = std::str::from_utf8(&self.text).unwrap_or_default();
-        let name = JsonStr::from_escaped(escaped).decode();
+        if self.escaped {
+            // The pieces were checked as UTF-8 as they came, and a name ends at a quote.
+            let escaped = std::str::from_utf8(&self.text).unwrap_or_default();
+            return Self::known(JsonStr::from_escaped(escaped).decode().as_bytes(), wanted);
+        }
+        // Nearly every name: its text is its meaning, and no byte of it is looked at twice.
+        Self::known(&self.text, wanted)
+    }
+
+    #[inline]
+    fn known(name: &[u8], wanted: Wanted) -> (Option<usize>, u64) {
         let mut hash = hasher();
-        hash.write(name.as_bytes());
-        (wanted.iter().position(|&wanted| wanted == name), hash.finish())
+        hash.write(name);
+        (wanted.find(name), hash.finish())
     }
 }
 

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::cursor::Kind;
 use super::members::{Member, Name, doubled};
 use super::run::{escaped_run, plain_run};
+use super::sought::Sought;
 use super::utf8::Utf8;
 
 /// Nesting that is accepted at most: recursive readers behind the gateway have limits of this order.
@@ -104,7 +105,11 @@ impl Word {
 /// # Ok::<(), model_gateway::json::ScanError>(())
 /// ```
 pub struct Scanner {
-    wanted: &'static [&'static str],
+    wanted: Wanted,
+    /// The lengths of the words that are sought, one bit each.
+    lengths: u64,
+    /// Which of the words were seen, one bit each.
+    seen: u32,
     state: State,
     /// One bit a level: set for an object.
     stack: SmallVec<[u64; 1]>,
@@ -124,11 +129,41 @@ pub struct Scanner {
     failed: Option<ScanError>,
 }
 
+/// The names of the members that are reported.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted {
+    /// Compared one by one.
+    List(&'static [&'static str]),
+    /// Found in a table.
+    Table(&'static Sought),
+}
+
+impl Wanted {
+    #[inline]
+    pub(super) fn find(self, name: &[u8]) -> Option<usize> {
+        match self {
+            Wanted::List(names) => names.iter().position(|wanted| wanted.as_bytes() == name),
+            Wanted::Table(sought) => sought.find(name),
+        }
+    }
+}
+
 impl Scanner {
     /// Starts a scan that reports members of the outermost object with one of these names.
     pub fn new(wanted: &'static [&'static str]) -> Self {
+        Scanner::with(Wanted::List(wanted), 0)
+    }
+
+    /// Starts a scan that reports members of the outermost object, and notes which words are there.
+    pub fn seeking(sought: &'static Sought) -> Self {
+        Scanner::with(Wanted::Table(sought), sought.lengths)
+    }
+
+    fn with(wanted: Wanted, lengths: u64) -> Self {
         Scanner {
             wanted,
+            lengths,
+            seen: 0,
             state: State::Value,
             stack: SmallVec::new(),
             depth: 0,
@@ -211,6 +246,9 @@ impl Scanner {
         match rest.get(run) {
             None => Ok(end),
             Some(b'"') => {
+                if at == 0 || self.lengths >> (run & 63) & 1 == 1 {
+                    self.note_words(rest.get(..run).unwrap_or_default(), at == 0);
+                }
                 if self.in_name {
                     if naming {
                         self.name_at.end = self.offset + end;
@@ -225,7 +263,7 @@ impl Scanner {
             }
             Some(b'\\') => {
                 if naming {
-                    self.name.keep(b"\\");
+                    self.name.keep_backslash();
                 } else {
                     // Text with one escape mostly has many.
                     let reached = escaped_run(piece, end);
@@ -238,6 +276,26 @@ impl Scanner {
             }
             Some(_) => self.syntax(self.offset + end, "a control character in a string"),
         }
+    }
+
+    /// Notes the words that a string is. One whose beginning was in an earlier piece (`cut`) may be any that ends so:
+    /// what is noted is looked at again by whoever wants to know exactly.
+    fn note_words(&mut self, text: &[u8], cut: bool) {
+        let Wanted::Table(sought) = self.wanted else { return };
+        for (index, word) in sought.words.iter().enumerate() {
+            let (least, most) = word.depth;
+            let is_there = word.is_name == self.in_name && (least..=most).contains(&self.depth);
+            let is_it = if cut { word.text.as_bytes().ends_with(text) } else { word.text.as_bytes() == text };
+            if is_there && is_it {
+                self.seen |= 1 << index;
+            }
+        }
+    }
+
+    /// Which of the words were seen, one bit each, in their order. A bit may be set for a word that is not there, never
+    /// missing for one that is and is written without escapes.
+    pub fn seen(&self) -> u32 {
+        self.seen
     }
 
     /// One byte outside of plain string text. Returns whether the byte is used up.

@@ -58,6 +58,8 @@ pub struct Metrics {
     pub connections: IntGauge,
     /// Connections of clients that were refused.
     pub connections_refused: IntCounter,
+    /// TLS handshakes of clients that were not completed.
+    pub handshakes_failed: IntCounterVec,
     /// Exchanges with providers by whether their connection was new.
     pub upstream_connections: IntCounterVec,
     /// Exchanges that were tried again.
@@ -137,6 +139,7 @@ impl Metrics {
             in_flight: make.gauge(&table::IN_FLIGHT)?,
             connections: make.gauge(&table::CONNECTIONS)?,
             connections_refused: make.counter(&table::CONNECTIONS_REFUSED)?,
+            handshakes_failed: make.counters(&table::HANDSHAKES_FAILED)?,
             upstream_connections: make.counters(&table::UPSTREAM_CONNECTIONS)?,
             upstream_retries: make.counters(&table::UPSTREAM_RETRIES)?,
             retries_refused: make.counters(&table::RETRIES_REFUSED)?,

@@ -116,6 +116,9 @@ table! {
     /// Refused connections.
     CONNECTIONS_REFUSED = "gateway_connections_refused_total" Shape::Counter, &[],
         "Connections that were refused because limits.connections was reached.";
+    /// TLS handshakes that were not completed.
+    HANDSHAKES_FAILED = "gateway_tls_handshakes_failed_total" Shape::Counter, &["reason"],
+        "TLS handshakes of clients that were not completed, by reason (failed, timeout).";
     /// Upstream connections.
     UPSTREAM_CONNECTIONS = "gateway_upstream_connections_total" Shape::Counter, &["provider", "reused"],
         "Exchanges with a provider, by whether their connection came from the pool.";

@@ -219,6 +219,18 @@ impl Gateway {
         Ok(())
     }
 
+    /// Refuses a request for which nothing is held when its account is disabled or does not exist, as one for which
+    /// something is held. A ledger that cannot be asked refuses nobody here.
+    pub(super) async fn check_account(&self, ctx: &Context) -> Result<(), ApiError> {
+        let account = ctx.key.as_ref().and_then(|key| key.account.as_ref());
+        let id = account.and_then(|account| AccountId::shared(&account.name));
+        let (Some(ledger), Some(id)) = (&self.till.ledger, id) else { return Ok(()) };
+        match ledger.reserve(&id, 0).within(RESERVING).await {
+            Err(refused @ (Refused::UnknownAccount | Refused::Disabled)) => Err(self.unpaid(ctx, refused, 0)),
+            _ => Ok(()),
+        }
+    }
+
     /// Why nothing could be held.
     fn unpaid(&self, ctx: &Context, refused: Refused, cost: i64) -> ApiError {
         match refused {

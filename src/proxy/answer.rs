@@ -9,7 +9,7 @@ use pingora::protocols::http::client::HttpSession;
 use tokio::time::Instant;
 
 use super::context::{Answer, Context};
-use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent};
+use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent, too_slow};
 use super::guarded::Guarded;
 use super::offload::LARGE;
 use super::pace::{self, Pace};
@@ -17,6 +17,7 @@ use super::reader::{Read, Reader};
 use super::reply::has_begun;
 use super::response::Unsent;
 use super::silence::{Due, Silence};
+use super::throughput::Throughput;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::store::Settled;
@@ -63,11 +64,14 @@ impl Gateway {
             // It has its head in a moment.
             clock.wait_on(Duration::ZERO);
         }
-        let hold = if held.is_some() { silence.interval() } else { HOLD };
-        clock.allow(if streaming { hold.min(clock.timeouts.idle) } else { silence.interval() });
-        let mut reader = Reader::new(streaming);
+        let mut rate = Throughput::new(&clock.timeouts, streaming);
+        let first =
+            if streaming && held.is_none() { HOLD.min(clock.timeouts.idle) } else { silence.interval() };
+        clock.allow(next_look(first, held.as_ref(), rate.as_ref()));
+        let refused = matches!(ctx.answer, Answer::Refused { .. });
+        let mut reader = Reader::new(streaming).decoding(ctx.decoder.take(), refused);
         let mut pace = Pace::default();
-        let mut heard = 0;
+        let mut received = 0;
         loop {
             if pace.is_bursting() {
                 clock.rest(pace::REST).await;
@@ -82,6 +86,9 @@ impl Gateway {
                         let due = silence.look();
                         if clock.is_over() || due == Due::GivingUp {
                             return End::Failed(silent());
+                        }
+                        if rate.as_mut().is_some_and(Throughput::is_too_low) {
+                            return End::Failed(too_slow());
                         }
                         if clock.is_due() && (held.is_some() || ctx.kept) {
                             head = None;
@@ -115,7 +122,7 @@ impl Gateway {
                         if let Err(error) = kept {
                             return failed(ctx, &error);
                         }
-                        clock.allow(silence.interval());
+                        clock.allow(next_look(silence.interval(), held.as_ref(), rate.as_ref()));
                     }
                 }
             };
@@ -125,8 +132,9 @@ impl Gateway {
                 Read::Last(piece) => (piece, true, None),
                 Read::Broken(piece, error) => (piece, false, Some(error)),
             };
-            heard += piece.len();
-            let passed = if end && heard >= LARGE && is_document(ctx) {
+            let length = piece.len();
+            received += length;
+            let passed = if end && received >= LARGE && is_document(ctx) {
                 let turn = tokio::select! {
                     biased;
                     turn = self.offload.turn_of_answer() => turn,
@@ -136,6 +144,9 @@ impl Gateway {
             } else {
                 self.pass(piece, end, ctx)
             };
+            if let Some(rate) = &mut rate {
+                rate.received(length, ctx.passing().is_some_and(|passing| passing.exchange.is_partial()));
+            }
             let body = match passed {
                 Ok(body) => body,
                 // Nobody has seen anything of it.
@@ -150,8 +161,9 @@ impl Gateway {
             }
             if let Some(held) = &mut held
                 && !end
+                && std::str::from_utf8(&body).is_ok()
                 && (!has_content(ctx) || is_opening(ctx, &body))
-                && held.keep(&body)
+                && held.keep(&body, ctx.kept)
             {
                 continue;
             }
@@ -193,7 +205,11 @@ impl Gateway {
                     begin(ctx, clock);
                 }
                 silence.said();
-                send(client, ctx, &mut head, body, end).await
+                let sent = send(client, ctx, &mut head, body, end).await;
+                if let Some(rate) = &mut rate {
+                    rate.paused();
+                }
+                sent
             } else {
                 Ok(())
             };
@@ -271,8 +287,16 @@ impl Held {
         Instant::now() < self.until || (kept && self.frames.is_empty())
     }
 
-    /// Keeps frames, if there is room.
-    fn keep(&mut self, frames: &Bytes) -> bool {
+    /// How long it is held back still; nothing once its time is over.
+    fn rest(&self) -> Option<Duration> {
+        self.until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero())
+    }
+
+    /// Keeps frames, if there is time and room.
+    fn keep(&mut self, frames: &Bytes, kept: bool) -> bool {
+        if self.rest().is_none() && !(kept && frames.is_empty()) {
+            return false;
+        }
         let held: usize = self.frames.iter().map(Bytes::len).sum();
         let room = held + frames.len() <= MOST_HELD;
         if room && !frames.is_empty() {
@@ -280,6 +304,13 @@ impl Held {
         }
         room
     }
+}
+
+/// When an answer is to be looked at again, at the latest after `interval`.
+fn next_look(interval: Duration, held: Option<&Held>, rate: Option<&Throughput>) -> Duration {
+    let held = held.and_then(Held::rest).unwrap_or(interval);
+    let rate = rate.map_or(interval, Throughput::window);
+    interval.min(held).min(rate)
 }
 
 /// From now on the client has something of an answer, and the answer's own filler.
@@ -307,7 +338,7 @@ fn has_content(ctx: &Context) -> bool {
 
 /// Whether these frames say no more than whose turn it is. Only the chat format counts that as content.
 fn is_opening(ctx: &Context, frames: &[u8]) -> bool {
-    let text = std::str::from_utf8(frames).unwrap_or_default();
+    let Ok(text) = std::str::from_utf8(frames) else { return false };
     let mut data = text.lines().filter_map(|line| line.strip_prefix("data:"));
     if has_failed(ctx) {
         // The last one is the error.

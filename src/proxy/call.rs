@@ -15,12 +15,16 @@ use tokio::time::timeout_at;
 
 use super::cork::Corked;
 use super::encoding::Decoder;
-use super::exchange::{WRITE, is_downgrade, listen, send_piece, silent};
+use super::exchange::{WRITE, listen, send_piece, silent, too_slow, unresolved};
 use super::peer::{Link, Upstream};
 use super::reader::{Read, Reader};
 use super::reply::from_pingora;
+use super::request::overloaded;
+use super::resend::{Resends, Unanswered, is_downgrade};
 use super::response::MAX_ERROR_BODY;
+use super::throughput::Throughput;
 use super::upstream::scrubbed;
+use super::weight::{Full, Tally};
 use super::{Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::metrics::Series;
@@ -43,6 +47,8 @@ pub(super) struct Ask<'a> {
     pub(super) timeouts: Timeouts,
     /// When it must be over.
     pub(super) until: tokio::time::Instant,
+    /// Whether it may reach the provider twice: nothing is made that stays.
+    pub(super) repeatable: bool,
 }
 
 /// What is noted of calls, for the log and for what may be done after them.
@@ -95,7 +101,8 @@ pub(super) struct Reached {
     peer: Arc<Upstream>,
     reader: Reader,
     until: tokio::time::Instant,
-    idle: std::time::Duration,
+    timeouts: Timeouts,
+    rate: Option<Throughput>,
     ended: bool,
     pub(super) status: u16,
     /// How long it is, where that is said.
@@ -116,10 +123,20 @@ impl Reached {
 
     /// The next piece of the body as it is; nothing at its end.
     pub(super) async fn next(&mut self, notes: &mut Notes) -> Result<Option<Bytes>, ApiError> {
+        let mut silent_at = tokio::time::Instant::now() + self.timeouts.idle;
         while !self.ended {
-            let until = (tokio::time::Instant::now() + self.idle).min(self.until);
-            let read = timeout_at(until, self.reader.read(&mut self.upstream)).await;
-            let piece = match read.map_err(|_| silent())? {
+            let until = silent_at.min(self.until);
+            let look = self.rate.as_ref().and_then(Throughput::until).map_or(until, |look| look.min(until));
+            let read = timeout_at(look, self.reader.read(&mut self.upstream)).await;
+            let Ok(read) = read else {
+                if tokio::time::Instant::now() >= until {
+                    return Err(silent());
+                }
+                self.check_rate(0)?;
+                continue;
+            };
+            silent_at = tokio::time::Instant::now() + self.timeouts.idle;
+            let piece = match read {
                 Read::Piece(piece) => piece,
                 Read::Last(piece) => {
                     self.ended = true;
@@ -131,14 +148,28 @@ impl Reached {
                 }
             };
             if !piece.is_empty() {
+                self.check_rate(piece.len())?;
                 return Ok(Some(piece));
             }
         }
         Ok(None)
     }
 
-    /// Collects the body, which is no longer than this; of an error only its beginning.
-    pub(super) async fn hear(&mut self, most: usize, notes: &mut Notes) -> Result<Heard, ApiError> {
+    /// Counts bytes that have come, and fails where they are too few.
+    fn check_rate(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let Some(rate) = self.rate.as_mut().filter(|_| !self.ended) else { return Ok(()) };
+        rate.received(bytes, false);
+        if rate.is_too_low() { Err(too_slow()) } else { Ok(()) }
+    }
+
+    /// Collects the body, which is no longer than this; of an error only its beginning. What is collected is counted.
+    pub(super) async fn hear(
+        &mut self,
+        most: usize,
+        tally: Option<Tally>,
+        notes: &mut Notes,
+    ) -> Result<Heard, ApiError> {
+        let mut tally = tally;
         let status = self.status;
         let success = (200..300).contains(&status);
         let retry_after = self.retry_after();
@@ -147,18 +178,22 @@ impl Reached {
             broken()
         };
         let encoding = self.text(&header::CONTENT_ENCODING).unwrap_or_default();
-        let mut decoder = Decoder::new(encoding).map_err(|error| wrong(notes, &error))?;
-        self.reader = Reader::new(false);
+        let decoder = Decoder::new(encoding).map_err(|error| wrong(notes, &error))?;
+        let plain = decoder.is_none();
+        self.reader = Reader::new(false).decoding(decoder.map(Box::new), !success);
+        self.rate = Throughput::new(&self.timeouts, false);
         let limit = if success { most } else { MAX_ERROR_BODY };
         // What is large says so; it is not moved about while it grows.
         let length = self.length.and_then(|length| usize::try_from(length).ok());
-        let ahead = length.filter(|length| *length > AHEAD.start && decoder.is_none() && success);
+        let ahead = length.filter(|length| *length > AHEAD.start && plain && success);
         let mut body = BytesMut::with_capacity(ahead.map_or(0, |length| length.min(AHEAD.end).min(limit)));
         while let Some(piece) = self.next(notes).await? {
-            let piece = match &mut decoder {
-                Some(decoder) => decoder.decode(&piece).map_err(|error| wrong(notes, &error))?,
-                None => piece,
-            };
+            if let Some(tally) = tally.as_mut().filter(|_| success) {
+                tally.add(piece.len()).map_err(|full| match full {
+                    Full::Memory => overloaded(),
+                    Full::Room => answers_too_large(most),
+                })?;
+            }
             if body.len() + piece.len() > limit && success {
                 let message = format!("The upstream provider's answer is larger than {limit} bytes.");
                 return Err(ApiError::new(Kind::UpstreamBroken, message));
@@ -166,15 +201,28 @@ impl Reached {
             let room = limit.saturating_sub(body.len()).min(piece.len());
             if self.ended && body.is_empty() && room == piece.len() {
                 // The usual answer comes in one piece and is not copied.
-                return Ok(Heard { status, retry_after, body: piece });
+                return Ok(Heard { status, retry_after, body: sealed(tally, piece) });
             }
             body.extend_from_slice(piece.get(..room).unwrap_or_default());
             if body.len() == limit && !success {
                 break;
             }
         }
-        Ok(Heard { status, retry_after, body: body.freeze() })
+        Ok(Heard { status, retry_after, body: sealed(tally, body.freeze()) })
     }
+}
+
+fn sealed(tally: Option<Tally>, body: Bytes) -> Bytes {
+    match tally {
+        Some(tally) => tally.seal(body),
+        None => body,
+    }
+}
+
+/// All answers that are collected for one request are larger together than one may be.
+pub(super) fn answers_too_large(limit: usize) -> ApiError {
+    let message = format!("The upstream provider's answers are larger than {limit} bytes together.");
+    ApiError::new(Kind::UpstreamBroken, message)
 }
 
 impl Gateway {
@@ -185,23 +233,35 @@ impl Gateway {
             notes.detail = Some(error.to_string().into_boxed_str());
             from_pingora(error)
         };
+        let mut resends = Resends::default();
         loop {
             notes.attempts += 1;
-            let peer = match link.known() {
+            let begun = tokio::time::Instant::now();
+            // Never longer than what is left for all of it.
+            let mut within = ask.timeouts.connect.min(ask.until.saturating_duration_since(begun));
+            let peer = match link.known(&self.resolver) {
                 Some(peer) => peer,
-                None => link.resolved(&self.resolver).await.map_err(|error| {
-                    notes.detail = Some(error.to_string().into_boxed_str());
-                    let told = "The upstream provider cannot be reached: its name has no address.";
-                    ApiError::new(Kind::UpstreamUnreachable, told)
-                })?,
+                None => {
+                    let resolved = Box::pin(link.resolved(&self.resolver, within)).await;
+                    within = within.saturating_sub(begun.elapsed());
+                    resolved.map_err(|error| {
+                        notes.detail = Some(error.to_string().into_boxed_str());
+                        unresolved()
+                    })?
+                }
             };
-            let pooled = self.connections.reused(&peer).await.map_err(|error| fail(notes, &error))?;
+            // What must not reach a provider twice goes over a new connection: nobody can have closed that one before.
+            let pooled = if ask.repeatable && resends.may_reuse() {
+                self.connections.reused(&peer).await
+            } else {
+                None
+            };
             let reused = pooled.is_some();
             let mut upstream = match pooled {
                 Some(upstream) => upstream,
-                None => match Box::pin(self.connections.connect(&peer, ask.timeouts.connect)).await {
+                None => match Box::pin(self.connections.connect(&peer, within)).await {
                     Ok(upstream) => upstream,
-                    Err(error) if is_downgrade(&error) => {
+                    Err(error) if is_downgrade(&error) && resends.downgrade() => {
                         self.connections.prefer_http1(&peer);
                         continue;
                     }
@@ -213,8 +273,10 @@ impl Gateway {
             }
             upstream.set_read_timeout(None);
             upstream.set_write_timeout(Some(WRITE));
+            let mut delivered = None;
             let talk = async {
                 say(&mut upstream, ask).await?;
+                delivered = Some(tokio::time::Instant::now());
                 notes.said = true;
                 notes.unanswered = true;
                 listen(&mut upstream).await
@@ -225,19 +287,16 @@ impl Gateway {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     let mut error = error.into_up();
-                    // A connection from the pool may have been closed by the other side in this very moment.
                     error.retry.decide_reuse(reused);
                     let answered = upstream.stream().and_then(Corked::of).is_some_and(Corked::is_answered);
-                    let reason = if reused && error.retry() && !answered {
-                        "stale_connection"
-                    } else if is_downgrade(&error) {
+                    if is_downgrade(&error) {
                         self.connections.prefer_http1(&peer);
-                        "h2_downgrade"
-                    } else {
-                        return Err(fail(notes, &error));
-                    };
+                    }
+                    let repeatable = ask.repeatable;
+                    let unanswered = Unanswered { error: &error, reused, answered, delivered, repeatable };
+                    let Some(reason) = resends.decide(unanswered) else { return Err(fail(notes, &error)) };
                     let provider = &*link.provider().name;
-                    self.metrics.upstream_retries.with_label_values(&[provider, reason]).inc();
+                    self.metrics.upstream_retries.with_label_values(&[provider, reason.label()]).inc();
                     continue;
                 }
             }
@@ -252,7 +311,8 @@ impl Gateway {
             return Ok(Reached {
                 reader: Reader::new(true),
                 until: ask.until,
-                idle: ask.timeouts.idle,
+                timeouts: ask.timeouts,
+                rate: None,
                 ended: false,
                 status,
                 length: text(&header::CONTENT_LENGTH).and_then(|length| length.trim().parse().ok()),

@@ -153,11 +153,11 @@ impl Gateway {
         }
         let until = tokio::time::Instant::now() + check.timeout;
         let timeouts = Timeouts { first_byte: check.timeout, idle: check.timeout, ..provider.timeouts };
-        let ask = Ask { link, series: None, parts, body: None, timeouts, until };
+        let ask = Ask { link, series: None, parts, body: None, timeouts, until, repeatable: true };
         let mut reached = self.ask_provider(&ask, notes).await?;
         let (status, retry_after) = (reached.status, reached.retry_after());
         // That its head came is what counts; without its end the connection is closed.
-        let heard = reached.hear(MOST, &mut Notes::default()).await;
+        let heard = reached.hear(MOST, None, &mut Notes::default()).await;
         self.read_out(reached);
         if status < 400 {
             return Ok(());

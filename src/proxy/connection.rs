@@ -38,19 +38,19 @@ impl Connections {
         }
     }
 
-    /// A connection from the pool.
-    pub(super) async fn reused(&self, peer: &Upstream) -> pingora::Result<Option<HttpSession>> {
+    /// A connection from the pool. One that can take no request is none: a new one is made.
+    pub(super) async fn reused(&self, peer: &Upstream) -> Option<HttpSession> {
         if speaks_http2(peer)
-            && let Some(session) = self.http2.reused_http_session(peer).await?
+            && let Ok(Some(session)) = self.http2.reused_http_session(peer).await
         {
-            return Ok(Some(HttpSession::H2(session)));
+            return Some(HttpSession::H2(session));
         }
         if !only_http2(peer)
             && let Some(stream) = self.http1.take(peer.reuse_hash())
         {
-            return Ok(Some(HttpSession::H1(Http1Session::new_with_options(stream, peer))));
+            return Some(HttpSession::H1(Http1Session::new_with_options(stream, peer)));
         }
-        Ok(None)
+        None
     }
 
     /// A new connection, made within this time.

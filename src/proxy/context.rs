@@ -27,6 +27,7 @@ use crate::translate::{Asked, Exchange, Restore, verbatim::Changes};
 use crate::wire::codec::Reply;
 use crate::wire::images::reply::Shape;
 use crate::wire::path::{Action, Endpoint};
+use crate::wire::spelling::Betas;
 use crate::wire::{Api, Format};
 
 /// A client's own request id is taken over up to this length.
@@ -45,6 +46,8 @@ pub struct Context {
     /// What is needed to ask another target, as long as one could be.
     pub(super) origin: Option<Box<Origin>>,
     pub(super) answer: Answer,
+    /// What decodes the answer, until its body is read.
+    pub(super) decoder: Option<Box<Decoder>>,
     /// What is known of the answer, once it has broken off.
     pub(super) resume: Option<Box<Resume>>,
     /// The client has been given a head, and what means nothing, before its answer began: nothing of an answer yet.
@@ -77,6 +80,8 @@ pub(super) struct Plan {
     pub(super) translation: Option<Box<Translation>>,
     /// What was lost on the way, in the words of the `x-gateway-warning` header.
     pub(super) warning: Option<HeaderValue>,
+    /// What the provider takes only from who says that it knows it.
+    pub(super) betas: Betas,
     pub(super) lane: Arc<Lane>,
     /// The request's place at the target, until it is known how it went.
     pub(super) permit: Option<Permit>,
@@ -113,7 +118,7 @@ pub(super) enum Answer {
     /// What the gateway made itself.
     Made(Made),
     /// An error that is collected and then told.
-    Refused { status: u16, retry_after: Option<RetryAfter>, decoder: Option<Decoder>, body: BytesMut },
+    Refused { status: u16, retry_after: Option<RetryAfter>, body: BytesMut },
     /// Nothing more.
     Done,
 }
@@ -131,7 +136,16 @@ pub(super) struct Made {
 /// An answer with what reads along.
 pub(super) struct Passing {
     pub(super) exchange: Exchange,
-    pub(super) decoder: Option<Decoder>,
+    /// Bytes of the provider's answer that are held: all of a document, and of a stream what came since something left.
+    pub(super) held: usize,
+    /// What these take.
+    pub(super) weight: Option<Weight>,
+}
+
+impl Passing {
+    pub(super) fn new(exchange: Exchange) -> Self {
+        Passing { exchange, held: 0, weight: None }
+    }
 }
 
 /// Figures for the log and the metrics.
@@ -181,6 +195,7 @@ impl Context {
             weight: None,
             origin: None,
             answer: Answer::Awaited,
+            decoder: None,
             resume: None,
             kept: false,
             images: None,

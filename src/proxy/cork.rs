@@ -133,6 +133,9 @@ impl AsyncWrite for Corked {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Closing ends waiting for more: what was written before the end belongs to the other side.
+        self.uncork();
+        ready!(self.poll_release(cx, &[]))?;
         Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 
@@ -156,6 +159,9 @@ impl AsyncWrite for Corked {
 #[async_trait]
 impl Shutdown for Corked {
     async fn shutdown(&mut self) {
+        self.uncork();
+        // Where it cannot leave there is nobody to tell; the connection is closed either way.
+        let _ = std::future::poll_fn(|cx| self.poll_release(cx, &[])).await;
         Shutdown::shutdown(&mut *self.inner).await;
     }
 }
@@ -230,6 +236,25 @@ mod tests {
         assert_eq!(received(&mut far).await, b"headbody");
         stream.write_all(b"more").await.unwrap();
         assert_eq!(received(&mut far).await, b"more");
+    }
+
+    #[tokio::test]
+    async fn shutdown_sends_what_is_held_back() {
+        for narrow in [7, 1 << 20] {
+            let (near, mut far) = tokio::io::duplex(narrow);
+            let mut stream = Corked::wrap(Box::new(near));
+            let reading = tokio::spawn(async move {
+                let mut all = Vec::new();
+                far.read_to_end(&mut all).await.unwrap();
+                all
+            });
+            Corked::of(&stream).unwrap().cork();
+            stream.write_all(b"a head without its body").await.unwrap();
+            stream.flush().await.unwrap();
+            AsyncWriteExt::shutdown(&mut stream).await.unwrap();
+            drop(stream);
+            assert_eq!(reading.await.unwrap(), b"a head without its body");
+        }
     }
 
     #[tokio::test]

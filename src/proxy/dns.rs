@@ -10,6 +10,8 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 const MIN_TTL: Duration = Duration::from_secs(5);
 /// Longest time: providers move their addresses about.
 const MAX_TTL: Duration = Duration::from_secs(300);
+/// Longest time that a look-up may take, all servers and domains of search together.
+const LOOKUP: Duration = Duration::from_secs(20);
 
 /// Why a name has no address.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -23,9 +25,14 @@ impl DnsError {
     pub(super) fn nothing(host: &str) -> Self {
         DnsError { host: host.to_owned(), reason: "no address".to_owned() }
     }
+
+    pub(super) fn slow(host: &str) -> Self {
+        DnsError { host: host.to_owned(), reason: "no answer in time".to_owned() }
+    }
 }
 
-/// The resolver of the process, configured as the system is (`/etc/resolv.conf`, `/etc/hosts`).
+/// The resolver of the process, configured as the system is (`/etc/resolv.conf`, `/etc/hosts`). Clones are the same one.
+#[derive(Clone)]
 pub(super) struct Resolver {
     resolver: TokioResolver,
 }
@@ -57,10 +64,9 @@ impl Resolver {
 
     /// All addresses of a name, and how long they may be used.
     pub(super) async fn lookup(&self, host: &str) -> Result<(Vec<IpAddr>, Duration), DnsError> {
-        let answer = self
-            .resolver
-            .lookup_ip(host)
+        let answer = tokio::time::timeout(LOOKUP, self.resolver.lookup_ip(host))
             .await
+            .map_err(|_| DnsError::slow(host))?
             .map_err(|error| DnsError { host: host.to_owned(), reason: error.to_string() })?;
         let mut addresses: Vec<IpAddr> = answer.iter().collect();
         // IPv4 first: a host without IPv6 connectivity would otherwise fail every other connection.

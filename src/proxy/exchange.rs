@@ -6,6 +6,7 @@
 //! back until it is known whether the answer is one, and knows deadlines.
 
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::context::Context;
 use super::cork::Corked;
 use super::peer::Upstream;
 use super::reply::{from_pingora, has_begun};
+use super::resend::{Resends, Unanswered, is_downgrade};
 use super::waiting::Speech;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
@@ -33,6 +35,11 @@ pub(super) const WRITE: Duration = Duration::from_secs(30);
 
 /// How long an answer is waited for after the request could not be written to its end.
 const REFUSED: Duration = Duration::from_secs(1);
+
+/// Interim responses (100, 102, 103) that one answer may begin with: a server sends one or two.
+const INTERIM_HEADS: usize = 8;
+/// And the length of their headers together.
+const INTERIM_BYTES: usize = 64 * 1024;
 
 /// Resolves when the process will not wait any longer; polled whenever an exchange waits.
 pub(super) type Ended<'e> = Pin<&'e mut (dyn Future<Output = ()> + Send)>;
@@ -65,6 +72,11 @@ impl Clock<'_> {
         self.until = (Instant::now() + span).min(self.total);
     }
 
+    /// Runs out with the whole exchange.
+    pub(super) fn allow_all(&mut self) {
+        self.until = self.total;
+    }
+
     /// The client is to be given something after `span`; nothing after none.
     pub(super) fn wait_on(&mut self, span: Duration) {
         self.due = (!span.is_zero()).then(|| Instant::now() + span);
@@ -73,17 +85,6 @@ impl Clock<'_> {
     /// Whether the client is to be given something now.
     pub(super) fn is_due(&self) -> bool {
         self.due.is_some_and(|due| due <= Instant::now())
-    }
-
-    /// Resolves when the client is to be given something.
-    fn due(&mut self) -> impl Future<Output = ()> {
-        std::future::poll_fn(|cx| {
-            let Some(due) = self.due else { return Poll::Pending };
-            if self.sleep.deadline() != due {
-                self.sleep.as_mut().reset(due);
-            }
-            self.sleep.as_mut().poll(cx)
-        })
     }
 
     /// Goes on with the times of another target.
@@ -188,21 +189,37 @@ impl Gateway {
         clock: &mut Clock<'_>,
         ended: &mut Ended<'_>,
     ) -> End {
+        let mut resends = Resends::default();
         loop {
             ctx.record.attempts += 1;
             ctx.turn();
-            let peer = match self.peer(ctx).await {
-                Ok(peer) => peer,
-                Err(error) => return failed(ctx, &error),
+            let mut within = clock.timeouts.connect;
+            let link = ctx.plan.as_ref().and_then(|plan| ctx.live.link(&plan.lane));
+            let peer = match link.and_then(|link| link.known(&self.resolver)) {
+                Some(peer) => peer,
+                None => {
+                    let begun = Instant::now();
+                    let resolved = self.resolve(client, ctx, clock, ended).await;
+                    within = within.saturating_sub(begun.elapsed());
+                    match resolved {
+                        Ok(peer) => peer,
+                        Err(end) => return end,
+                    }
+                }
             };
-            let (mut upstream, reused) = match self.connections.reused(&peer).await {
-                Ok(Some(upstream)) => (upstream, true),
-                Ok(None) => match self.connect(client, ctx, &peer, clock, ended).await {
-                    Ok(Some(upstream)) => (upstream, false),
-                    Ok(None) => continue,
+            let pooled = if resends.may_reuse() { self.connections.reused(&peer).await } else { None };
+            let reused = pooled.is_some();
+            let mut upstream = match pooled {
+                Some(upstream) => upstream,
+                None => match self.connect(client, ctx, &peer, within, clock, ended).await {
+                    Ok(Ok(upstream)) => upstream,
+                    Ok(Err(error)) if is_downgrade(&error) && resends.downgrade() => {
+                        self.connections.prefer_http1(&peer);
+                        continue;
+                    }
+                    Ok(Err(error)) => return failed(ctx, &error),
                     Err(end) => return end,
                 },
-                Err(error) => return failed(ctx, &error),
             };
             if let Some(plan) = &ctx.plan {
                 plan.lane.series.exchange(reused);
@@ -220,58 +237,90 @@ impl Gateway {
                     return end;
                 }
                 Err(Asked::Told(error)) => return End::Failed(error),
-                Err(Asked::Failed(mut error)) => {
-                    // A connection from the pool may have been closed by the other side in this very moment.
+                Err(Asked::Failed(mut error, delivered)) => {
                     error.retry.decide_reuse(reused);
                     let answered = upstream.stream().and_then(Corked::of).is_some_and(Corked::is_answered);
-                    if reused && error.retry() && !answered {
-                        self.count_retry(ctx, "stale_connection");
-                        continue;
-                    }
                     if is_downgrade(&error) {
                         self.connections.prefer_http1(&peer);
-                        self.count_retry(ctx, "h2_downgrade");
-                        continue;
                     }
-                    return failed(ctx, &error);
+                    let repeatable = true;
+                    let unanswered = Unanswered { error: &error, reused, answered, delivered, repeatable };
+                    match resends.decide(unanswered) {
+                        Some(reason) => self.count_retry(ctx, reason.label()),
+                        None => return failed(ctx, &error),
+                    }
                 }
             }
         }
     }
 
-    /// A new connection; nothing when the peer wants another HTTP version. Boxed, because the state of a handshake is
-    /// larger than everything else here together, and most requests never need it.
+    /// Waits for what an exchange needs before it can ask, as long as the client, the process and the time for all of it
+    /// last.
+    async fn meanwhile<T>(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        clock: &mut Clock<'_>,
+        ended: &mut Ended<'_>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, End> {
+        let mut work = pin!(work);
+        clock.allow_all();
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                gone = client_gone(client) => return Err(End::Failed(gone)),
+                () = ended.as_mut() => return Err(End::Failed(restarting())),
+                () = clock.out() => {
+                    if !clock.is_due() {
+                        return Err(End::Failed(silent()));
+                    }
+                    if let Some((_, mut waiting)) = ctx.sides() {
+                        self.keep_waiting(client, &mut waiting, clock).await.map_err(End::Failed)?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// An address of the target's provider, asked for. Boxed: asking takes more state than the rest of an exchange, and
+    /// hardly any request does.
+    fn resolve<'f>(
+        &'f self,
+        client: &'f mut Client,
+        ctx: &'f mut Context,
+        clock: &'f mut Clock<'_>,
+        ended: &'f mut Ended<'_>,
+    ) -> Pin<Box<dyn Future<Output = Result<Arc<Upstream>, End>> + Send + 'f>> {
+        Box::pin(async move {
+            let (live, lane) = (ctx.live.clone(), ctx.plan.as_ref().map(|plan| plan.lane.clone()));
+            let Some(link) = lane.as_ref().and_then(|lane| live.link(lane)) else {
+                return Err(failed(ctx, &Error::new_in(ErrorType::InternalError)));
+            };
+            let resolving = link.resolved(&self.resolver, clock.timeouts.connect);
+            let resolved = self.meanwhile(client, ctx, clock, ended, resolving).await?;
+            resolved.map_err(|error| {
+                ctx.record.detail = Some(error.to_string().into_boxed_str());
+                End::Failed(unresolved())
+            })
+        })
+    }
+
+    /// A new connection. Boxed, because the state of a handshake is larger than everything else here together, and most
+    /// requests never need it.
     fn connect<'f>(
         &'f self,
         client: &'f mut Client,
         ctx: &'f mut Context,
         peer: &'f Upstream,
+        within: Duration,
         clock: &'f mut Clock<'_>,
         ended: &'f mut Ended<'_>,
-    ) -> Pin<Box<dyn Future<Output = Result<Option<HttpSession>, End>> + Send + 'f>> {
+    ) -> Pin<Box<dyn Future<Output = Result<pingora::Result<HttpSession>, End>> + Send + 'f>> {
         Box::pin(async move {
-            let mut connecting = pin!(self.connections.connect(peer, clock.timeouts.connect));
-            let connected = loop {
-                tokio::select! {
-                    biased;
-                    connected = &mut connecting => break connected,
-                    gone = client_gone(client) => return Err(End::Failed(gone)),
-                    () = ended.as_mut() => return Err(End::Failed(restarting())),
-                    () = clock.due() => {
-                        if let Some((_, mut waiting)) = ctx.sides() {
-                            self.keep_waiting(client, &mut waiting, clock).await.map_err(End::Failed)?;
-                        }
-                    }
-                }
-            };
-            match connected {
-                Ok(upstream) => Ok(Some(upstream)),
-                Err(error) if is_downgrade(&error) => {
-                    self.connections.prefer_http1(peer);
-                    Ok(None)
-                }
-                Err(error) => Err(failed(ctx, &error)),
-            }
+            let connecting = self.connections.connect(peer, within);
+            self.meanwhile(client, ctx, clock, ended, connecting).await
         })
     }
 
@@ -303,15 +352,18 @@ impl Gateway {
             if let Err(error) = say(upstream, head, &mut speech).await {
                 // A provider may refuse a body without reading it to its end.
                 let answered = tokio::time::timeout(REFUSED, listen(upstream)).await;
-                return if matches!(answered, Ok(Ok(()))) { Ok(Heard::Part) } else { Err(error) };
+                return if matches!(answered, Ok(Ok(()))) { Ok(Heard::Part) } else { Err((error, None)) };
             }
-            listen(upstream).await.map(|()| Heard::All)
+            let delivered = Instant::now();
+            listen(upstream).await.map(|()| Heard::All).map_err(|error| (error, Some(delivered)))
         });
         clock.allow(clock.timeouts.first_byte);
         loop {
             tokio::select! {
                 biased;
-                heard = &mut talk => return heard.map_err(|error| Asked::Failed(error.into_up())),
+                heard = &mut talk => {
+                    return heard.map_err(|(error, delivered)| Asked::Failed(error.into_up(), delivered));
+                }
                 gone = client_gone(client) => return Err(Asked::Told(gone)),
                 () = ended.as_mut() => return Err(Asked::Told(restarting())),
                 () = clock.out() => {
@@ -340,11 +392,18 @@ enum Heard {
 
 /// Waits for the head of the answer.
 pub(super) async fn listen(upstream: &mut HttpSession) -> pingora::Result<()> {
+    let (mut heads, mut bytes) = (0, 0);
     loop {
         upstream.read_response_header().await?;
-        // 100 and 103 come before the answer.
-        if upstream.response_header().is_none_or(|head| !head.status.is_informational()) {
+        // 100 and 103 come before the answer; 101 would be an answer to what is never asked for.
+        let Some(head) = upstream.response_header().filter(|head| head.status.is_informational()) else {
             return Ok(());
+        };
+        heads += 1;
+        bytes += head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+        let switching = head.status == http::StatusCode::SWITCHING_PROTOCOLS;
+        if switching || heads > INTERIM_HEADS || bytes > INTERIM_BYTES {
+            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "interim responses without an end"));
         }
     }
 }
@@ -398,13 +457,13 @@ pub(super) async fn send_piece(
 enum Asked {
     /// What the client is to be told.
     Told(ApiError),
-    /// The connection failed.
-    Failed(Box<Error>),
+    /// The connection failed, and when all of the request had been written to it.
+    Failed(Box<Error>, Option<Instant>),
 }
 
 impl From<Box<Error>> for Asked {
     fn from(error: Box<Error>) -> Self {
-        Asked::Failed(error)
+        Asked::Failed(error, None)
     }
 }
 
@@ -415,13 +474,20 @@ pub(super) async fn client_gone(client: &mut Client) -> ApiError {
     ApiError::new(Kind::ClientGone, "The client closed the connection.")
 }
 
-pub(super) fn is_downgrade(error: &Error) -> bool {
-    matches!(error.etype(), ErrorType::H2Downgrade | ErrorType::InvalidH2)
-}
-
 /// The provider has said nothing for too long.
 pub(super) fn silent() -> ApiError {
     ApiError::new(Kind::UpstreamTimeout, "The upstream provider did not answer in time.")
+}
+
+/// The provider does not keep the rate that it must.
+pub(super) fn too_slow() -> ApiError {
+    ApiError::new(Kind::UpstreamTimeout, "The upstream provider's answer comes too slowly.")
+}
+
+/// The provider's name leads nowhere.
+pub(super) fn unresolved() -> ApiError {
+    let told = "The upstream provider cannot be reached: its name has no address.";
+    ApiError::new(Kind::UpstreamUnreachable, told)
 }
 
 /// The process ends.

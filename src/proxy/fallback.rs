@@ -13,15 +13,15 @@ use pingora::http::RequestHeader;
 use super::context::{Answer, Context, Plan};
 use super::exchange::End;
 use super::offload::apart_if_large;
-use super::plan::{Chosen, Given};
-use super::{Gateway, names};
+use super::plan::{Chosen, Given, way_up};
+use super::{Gateway, names, spans};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind, RetryAfter, Source};
 use crate::route::affinity::fingerprint;
 use crate::route::blame::{Blame, Next, usefulness, verdict};
 use crate::route::pick::{Ask, Nobody, Policy, pick};
 use crate::route::seat::{Changed, Permit};
-use crate::route::{Model, Nanos, Retry, upstream_api};
+use crate::route::{Model, Nanos, Retry};
 use crate::translate::Stored;
 use crate::wire::path::Action;
 use crate::wire::prompt;
@@ -207,7 +207,7 @@ impl Gateway {
         body: Given<'_>,
     ) -> Result<Plan, ApiError> {
         let Wanted { model, name, thinking, api, action, label } = wanted;
-        let upstream = model.targets.get(index).and_then(|target| upstream_api(target, api)).unwrap_or(api);
+        let (upstream, betas) = way_up(model.targets.get(index), api, &body);
         let lane = ctx.live.lane(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
         let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
@@ -222,7 +222,7 @@ impl Gateway {
             return self.offload.turn(length).await?.run(|| chosen.rank(body));
         }
         if let Some(request) = &body.image {
-            return self.offload.turn(length).await?.run(|| chosen.draw(ctx, (**request).clone()));
+            return self.offload.turn(length).await?.run(|| self.draw(ctx, chosen, (**request).clone()));
         }
         if upstream == api
             && thinking == Thinking::Unsaid
@@ -243,7 +243,8 @@ impl Gateway {
                 // Boxed: hardly any request lacks anything.
                 Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,
             }
-        }
+        };
+        prepared.map(|plan| Plan { betas, ..plan })
     }
 
     /// What is to be done after a failure that the client has not seen: the next target, or what the client is told.
@@ -435,7 +436,7 @@ impl Context {
         let (now, unix) = (self.live.till.nanos(Instant::now()), self.now());
         let learn = |left: Option<&str>, reset: &HeaderName| {
             let left = left?.trim().parse::<u64>().ok()?;
-            let wait = names::until_reset(text(headers, reset)?, unix)?;
+            let wait = spans::until_reset(text(headers, reset)?, unix)?;
             Some((left, now.saturating_add(Nanos::try_from(wait.as_nanos()).ok()?)))
         };
         if let Some((left, until)) = learn(left_requests, &requests.1) {
@@ -470,7 +471,7 @@ fn is_another_s(error: &ApiError, retry: &Retry) -> bool {
 fn wait_of(wait: &RetryAfter) -> Option<Nanos> {
     let span = match wait {
         RetryAfter::Wait(span) => *span,
-        RetryAfter::Header(text) => names::retry_after(text)?,
+        RetryAfter::Header(text) => spans::retry_after(text)?,
     };
     Nanos::try_from(span.as_nanos()).ok()
 }

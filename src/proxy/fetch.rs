@@ -6,12 +6,14 @@
 //! much is read and for how long. No credential goes along.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, header};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::client::HttpSession;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
@@ -19,6 +21,7 @@ use super::Gateway;
 use super::exchange::{WRITE, listen};
 use super::peer::Upstream;
 use super::reader::{Read, Reader};
+use super::weight::{Full, Room};
 use crate::account::Network;
 
 /// Redirects that are followed: a vendor's link may lead over its storage to another region of it.
@@ -49,6 +52,11 @@ pub(super) enum FetchFault {
     Slow,
     #[error("what lies there is larger than {0} bytes")]
     TooLarge(usize),
+    #[error("what lies there is too large together with the others")]
+    Together,
+    /// Links that are followed, or what is held, are as many as may be.
+    #[error("the gateway has too much to do at the moment")]
+    Busy,
     #[error("its answer is broken")]
     Broken(String),
 }
@@ -64,7 +72,8 @@ impl FetchFault {
             FetchFault::Unreachable(_) => "unreachable",
             FetchFault::Status(_) => "status",
             FetchFault::Slow => "slow",
-            FetchFault::TooLarge(_) => "too_large",
+            FetchFault::TooLarge(_) | FetchFault::Together => "too_large",
+            FetchFault::Busy => "busy",
             FetchFault::Broken(_) => "broken",
         }
     }
@@ -78,8 +87,19 @@ impl FetchFault {
     }
 }
 
+impl From<Full> for FetchFault {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Room => FetchFault::Together,
+            Full::Memory => FetchFault::Busy,
+        }
+    }
+}
+
 /// An answer whose body has not been read.
 pub(super) struct Opened {
+    /// Its place among those who follow links.
+    _place: OwnedSemaphorePermit,
     session: HttpSession,
     reader: Reader,
     until: Instant,
@@ -110,8 +130,10 @@ impl Opened {
 }
 
 impl Gateway {
-    /// Brings what lies behind an address, no more than `most` bytes of it.
-    pub(super) async fn fetch(&self, url: &str, most: usize) -> Result<Bytes, FetchFault> {
+    /// Brings what lies behind an address, no more than `most` bytes of it and no more than the request has room for.
+    /// It is counted from its first piece on, for as long as it lives.
+    pub(super) async fn fetch(&self, url: &str, most: usize, room: &Arc<Room>) -> Result<Bytes, FetchFault> {
+        let mut tally = self.memory.tally(room);
         let mut opened = self.open_link(url).await?;
         if opened.length.is_some_and(|length| length > most) {
             return Err(FetchFault::TooLarge(most));
@@ -121,23 +143,31 @@ impl Gateway {
             if body.len() + piece.len() > most {
                 return Err(FetchFault::TooLarge(most));
             }
+            tally.add(piece.len())?;
             if opened.ended && body.is_empty() {
-                return Ok(piece);
+                return Ok(tally.seal(piece));
             }
             body.extend_from_slice(&piece);
         }
-        Ok(body.freeze())
+        Ok(tally.seal(body.freeze()))
     }
 
     /// Asks for what lies behind an address, and follows where it leads. The body is the caller's to read, within
     /// the time that one fetch may take.
     pub(super) async fn open_link(&self, url: &str) -> Result<Opened, FetchFault> {
         let until = Instant::now() + self.limits.fetch_timeout;
-        timeout_at(until, Box::pin(self.follow(url, until))).await.map_err(|_| FetchFault::Slow)?
+        let url = address(url)?;
+        let place = timeout_at(until, self.fetches.clone().acquire_owned()).await;
+        let Ok(Ok(place)) = place else { return Err(FetchFault::Busy) };
+        timeout_at(until, Box::pin(self.follow(url, until, place))).await.map_err(|_| FetchFault::Slow)?
     }
 
-    async fn follow(&self, url: &str, until: Instant) -> Result<Opened, FetchFault> {
-        let mut url = address(url)?;
+    async fn follow(
+        &self,
+        mut url: Url,
+        until: Instant,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Opened, FetchFault> {
         for _ in 0..=REDIRECTS {
             let mut session = self.connect_outside(&url).await?;
             let broken = |error: Box<pingora::Error>| FetchFault::Broken(error.to_string());
@@ -156,7 +186,8 @@ impl Gateway {
                         return Err(FetchFault::Broken("it is compressed".to_owned()));
                     }
                     let length = text(header::CONTENT_LENGTH).and_then(|length| length.trim().parse().ok());
-                    return Ok(Opened { session, reader: Reader::new(false), until, length, ended: false });
+                    let reader = Reader::new(false);
+                    return Ok(Opened { _place: place, session, reader, until, length, ended: false });
                 }
                 301 | 302 | 303 | 307 | 308 => {
                     let leads = text(header::LOCATION).filter(|to| to.len() <= MAX_URL);

@@ -1,5 +1,6 @@
 //! The end of a request: counted and logged, whatever happened.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use pingora::Error;
@@ -7,11 +8,13 @@ use pingora::Error;
 use super::context::Context;
 use super::guarded::Guarded;
 use super::{Client, Gateway};
+use crate::account::redact_keys;
 use crate::canonical::Usage;
 use crate::error::{ApiError, Kind, Source};
 use crate::metrics::Finished;
 use crate::metrics::access_log::Line;
 use crate::store::Settled;
+use crate::wire::path::percent_decode;
 
 impl Gateway {
     /// Counts the request and writes its line.
@@ -108,7 +111,7 @@ impl Gateway {
             request_id: ctx.id.as_str(),
             client,
             method: head.method.as_str(),
-            path: head.uri.path(),
+            path: &shown_path(ctx, head.uri.path()),
             endpoint: ctx.endpoint.as_ref().map_or("unknown", |endpoint| endpoint.label()),
             http: match head.version {
                 http::Version::HTTP_2 => 20,
@@ -139,6 +142,27 @@ impl Gateway {
             upstream_micros: record.turned.zip(record.answered).map(|(from, to)| micros(from, to)),
         });
     }
+}
+
+/// Segments of a path that are compared with the known keys.
+const COMPARED: usize = 16;
+
+/// The path as the log shows it: without a key that stands in it by mistake.
+fn shown_path<'p>(ctx: &Context, path: &'p str) -> Cow<'p, str> {
+    let decoded = percent_decode(path);
+    let shown = match redact_keys(&decoded) {
+        // The path is shown as it came where nothing in it is redacted.
+        Cow::Borrowed(_) => Cow::Borrowed(path),
+        Cow::Owned(redacted) => Cow::Owned(redacted),
+    };
+    if ctx.record.error.is_none() {
+        return shown;
+    }
+    // Keys that were made elsewhere have no form of their own; they are known by their hash.
+    let keys = &ctx.live.snapshot.keys;
+    let segments = decoded.split(['/', ':']).filter(|segment| !segment.is_empty()).take(COMPARED);
+    let found: Vec<&str> = segments.filter(|segment| keys.find(segment).is_some()).collect();
+    found.into_iter().fold(shown, |shown, key| Cow::Owned(percent_decode(&shown).replace(key, "***")))
 }
 
 /// What was used: what is charged, where that is known.

@@ -21,6 +21,8 @@ use pingora::protocols::{
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use super::chunks::{Chunks, Misframed};
+
 /// How much of a client's first bytes is read at once: most heads, and often the body.
 const FIRST_READ: usize = 3 * 1024;
 
@@ -38,6 +40,8 @@ pub(super) struct Guarded {
     /// Runs from the first byte of a head until the head is complete, if that needs more than one read.
     deadline: Option<Pin<Box<Sleep>>>,
     begun: bool,
+    /// Framing of the body that is being read, where it comes in chunks.
+    chunks: Option<Box<Chunks>>,
     /// What was read to find out the protocol, to be read again.
     again: BytesMut,
 }
@@ -51,6 +55,7 @@ impl Guarded {
             corked: AtomicBool::new(false),
             deadline: None,
             begun: false,
+            chunks: None,
             again: BytesMut::new(),
         }
     }
@@ -90,6 +95,24 @@ impl Guarded {
     /// What was read to find out the protocol.
     pub(super) fn take_first(&mut self) -> BytesMut {
         std::mem::take(&mut self.again)
+    }
+
+    /// A head is read next, of which `begun` says whether some bytes have come already.
+    pub(super) fn begin_head(&mut self, begun: bool) {
+        self.await_head();
+        self.begun |= begun;
+        self.chunks = None;
+    }
+
+    /// Checks the framing of a chunked body from here on; `first` are the bytes of it that came with the head.
+    ///
+    /// # Errors
+    /// These are framed wrongly.
+    pub(super) fn watch_chunks(&mut self, first: &[u8]) -> Result<(), Misframed> {
+        let mut chunks = Box::<Chunks>::default();
+        chunks.feed(first)?;
+        self.chunks = Some(chunks);
+        Ok(())
     }
 
     /// The head has come; what is read now is a body and has limits of its own.
@@ -159,6 +182,12 @@ impl AsyncRead for Guarded {
         if self.begun {
             self.begun = false;
             self.deadline = None;
+        }
+        if let Some(chunks) = &mut self.chunks
+            && matches!(polled, Poll::Ready(Ok(())))
+            && let Err(misframed) = chunks.feed(buf.filled().get(before..).unwrap_or_default())
+        {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, misframed)));
         }
         polled
     }

@@ -1,5 +1,6 @@
 //! Whose a request is: the key that it carries, and whether that may be used from where it comes, and for this.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -16,26 +17,17 @@ use crate::wire::Api;
 use crate::wire::path::{self, Endpoint};
 use crate::wire::tasks::Place;
 
-/// Headers that a key may stand in, in the order in which they are looked at (specification, section 5; Anthropic's
-/// SDK prefers `x-api-key` when both are there).
-const KEY_HEADERS: [HeaderName; 4] =
+/// Headers that a key may stand in (specification, section 5). Those that are empty carry no key: SDKs send one for a
+/// setting that is not set.
+static KEY_HEADERS: [HeaderName; 4] =
     [names::X_API_KEY, names::X_GOOG_API_KEY, names::X_VENDOR_API_KEY, names::API_KEY];
+
+/// The header of a bearer token.
+static AUTHORIZATION: HeaderName = http::header::AUTHORIZATION;
 
 /// Finds the key and whether it may be used.
 pub(super) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {
-    let in_header = KEY_HEADERS.iter().find_map(|name| head.headers.get(name)).map(|value| value.as_bytes());
-    let bearer = || {
-        let value = head.headers.get(http::header::AUTHORIZATION)?.as_bytes();
-        let (scheme, token) = value.split_at_checked(7)?;
-        scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
-    };
-    let in_query = || path::query_value(head.uri.query(), "key");
-    let from_head = in_header.or_else(bearer).and_then(|key| std::str::from_utf8(key).ok());
-    let text = match from_head {
-        Some(key) => Some(key.into()),
-        None => in_query(),
-    };
-    let Some(text) = text.filter(|text| !text.is_empty()) else {
+    let Some(text) = only_key(head)? else {
         return Err(ApiError::new(
             Kind::MissingKey,
             "You didn't provide an API key. Send it as `Authorization: Bearer <API_KEY>`.",
@@ -44,12 +36,47 @@ pub(super) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<()
     let live = ctx.live.clone();
     let found = match (&ctx.endpoint, &live.snapshot.tokens) {
         // A token does not bring another one.
-        (Some(Endpoint::Group(Place::Submit(_) | Place::Query(_))), Some(tokens)) if is_token(&text) => {
+        (Some(Endpoint::Group(Place::Submit(_) | Place::Query(_) | Place::Content(_))), Some(tokens))
+            if is_token(&text) =>
+        {
             key_of(tokens, &live.snapshot.keys, &text)?
         }
         _ => live.snapshot.keys.find(&text),
     };
     use_key(ctx, found, &text)
+}
+
+/// The key of a request: the same in every place where one stands, or `None` where none stands.
+pub(super) fn only_key(head: &RequestHeader) -> Result<Option<Cow<'_, str>>, ApiError> {
+    let values = |name: &'static HeaderName| {
+        head.headers.get_all(name).iter().map(|value| (name.as_str(), value.as_bytes().trim_ascii()))
+    };
+    let bearer = values(&AUTHORIZATION).filter_map(|(name, value)| {
+        let (scheme, token) = value.split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then(|| (name, token.trim_ascii()))
+    });
+    // What is not UTF-8 is no key that anybody has, but it is not nothing either.
+    let in_headers = KEY_HEADERS
+        .iter()
+        .flat_map(values)
+        .chain(bearer)
+        .map(|(name, value)| (name, String::from_utf8_lossy(value)));
+    let in_query = path::query_values(head.uri.query(), "key").map(|value| ("key", value));
+    let mut found: Option<(&str, Cow<'_, str>)> = None;
+    for (name, value) in in_headers.chain(in_query).filter(|(_, value)| !value.is_empty()) {
+        match &found {
+            None => found = Some((name, value)),
+            Some((_, first)) if *first == value => {}
+            Some((place, _)) => return Err(two_keys(place, name)),
+        }
+    }
+    Ok(found.map(|(_, text)| text))
+}
+
+/// A request with two different keys: whose it is, and who pays, must not depend on the order of headers.
+pub(super) fn two_keys(one: &str, other: &str) -> ApiError {
+    let places = if one == other { format!("in '{one}'") } else { format!("in '{one}' and in '{other}'") };
+    ApiError::new(Kind::InvalidKey, format!("Two different API keys were sent, {places}; send one."))
 }
 
 /// Takes the key that was found, if it may be used.

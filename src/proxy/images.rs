@@ -3,8 +3,8 @@
 use pingora::http::RequestHeader;
 
 use super::context::{Context, Plan};
-use super::names;
 use super::plan::Chosen;
+use super::{Gateway, names};
 use crate::account::estimate;
 use crate::canonical::Product;
 use crate::canonical::image::ImageRequest;
@@ -47,18 +47,25 @@ pub(super) fn expected(request: &ImageRequest) -> (Product, u64) {
     (crate::job::image::expected(request), words + request.images.len() as u64 * IMAGE)
 }
 
-impl Chosen {
+impl Gateway {
     /// Images are wanted.
-    pub(super) fn draw(self, ctx: &Context, request: ImageRequest) -> Result<Plan, ApiError> {
-        let target = self.target()?;
+    pub(super) fn draw(
+        &self,
+        ctx: &Context,
+        chosen: Chosen,
+        request: ImageRequest,
+    ) -> Result<Plan, ApiError> {
+        let target = chosen.target()?;
         let asked = Ask {
             request,
             edits: ctx.endpoint == Some(Endpoint::ImageEdits),
             shape: ctx.images.unwrap_or_default(),
             upstream: target.model.clone(),
-            dialect: target.provider.imaging(&target.model, &self.model.id),
+            dialect: target.provider.imaging(&target.model, &chosen.model.id),
             now: ctx.record.unix_millis / 1000,
         };
-        Ok(Plan { job: Some(Box::new(Imaging::new(asked)?)), ..self.plan() })
+        let job = Imaging::new(asked)?;
+        let warning = self.weigh_lost(ctx, "images", job.lost())?;
+        Ok(Plan { job: Some(Box::new(job)), warning, ..chosen.plan() })
     }
 }

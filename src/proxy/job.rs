@@ -14,14 +14,16 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use super::call::{Ask, Heard, Notes, broken, refused, to_look};
+use super::call::{Ask, Heard, Notes, answers_too_large, broken, refused, to_look};
 use super::context::{Answer, Context, Made};
 use super::exchange::{End, Ended, client_gone, restarting, silent};
 use super::fetch::FetchFault;
 use super::lane::{Lane, address_of};
 use super::live::Live;
 use super::offload::apart_if_large;
+use super::request::overloaded;
 use super::upstream::scrubbed;
+use super::weight::Room;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::job::{Call, Fault, Job, Link, Reply, To};
@@ -34,13 +36,16 @@ use crate::wire::error::VendorError;
 const AT_ONCE: usize = 4;
 
 /// The way that all calls of a job go.
-struct Way {
+pub(super) struct Way {
     live: Arc<Live>,
     lane: Arc<Lane>,
     model: Arc<Model>,
     target: usize,
     head: HeaderMap,
     deadline: tokio::time::Instant,
+    repeatable: bool,
+    /// What all answers together, and what lies behind links, may take: a job holds them all.
+    room: Arc<Room>,
 }
 
 impl Way {
@@ -81,6 +86,7 @@ impl Way {
             body: (!matches!(call.to, To::Look(_))).then(|| call.body.clone()),
             timeouts: target.timeouts,
             until: self.deadline,
+            repeatable: self.repeatable || matches!(call.to, To::Look(_)),
         })
     }
 }
@@ -94,7 +100,7 @@ impl Gateway {
         mut job: Box<dyn Job>,
         ended: &mut Ended<'_>,
     ) -> End {
-        let Some(way) = self.way(client, ctx) else { return End::Failed(broken()) };
+        let Some(way) = self.way(client, ctx, job.is_repeatable()) else { return End::Failed(broken()) };
         let way = Arc::new(way);
         ctx.turn();
         let mut notes = Notes::default();
@@ -140,7 +146,7 @@ impl Gateway {
         }
     }
 
-    fn way(&self, client: &Client, ctx: &Context) -> Option<Way> {
+    pub(super) fn way(&self, client: &Client, ctx: &Context, repeatable: bool) -> Option<Way> {
         let head = self.upstream_head(client, ctx).ok()?;
         let plan = ctx.plan.as_ref()?;
         let total = plan.target()?.timeouts.total;
@@ -151,17 +157,25 @@ impl Gateway {
             target: plan.target,
             head: head.headers.clone(),
             deadline: tokio::time::Instant::now() + total,
+            repeatable,
+            room: Room::new(self.limits.answer),
         })
     }
 
     /// All rounds of a job.
-    async fn work(&self, job: &mut dyn Job, way: &Arc<Way>, notes: &mut Notes) -> Result<Reply, ApiError> {
+    pub(super) async fn work(
+        &self,
+        job: &mut dyn Job,
+        way: &Arc<Way>,
+        notes: &mut Notes,
+    ) -> Result<Reply, ApiError> {
         let mut taken = 0;
         loop {
-            let calls = job.next();
+            let mut calls = job.next();
             if calls.is_empty() {
                 break;
             }
+            self.weigh_bodies(&mut calls)?;
             self.round(job, way, notes, &mut taken, calls).await?;
         }
         apart_if_large(taken, || job.finish()).map_err(|fault| match fault {
@@ -178,6 +192,21 @@ impl Gateway {
         })
     }
 
+    /// Counts the bodies of calls; one that several share is counted once.
+    fn weigh_bodies(&self, calls: &mut [Call]) -> Result<(), ApiError> {
+        let mut last: Option<(*const u8, Bytes)> = None;
+        for call in calls {
+            let at = call.body.as_ptr();
+            let weighed = match &last {
+                Some((same, weighed)) if *same == at && weighed.len() == call.body.len() => weighed.clone(),
+                _ => self.weighed(std::mem::take(&mut call.body))?,
+            };
+            call.body = weighed.clone();
+            last = Some((at, weighed));
+        }
+        Ok(())
+    }
+
     /// The calls of one round, some of them at a time. What is under way when one fails is given up; but of several links
     /// of a client that fail it is told of the first, whichever failed sooner.
     async fn round(
@@ -192,7 +221,7 @@ impl Gateway {
         if waiting.len() == 1 {
             if let Some((number, call)) = waiting.pop_front() {
                 let body = self.bring(way, &call, notes).await?;
-                self.weigh(taken, body.len())?;
+                *taken += body.len();
                 apart_if_large(body.len(), || job.heard(number, body));
             }
             return Ok(());
@@ -219,9 +248,11 @@ impl Gateway {
             let (number, brought, noted) = done.map_err(|_| broken())?;
             notes.add(noted);
             open.retain(|other| *other != number);
-            let weighed = brought.and_then(|body| self.weigh(taken, body.len()).map(|()| body));
-            match weighed {
-                Ok(body) => apart_if_large(body.len(), || job.heard(number, body)),
+            match brought {
+                Ok(body) => {
+                    *taken += body.len();
+                    apart_if_large(body.len(), || job.heard(number, body));
+                }
                 Err(error) if failed.as_ref().is_none_or(|(other, _)| number < *other) => {
                     failed = Some((number, error));
                 }
@@ -236,17 +267,6 @@ impl Gateway {
         }
     }
 
-    /// All answers together, and what lies behind links, are no more than one answer may be: a job holds them all.
-    fn weigh(&self, taken: &mut usize, length: usize) -> Result<(), ApiError> {
-        *taken = taken.saturating_add(length);
-        if *taken <= self.limits.answer {
-            return Ok(());
-        }
-        let message =
-            format!("The upstream provider's answers are larger than {} bytes together.", self.limits.answer);
-        Err(ApiError::new(Kind::UpstreamBroken, message))
-    }
-
     /// What a call brings: an answer that is none of an error, or what lies behind a link.
     async fn bring(&self, way: &Way, call: &Call, notes: &mut Notes) -> Result<Bytes, ApiError> {
         if !call.after.is_zero() {
@@ -259,12 +279,17 @@ impl Gateway {
         match &call.to {
             To::Link(link) => {
                 let most = link.most.unwrap_or(usize::MAX).min(self.limits.fetch);
-                let fetched = timeout_at(way.deadline, Box::pin(self.fetch(&link.url, most))).await;
+                let fetched =
+                    timeout_at(way.deadline, Box::pin(self.fetch(&link.url, most, &way.room))).await;
                 let fetched = fetched.unwrap_or(Err(FetchFault::Slow));
                 let from = if link.field.is_some() { "client" } else { "provider" };
                 let result = fetched.as_ref().map_or_else(FetchFault::label, |_| "ok");
                 self.metrics.links.with_label_values(&[from, result]).inc();
-                fetched.map_err(|fault| unfetched(link, &fault, notes))
+                fetched.map_err(|fault| match fault {
+                    FetchFault::Busy => overloaded(),
+                    FetchFault::Together => answers_too_large(self.limits.answer),
+                    fault => unfetched(link, &fault, notes),
+                })
             }
             _ => {
                 let heard = self.call(way, call, notes).await?;
@@ -276,7 +301,7 @@ impl Gateway {
     /// One call.
     async fn call(&self, way: &Way, call: &Call, notes: &mut Notes) -> Result<Heard, ApiError> {
         let mut reached = self.ask_provider(&way.ask(call).ok_or_else(broken)?, notes).await?;
-        let heard = reached.hear(self.limits.answer, notes).await?;
+        let heard = reached.hear(self.limits.answer, Some(self.memory.tally(&way.room)), notes).await?;
         notes.unanswered = false;
         self.read_out(reached);
         Ok(heard)

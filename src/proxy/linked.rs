@@ -10,6 +10,8 @@ use super::Gateway;
 use super::context::{Context, Plan};
 use super::fetch::FetchFault;
 use super::plan::Chosen;
+use super::request::overloaded;
+use super::weight::{Room, Weight};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::translate::{Brought, Key, Linked, Refused, Stored, Wanted, links};
@@ -70,7 +72,8 @@ impl Gateway {
             self.count_losses(client, vendor, &refused.losses);
             return Err(refused.error);
         }
-        let brought = self.bring_all(wanted).await?;
+        // What was brought is counted until the body that it becomes part of is.
+        let (brought, _weights) = self.bring_all(wanted).await?;
         let stored = Stored { brought: Brought(&brought), ..stored };
         self.translate(ctx, chosen, thinking, text, stored).await.map_err(|untold| match untold {
             Untold::Told(error) => error,
@@ -80,40 +83,50 @@ impl Gateway {
         })
     }
 
-    /// Brings what lies behind addresses: all of it together no more than a body may be.
-    async fn bring_all(&self, wanted: Vec<(String, Wanted)>) -> Result<Vec<Linked>, ApiError> {
+    /// Brings what lies behind addresses: all of it together, in base64, no more than a body may be. All of it is counted
+    /// while it comes, and in the form that the vendor gets until the weights go.
+    async fn bring_all(
+        &self,
+        wanted: Vec<(String, Wanted)>,
+    ) -> Result<(Vec<Linked>, Vec<Option<Weight>>), ApiError> {
         if wanted.len() > MOST {
             let message = format!("The request has more than {MOST} images and files given by address.");
             return Err(ApiError::new(Kind::InvalidField, message));
         }
-        let mut left = self.limits.body;
+        let room = Room::new(self.limits.body / 4 * 3);
         let mut brought = Vec::with_capacity(wanted.len());
+        let mut weights = Vec::with_capacity(wanted.len());
         let mut wanted = wanted.into_iter();
         let mut tasks = JoinSet::new();
         loop {
             while tasks.len() < AT_ONCE
                 && let Some((url, kind)) = wanted.next()
             {
-                let (gateway, most) = (self.clone(), self.limits.fetch.min(left));
+                let (gateway, room) = (self.clone(), room.clone());
                 tasks.spawn(async move {
-                    let fetched = gateway.fetch(&url, most).await;
+                    let fetched = gateway.fetch(&url, gateway.limits.fetch, &room).await;
                     (url, kind, fetched)
                 });
             }
-            let Some(done) = tasks.join_next().await else { return Ok(brought) };
+            let Some(done) = tasks.join_next().await else { return Ok((brought, weights)) };
             let (url, kind, fetched) =
                 done.map_err(|_| ApiError::new(Kind::Internal, "The gateway failed."))?;
             let result = fetched.as_ref().map_or_else(FetchFault::label, |_| "ok");
             self.metrics.links.with_label_values(&["client", result]).inc();
-            let linked = read(url, kind, fetched)?;
-            left = left.checked_sub(linked.base64.len()).ok_or_else(|| {
+            let mut weight = None;
+            let encoded = fetched.as_ref().map_or(0, |bytes| bytes.len().div_ceil(3) * 4);
+            if fetched == Err(FetchFault::Busy) || !self.memory.grow(&mut weight, encoded) {
+                return Err(overloaded());
+            }
+            if fetched == Err(FetchFault::Together) {
                 let message = format!(
                     "The images and files of the request that are given by address are larger than {} bytes together.",
                     self.limits.body
                 );
-                ApiError::new(Kind::BodyTooLarge, message)
-            })?;
-            brought.push(linked);
+                return Err(ApiError::new(Kind::BodyTooLarge, message));
+            }
+            brought.push(read(url, kind, fetched)?);
+            weights.push(weight);
         }
     }
 }

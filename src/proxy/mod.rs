@@ -5,18 +5,20 @@
 //! the answer, `waiting` keeps a client whose answer does not begin, `stored` keeps it where no provider does, `job` makes answers out of several calls, `task` looks after what takes minutes
 //! (both through `call`, as `check` does, which asks providers how they are), `charge` settles what it cost, `finish` counts and logs. The
 //! exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms in Pingora's
-//! order (docs/decisions/002). Before it stand `front` (connections and their limits) and `http1` (one connection's
-//! requests), behind it `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and
+//! order (docs/decisions/002). Before it stand `front` (connections and their limits), `tls` (their handshakes) and `http1` (one connection's
+//! requests; `head` and `chunks` check their bytes), behind it `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and
 //! `shutdown`.
 //!
 //! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `vendor`), who may ask
 //! (`account`).
 
+mod addresses;
 mod admit;
 mod answer;
 mod call;
 mod charge;
 mod check;
+mod chunks;
 mod connection;
 mod context;
 mod cork;
@@ -29,6 +31,8 @@ mod fetch;
 mod finish;
 mod front;
 mod guarded;
+mod handover;
+mod head;
 mod health;
 mod home;
 mod http1;
@@ -37,7 +41,9 @@ mod images;
 mod job;
 mod lane;
 mod linked;
+mod listeners;
 mod live;
+mod lost;
 mod memory;
 mod names;
 mod offload;
@@ -49,6 +55,7 @@ mod pool;
 mod reader;
 mod reply;
 mod request;
+mod resend;
 mod response;
 mod resume;
 mod roots;
@@ -56,11 +63,15 @@ mod server;
 mod shutdown;
 mod signals;
 mod silence;
+mod spans;
 mod stored;
 mod task;
+mod throughput;
+mod tls;
 mod upstream;
 mod vault;
 mod waiting;
+mod watchdog;
 mod weight;
 
 use std::sync::Arc;
@@ -74,7 +85,8 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, Result};
+use pingora::{Error, ErrorType, Result};
+use tokio::sync::Semaphore;
 
 pub use context::Context;
 pub use open::StoreFault;
@@ -110,6 +122,8 @@ pub struct Inner {
     tasks: task::Desk,
     memory: weight::Memory,
     offload: offload::Offload,
+    /// Places of those who follow links.
+    fetches: Arc<Semaphore>,
     homes: Homes,
     checked: check::Board,
     /// Tells that routes and keys have been put in place.
@@ -158,6 +172,8 @@ impl Gateway {
         let live = Live::new(parts.snapshot, till.clone(), &parts.metrics, &parts.limits);
         let kept = parts.store.as_ref().map_or(0, |store| store.size());
         parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
+        let memory = weight::Memory::new(parts.limits.memory);
+        let fetches = Arc::new(Semaphore::new(parts.limits.fetches.min(Semaphore::MAX_PERMITS)));
         Ok(Gateway(Arc::new(Inner {
             live: ArcSwap::from_pointee(live),
             connections: Connections::new(options, parts.limits.pool_idle),
@@ -170,7 +186,8 @@ impl Gateway {
             store: parts.store,
             tasks: task::Desk::new(parts.tasks),
             till,
-            memory: weight::Memory::default(),
+            memory,
+            fetches,
             homes: Homes::default(),
             checked: check::Board::default(),
             reloads: tokio::sync::watch::Sender::new(()),
@@ -223,8 +240,9 @@ impl ProxyHttp for Gateway {
         Ok(false)
     }
 
-    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Context) -> Result<Box<HttpPeer>> {
-        self.peer(ctx).await.map(|peer| Box::new(peer.http().clone()))
+    async fn upstream_peer(&self, _session: &mut Session, _ctx: &mut Context) -> Result<Box<HttpPeer>> {
+        // Never asked for: the exchange has taken place when `proxy_upstream_filter` returns.
+        Err(Error::new_in(ErrorType::InternalError))
     }
 
     async fn upstream_request_filter(

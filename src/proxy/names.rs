@@ -1,7 +1,5 @@
 //! Names of headers, known to the compiler: a name that is given as text is parsed for every lookup.
 
-use std::time::{Duration, SystemTime};
-
 use http::HeaderName;
 
 /// Whether clients tell under this name which conversation a request belongs to: coding agents, and who wants to be
@@ -69,75 +67,3 @@ pub(super) const X_RATELIMIT_RESET_TOKENS: HeaderName = HeaderName::from_static(
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(super) const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 pub(super) const X_VENDOR_API_KEY: HeaderName = HeaderName::from_static("x-vendor-api-key");
-
-/// How long a `retry-after` header asks to wait: seconds, or a date.
-pub(super) fn retry_after(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
-}
-
-/// How long it is until a limit is as if nothing had been taken: OpenAI writes a time span (`6m0s`, `20ms`), Anthropic
-/// a point in time, others seconds. `now` is in Unix seconds.
-pub(super) fn until_reset(text: &str, now: i64) -> Option<Duration> {
-    let text = text.trim();
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    if text.contains('T') {
-        let seconds = crate::config::unix_seconds(text)?.saturating_sub(now);
-        return Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
-    }
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, behind) = rest.split_at(end);
-        let unit_end = behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len());
-        let (unit, next) = behind.split_at(unit_end);
-        let seconds = match unit {
-            "ms" => 0.001,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3_600.0,
-            "d" => 86_400.0,
-            _ => return None,
-        };
-        total += Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
-        rest = next;
-    }
-    Some(total)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_as_vendors_write_them() {
-        let millis = |text: &str| until_reset(text, 1_790_000_000).map(|span| span.as_millis());
-        for (text, expected) in [
-            ("1s", Some(1_000)),
-            ("6m0s", Some(360_000)),
-            ("20ms", Some(20)),
-            ("1m30.5s", Some(90_500)),
-            ("2h", Some(7_200_000)),
-            ("12", Some(12_000)),
-            ("2026-09-21T14:13:40Z", Some(20_000)),
-            ("", Some(0)),
-            ("soon", None),
-            ("5x", None),
-        ] {
-            assert_eq!(millis(text), expected, "{text}");
-        }
-        assert_eq!(retry_after("7"), Some(Duration::from_secs(7)));
-        assert_eq!(retry_after("0.5"), Some(Duration::from_millis(500)));
-        assert_eq!(retry_after("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
-        assert_eq!(retry_after("never"), None);
-        let later = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(64_092_211_200));
-        assert!(retry_after(&later).is_some_and(|span| span > Duration::from_secs(86_400)));
-    }
-}

@@ -2,18 +2,17 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use pingora::protocols::ALPN;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::{HttpPeer, Peer, PeerOptions};
 use pingora::utils::tls::{WrappedX509, parse_x509};
 
+use super::addresses::Addresses;
 use super::dns::{DnsError, Resolver};
 use crate::config::Limits;
 use crate::vendor::{HttpVersion, Provider, Scheme};
@@ -21,9 +20,6 @@ use crate::vendor::{HttpVersion, Provider, Scheme};
 /// Concurrent streams on one HTTP/2 connection to a provider. Vendors allow 100 and more; Pingora opens another
 /// connection beyond it.
 const H2_STREAMS: usize = 100;
-
-/// How long addresses may be used after their time, while the resolver does not answer.
-const STALE: Duration = Duration::from_secs(300);
 
 /// One address of a provider, ready for the connector.
 #[derive(Clone)]
@@ -34,10 +30,6 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    pub(super) fn http(&self) -> &HttpPeer {
-        &self.http
-    }
-
     /// The same address, to be connected to within this time. Its place in the pool is the same: how long somebody would
     /// have waited says nothing about a connection that is there.
     pub(super) fn within(&self, span: Duration) -> Cow<'_, Upstream> {
@@ -101,16 +93,7 @@ impl Peer for Upstream {
 /// A provider with its current addresses.
 pub(super) struct Link {
     provider: Arc<Provider>,
-    options: PeerOptions,
-    group: u64,
-    resolved: ArcSwapOption<Resolved>,
-    turn: AtomicUsize,
-    resolving: tokio::sync::Mutex<()>,
-}
-
-struct Resolved {
-    peers: Vec<Arc<Upstream>>,
-    until: Instant,
+    addresses: Arc<Addresses>,
 }
 
 impl Link {
@@ -134,79 +117,39 @@ impl Link {
             // against other roots could be used.
             group = roots_group(provider.roots.as_deref().unwrap_or_default());
         }
-        Link {
-            provider,
-            options,
-            group,
-            resolved: ArcSwapOption::empty(),
-            turn: AtomicUsize::new(0),
-            resolving: tokio::sync::Mutex::new(()),
-        }
+        let base = provider.base.clone();
+        let make = Box::new(move |ip| {
+            let address = SocketAddr::new(ip, base.port());
+            let mut http = HttpPeer::new(address, base.scheme() == Scheme::Https, base.host().to_owned());
+            http.options = options.clone();
+            http.group_key = group;
+            let hash = http.reuse_hash();
+            Upstream { http, hash }
+        });
+        let addresses = match provider.base.ip() {
+            Some(ip) => Addresses::fixed(&provider.name, ip, make),
+            None => Addresses::named(&provider.name, provider.base.host(), make),
+        };
+        Link { provider, addresses: Arc::new(addresses) }
     }
 
     pub(super) fn provider(&self) -> &Arc<Provider> {
         &self.provider
     }
 
-    /// An address to connect to, if one is known; several take turns.
-    pub(super) fn known(&self) -> Option<Arc<Upstream>> {
-        self.pick(Instant::now())
+    /// An address to connect to, if one is known.
+    pub(super) fn known(&self, resolver: &Resolver) -> Option<Arc<Upstream>> {
+        self.addresses.known(resolver)
     }
 
-    /// An address to connect to, asked for if none is known.
-    pub(super) async fn resolved(&self, resolver: &Resolver) -> Result<Arc<Upstream>, DnsError> {
-        // One request resolves, the others wait for it.
-        let _turn = self.resolving.lock().await;
-        self.resolved_at(Instant::now(), resolver).await
-    }
-
-    async fn resolved_at(&self, now: Instant, resolver: &Resolver) -> Result<Arc<Upstream>, DnsError> {
-        if let Some(peer) = self.pick(now) {
-            return Ok(peer);
-        }
-        let found = match self.provider.base.ip() {
-            // An address stays as it is for ever; the time is only kept finite.
-            Some(ip) => Ok((vec![ip], Duration::from_secs(365 * 86_400))),
-            None => resolver.lookup(self.provider.base.host()).await,
-        };
-        match found {
-            Ok((addresses, span)) => {
-                let until = now + span;
-                let peers = addresses.into_iter().map(|ip| Arc::new(self.peer(ip))).collect();
-                self.resolved.store(Some(Arc::new(Resolved { peers, until })));
-            }
-            Err(error) => {
-                let stale = self.resolved.load_full().filter(|resolved| resolved.until + STALE > now);
-                let Some(stale) = stale else { return Err(error) };
-                tracing::warn!(provider = &*self.provider.name, %error, "using addresses past their time");
-                let peers = stale.peers.clone();
-                self.resolved.store(Some(Arc::new(Resolved { peers, until: now + Duration::from_secs(5) })));
-            }
-        }
-        self.pick(now).ok_or_else(|| DnsError::nothing(self.provider.base.host()))
-    }
-
-    fn pick(&self, now: Instant) -> Option<Arc<Upstream>> {
-        let resolved = self.resolved.load();
-        let resolved = resolved.as_ref().filter(|resolved| resolved.until > now)?;
-        match resolved.peers.as_slice() {
-            [only] => Some(only.clone()),
-            [] => None,
-            several => {
-                let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-                several.get(turn % several.len()).cloned()
-            }
-        }
-    }
-
-    fn peer(&self, ip: IpAddr) -> Upstream {
-        let base = &self.provider.base;
-        let address = SocketAddr::new(ip, base.port());
-        let mut http = HttpPeer::new(address, base.scheme() == Scheme::Https, base.host().to_owned());
-        http.options = self.options.clone();
-        http.group_key = self.group;
-        let hash = http.reuse_hash();
-        Upstream { http, hash }
+    /// An address to connect to, asked for within this time if none is known.
+    pub(super) async fn resolved(
+        &self,
+        resolver: &Resolver,
+        within: Duration,
+    ) -> Result<Arc<Upstream>, DnsError> {
+        let resolved = tokio::time::timeout(within, self.addresses.resolved(resolver)).await;
+        resolved.unwrap_or_else(|_| Err(DnsError::slow(self.provider.base.host())))
     }
 }
 
@@ -226,89 +169,5 @@ fn roots_group(roots: &[Vec<u8>]) -> u64 {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Link({})", self.provider.name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-    use std::sync::Mutex;
-
-    use super::*;
-    use crate::vendor::{BaseUrl, Kind, Setup};
-    use crate::wire::Api;
-
-    /// What a server of names says: an address that may be kept for no time at all, or that it failed.
-    type Said = Arc<Mutex<Option<Ipv4Addr>>>;
-
-    /// A server of names, and how often it was asked for an address.
-    async fn names(said: Said) -> (SocketAddr, Arc<AtomicUsize>) {
-        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let address = socket.local_addr().unwrap();
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = asked.clone();
-        tokio::spawn(async move {
-            let mut query = [0; 512];
-            while let Ok((length, from)) = socket.recv_from(&mut query).await {
-                // The question: labels up to an empty one, a type and a class.
-                let labels = query[12..length].iter().position(|byte| *byte == 0).unwrap();
-                let question = &query[12..12 + labels + 5];
-                let is_a = question[labels + 1..labels + 3] == [0, 1];
-                let address = *said.lock().unwrap();
-                let (code, answers) = match address {
-                    None => (2, 0),
-                    Some(_) => (0, u8::from(is_a)),
-                };
-                let mut answer =
-                    [&query[..2], &[0x81, 0x80 | code, 0, 1, 0, answers, 0, 0, 0, 0], question].concat();
-                if let Some(address) = address.filter(|_| is_a) {
-                    answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
-                    answer.extend(address.octets());
-                }
-                count.fetch_add(usize::from(is_a), Ordering::SeqCst);
-                socket.send_to(&answer, from).await.unwrap();
-            }
-        });
-        (address, asked)
-    }
-
-    #[tokio::test]
-    async fn a_name_is_followed_to_another_address_when_its_time_is_over() {
-        let said: Said = Arc::new(Mutex::new(Some(Ipv4Addr::new(192, 0, 2, 1))));
-        let (server, asked) = names(said.clone()).await;
-        let resolver = Resolver::asking(server);
-        let base = BaseUrl::parse("http://vendor.example:8080/v1").unwrap();
-        let setup = Setup { name: "vendor".to_owned(), kind: Kind::OpenAi, apis: vec![Api::Chat], base };
-        let link = Link::new(Arc::new(Provider::new(setup)), &Limits::default());
-        let place = |peer: &Upstream| peer.http().address().to_string();
-        let mut now = Instant::now();
-        assert!(link.pick(now).is_none());
-
-        let first = link.resolved_at(now, &resolver).await.unwrap();
-        assert_eq!(place(&first), "192.0.2.1:8080");
-        *said.lock().unwrap() = Some(Ipv4Addr::new(192, 0, 2, 2));
-        // A time of zero would mean a question per request.
-        now += Duration::from_secs(4);
-        assert_eq!(place(&link.pick(now).unwrap()), "192.0.2.1:8080");
-        assert_eq!(place(&link.resolved_at(now, &resolver).await.unwrap()), "192.0.2.1:8080");
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
-
-        now += Duration::from_secs(1);
-        assert!(link.pick(now).is_none(), "used past its time");
-        let second = link.resolved_at(now, &resolver).await.unwrap();
-        assert_eq!(place(&second), "192.0.2.2:8080");
-        // Connections to the old address are in another place of the pool.
-        assert_ne!(first.reuse_hash(), second.reuse_hash());
-
-        // While nobody knows the name, the last address is better than none; but not for ever.
-        *said.lock().unwrap() = None;
-        now += Duration::from_secs(5);
-        assert_eq!(place(&link.resolved_at(now, &resolver).await.unwrap()), "192.0.2.2:8080");
-        *said.lock().unwrap() = Some(Ipv4Addr::new(192, 0, 2, 3));
-        now += Duration::from_secs(5);
-        assert_eq!(place(&link.resolved_at(now, &resolver).await.unwrap()), "192.0.2.3:8080");
-        *said.lock().unwrap() = None;
-        now += STALE + Duration::from_secs(5);
-        assert!(link.resolved_at(now, &resolver).await.is_err());
     }
 }

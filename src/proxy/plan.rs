@@ -12,6 +12,7 @@ use super::context::{Context, Plan, Translation};
 use super::lane::Lane;
 use super::linked::{Untold, may_be_linked};
 use super::offload::apart_if_large;
+use super::request::overloaded;
 use super::stored::{Keep, new_id};
 use crate::account::Losses;
 use crate::canonical::Thinking;
@@ -19,7 +20,7 @@ use crate::error::{ApiError, Kind};
 use crate::job::{embed, rank};
 use crate::json::Rope;
 use crate::route::seat::Permit;
-use crate::route::{Model, Target};
+use crate::route::{Model, Target, api_that_stops, upstream_api};
 use crate::translate::verbatim::Changes;
 use crate::translate::{Ask, Outgoing, Stored, Untranslated, outgoing_sealed, outgoing_stored};
 use crate::wire::codec::Loss;
@@ -27,6 +28,7 @@ use crate::wire::loss::{self, Policy};
 use crate::wire::path::Action;
 use crate::wire::request::Body;
 use crate::wire::responses::stored::{Wish, wish};
+use crate::wire::spelling::{Betas, Spelled};
 use crate::wire::{Api, Format};
 
 /// Warnings that are named in the header at most, and how much of each name.
@@ -106,7 +108,8 @@ impl Chosen {
             None if *target.model != *name => edits.extend(body.set_model(&target.model)),
             None => {}
         }
-        let mut changes = Changes::default();
+        let maps = self.api == Api::Messages && target.provider.standard_errors;
+        let mut changes = Changes { standard_errors: maps, ..Changes::default() };
         if *target.model != *self.model.id {
             changes.model = Some(self.model.escaped_id.clone());
         }
@@ -114,9 +117,15 @@ impl Chosen {
             edits.extend(body.ask_usage());
             changes.drop_usage = true;
         }
-        edits.sort_by_key(|edit| edit.range.start);
+        let mut spelled = Spelled::default();
+        if body.may_be_spelled() && self.upstream == self.api {
+            spelled = body.respelled(&self.lane.dialect(target));
+            edits.append(&mut spelled.edits);
+        }
+        edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
         let text = body.text().edited(&edits);
-        Ok(Plan { body_len: text.len(), body: text.into_pieces(), changes, ..self.plan() })
+        let warning = respelled(&spelled);
+        Ok(Plan { body_len: text.len(), body: text.into_pieces(), changes, warning, ..self.plan() })
     }
 
     /// Whether the body must be read before it can go to a provider of the client's own format.
@@ -128,7 +137,8 @@ impl Chosen {
     pub(super) fn passes(&self, body: &Body) -> bool {
         let Ok(target) = self.target() else { return true };
         if !self.is_read() {
-            return true;
+            // One vendor refuses the members of others; whoever has copied it may know them.
+            return !(target.provider.has_no_extensions() && body.has_extensions());
         }
         let dialect = self.lane.dialect(target);
         let text = body.text.clone().into_contiguous();
@@ -162,6 +172,7 @@ impl Chosen {
             changes: Changes::default(),
             translation: None,
             warning: None,
+            betas: Betas::default(),
             permit: self.permit,
             job: None,
         }
@@ -203,6 +214,19 @@ impl Chosen {
         };
         Ok(Plan { job: Some(Box::new(rank::Ranking::new(asked)?)), ..self.plan() })
     }
+}
+
+/// Through which API a target is asked for what a body wants, and what its provider must be told in a header.
+pub(super) fn way_up(target: Option<&Target>, api: Api, body: &Body) -> (Api, Betas) {
+    let upstream = target.and_then(|target| upstream_api(target, api)).unwrap_or(api);
+    let upstream = match target {
+        // One format has no word for what ends an answer; another one of the same provider has.
+        Some(target) if upstream == Api::Responses && api != upstream && body.asks_to_stop() => {
+            api_that_stops(target).unwrap_or(upstream)
+        }
+        _ => upstream,
+    };
+    (upstream, if upstream == Api::Messages { body.betas() } else { Betas::default() })
 }
 
 impl Gateway {
@@ -302,10 +326,14 @@ impl Gateway {
         if let Some(refused) = refused {
             return Err(refused.into());
         }
+        // What a translation adds, such as the bytes behind a link, is held beside the client's body.
+        let added = body.len().saturating_sub(text.len());
+        let body = self.memory.weigh(body, added).ok_or_else(overloaded)?;
         let changes = Changes {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
             drop_usage: client == Format::Chat && vendor == Format::Chat && !reply.usage_wanted,
             base64: None,
+            standard_errors: vendor == Format::Messages && target.provider.standard_errors,
         };
         let keep = (!stored.keep_as.is_empty())
             .then(|| Box::new(Keep { id: stored.keep_as.to_owned(), items: items.into() }));
@@ -325,7 +353,7 @@ impl Gateway {
     }
 
     pub(super) fn count_losses(&self, from: Format, to: Format, losses: &[Loss]) {
-        for Loss { element, policy } in losses {
+        for Loss { element, policy, .. } in losses {
             // Names that clients make up must not become series.
             let known = loss::ROWS.iter().find(|row| row.element == element);
             let labels = [from.name(), to.name(), known.map_or("other", |row| row.element), policy.name()];
@@ -344,8 +372,9 @@ fn weigh(mut losses: Vec<Loss>, policy: Losses, vendor: Format) -> (Vec<Loss>, O
         loss.policy = Policy::Refuse;
         let element = &loss.element;
         refused.get_or_insert_with(|| {
+            let what = if loss.clamped { "changed" } else { "lost" };
             let message = format!(
-                "'{element}' would be lost on the way to the {vendor} API of this model, and this API key wants no losses."
+                "'{element}' would be {what} on the way to the {vendor} API of this model, and this API key wants no losses."
             );
             ApiError::new(Kind::Unsupported, message).param(element.clone())
         });
@@ -353,11 +382,19 @@ fn weigh(mut losses: Vec<Loss>, policy: Losses, vendor: Format) -> (Vec<Loss>, O
     (losses, refused)
 }
 
+/// The header that tells what was left out of a body, or changed in it, that passes otherwise.
+fn respelled(spelled: &Spelled) -> Option<HeaderValue> {
+    let dropped = spelled.dropped.iter().map(|name| format!("{name} dropped"));
+    let clamped = spelled.clamped.iter().map(|name| format!("{name} clamped"));
+    let text = dropped.chain(clamped).collect::<Vec<_>>().join(", ");
+    HeaderValue::try_from(text).ok().filter(|value| !value.is_empty())
+}
+
 /// The header that tells what was lost.
 fn warning(losses: &[Loss]) -> Option<HeaderValue> {
     let names = losses.iter().filter(|loss| loss.policy == Policy::Warn).take(WARNINGS).map(|loss| {
         let plain = loss.element.chars().filter(|c| c.is_ascii_graphic() && *c != ',').take(WARNING_NAME);
-        plain.collect::<String>() + " dropped"
+        plain.collect::<String>() + if loss.clamped { " clamped" } else { " dropped" }
     });
     let text = names.collect::<Vec<_>>().join(", ");
     HeaderValue::try_from(text).ok().filter(|value| !value.is_empty())
@@ -369,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_key_that_wants_no_losses_is_told_the_first_one_that_matters() {
-        let loss = |element: &'static str, policy| Loss { element: element.into(), policy };
+        let loss = |element: &'static str, policy| Loss { element: element.into(), policy, clamped: false };
         let losses = || vec![loss("seed", Policy::Silent), loss("top_p", Policy::Warn)];
         for policy in [Losses::Allow, Losses::Warn] {
             assert_eq!(weigh(losses(), policy, Format::Messages), (losses(), None));
@@ -385,7 +422,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_fits_into_a_header() {
-        let loss = |element: &'static str, policy| Loss { element: element.into(), policy };
+        let loss = |element: &'static str, policy| Loss { element: element.into(), policy, clamped: false };
         assert_eq!(warning(&[loss("seed", Policy::Silent)]), None);
         let losses = [loss("temperature", Policy::Warn), loss("x\r\ny, ü", Policy::Warn)];
         assert_eq!(warning(&losses).unwrap(), "temperature dropped, xy dropped");

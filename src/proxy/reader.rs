@@ -1,18 +1,24 @@
 //! Reading a provider's body: pieces that are already there are gathered into one, so that a burst of frames costs one
-//! write instead of many.
+//! write instead of many. What is compressed is decoded here, a bounded piece at a time.
 
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use pingora::Error;
 use pingora::protocols::http::client::HttpSession;
+use pingora::{Error, ErrorType};
 
 use super::cork::Corked;
+use super::encoding::{DecodeError, Decoder};
+use super::response::MAX_ERROR_BODY;
 
 /// What is gathered into one write at most. A fast provider must not keep the first byte from the client.
 const GATHER: usize = 64 * 1024;
 /// What is gathered at most of a document that is collected whole anyway.
 const GATHER_WHOLE: usize = 256 * 1024;
+/// What is decoded at a time, in bytes.
+const DECODED: usize = 256 * 1024;
+/// Type of the error of a body that is not what its encoding says.
+pub(super) const UNDECODABLE: &str = "UndecodableAnswer";
 /// The size line and the line end of an HTTP/1 chunk.
 const CHUNK_FRAMING: usize = 16;
 
@@ -29,12 +35,34 @@ pub(super) struct Reader {
     gathered: BytesMut,
     streaming: bool,
     waited: bool,
+    decoding: Option<Box<Decoding>>,
+}
+
+/// A compressed body that is read.
+struct Decoding {
+    decoder: Box<Decoder>,
+    /// Of an error body: how much more of it is of interest, in bytes. It tells nothing where it cannot be decoded.
+    left: Option<usize>,
+    /// How reading has ended, while some of what was read is not decoded.
+    end: Option<Ending>,
+}
+
+enum Ending {
+    Last,
+    Broken(Box<Error>),
 }
 
 impl Reader {
     /// `streaming` says that what is read leaves for the client at once.
     pub(super) fn new(streaming: bool) -> Self {
-        Reader { gathered: BytesMut::new(), streaming, waited: false }
+        Reader { gathered: BytesMut::new(), streaming, waited: false, decoding: None }
+    }
+
+    /// The same for a body that is compressed, if there is a decoder; of an error's no more than its beginning is decoded.
+    pub(super) fn decoding(mut self, decoder: Option<Box<Decoder>>, error: bool) -> Self {
+        let left = error.then_some(MAX_ERROR_BODY);
+        self.decoding = decoder.map(|decoder| Box::new(Decoding { decoder, left, end: None }));
+        self
     }
 
     /// Whether nothing had been there when the last read began.
@@ -44,6 +72,26 @@ impl Reader {
 
     /// Cancel-safe: what was gathered stays.
     pub(super) async fn read(&mut self, upstream: &mut HttpSession) -> Read {
+        if self.decoding.is_none() {
+            return self.gather(upstream).await;
+        }
+        if self.decoding.as_ref().is_some_and(|decoding| decoding.decoder.is_pending()) {
+            // A few bytes may stand for gigabytes, and others have their turn between two pieces of these.
+            self.waited = false;
+            tokio::task::yield_now().await;
+        }
+        loop {
+            if let Some(read) = self.decoding.as_deref_mut().and_then(Decoding::next) {
+                return read;
+            }
+            let read = self.gather(upstream).await;
+            let Some(decoding) = &mut self.decoding else { return read };
+            decoding.take(read);
+        }
+    }
+
+    /// The next pieces as they come.
+    async fn gather(&mut self, upstream: &mut HttpSession) -> Read {
         let mut step = self.first(upstream).await;
         loop {
             let grown = match step {
@@ -100,6 +148,54 @@ impl Reader {
     fn take(&mut self) -> Bytes {
         self.gathered.split().freeze()
     }
+}
+
+impl Decoding {
+    fn take(&mut self, read: Read) {
+        let piece = match read {
+            Read::Piece(piece) => piece,
+            Read::Last(piece) => {
+                self.end = Some(Ending::Last);
+                piece
+            }
+            Read::Broken(piece, error) => {
+                self.end = Some(Ending::Broken(error));
+                piece
+            }
+        };
+        self.decoder.push(piece);
+    }
+
+    /// The next decoded piece, or the end; nothing where more must be read first.
+    fn next(&mut self) -> Option<Read> {
+        let mut piece = Bytes::new();
+        if self.decoder.is_pending() {
+            match self.decoder.next(self.left.map_or(DECODED, |left| left.min(DECODED))) {
+                Ok(decoded) => piece = decoded,
+                Err(_) if self.left.is_some() => self.decoder.discard(),
+                Err(error) => return Some(Read::Broken(Bytes::new(), undecodable(error))),
+            }
+            if let Some(left) = &mut self.left {
+                *left = left.saturating_sub(piece.len());
+                if *left == 0 {
+                    self.decoder.discard();
+                }
+            }
+        }
+        if !self.decoder.is_pending()
+            && let Some(end) = self.end.take()
+        {
+            return Some(match end {
+                Ending::Last => Read::Last(piece),
+                Ending::Broken(error) => Read::Broken(piece, error),
+            });
+        }
+        (!piece.is_empty()).then_some(Read::Piece(piece))
+    }
+}
+
+fn undecodable(error: DecodeError) -> Box<Error> {
+    Error::because(ErrorType::Custom(UNDECODABLE), "while decoding an answer", error).into_up()
 }
 
 fn single(upstream: &mut HttpSession, whole: Bytes) -> Read {

@@ -9,6 +9,7 @@ use pingora::proxy::FailToProxy;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
+use super::reader::UNDECODABLE;
 use super::waiting::wants_array;
 use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
@@ -117,6 +118,10 @@ impl Gateway {
         let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length));
         add_own_headers(&mut head, ctx);
+        let warning = ctx.plan.as_ref().and_then(|plan| plan.warning.as_ref());
+        if let Some(warning) = warning.filter(|_| status == 200) {
+            let _ = head.insert_header(names::X_GATEWAY_WARNING, warning.clone());
+        }
         set_version(&mut head, client);
         head
     }
@@ -312,6 +317,9 @@ pub(super) fn from_pingora(error: &Error) -> ApiError {
         }
         ReadTimedout | WriteTimedout => {
             ApiError::new(Kind::UpstreamTimeout, "The upstream provider did not answer in time.")
+        }
+        Custom(UNDECODABLE) => {
+            ApiError::new(Kind::UpstreamBroken, "The upstream provider's answer is not valid.")
         }
         InternalError => ApiError::new(Kind::Internal, "The gateway failed."),
         _ => ApiError::new(Kind::UpstreamBroken, "The upstream provider's answer broke off."),

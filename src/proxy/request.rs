@@ -6,6 +6,7 @@ use bytes::Bytes;
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
+use super::chunks::Misframed;
 use super::context::{Context, RequestId};
 use super::exchange::client_gone;
 use super::fallback::{Wanted, not_offered};
@@ -20,6 +21,7 @@ use crate::error::{ApiError, Kind, RetryAfter};
 use crate::route::pick::mask;
 use crate::route::{Model, Named, Table, Target, upstream_api};
 use crate::wire::form;
+use crate::wire::images::reply::Shape;
 use crate::wire::models::{self, Entry, Hints, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
@@ -72,14 +74,22 @@ impl Gateway {
         let head = client.req_header();
         let query = head.uri.query();
         let target = path::parse(head.uri.path(), query);
-        let hints = hints(head, target.beta, query);
-        ctx.format = target.format().unwrap_or_else(|| match hints.shape() {
+        let shape = || hints(head, target.beta, query).shape();
+        ctx.format = target.format().unwrap_or_else(|| match shape() {
             models::Shape::List => Format::Chat,
             models::Shape::Messages => Format::Messages,
             models::Shape::Generate => Format::Generate,
         });
         ctx.endpoint = target.endpoint;
         let endpoint = ctx.endpoint.clone().ok_or_else(|| unknown_path(head))?;
+        if endpoint.is_unknown(head.method.as_str()) {
+            if matches!(endpoint, Endpoint::Model { .. }) {
+                ctx.format = Format::Generate;
+            }
+            return Err(unknown_path(head));
+        }
+        // Errors of all kinds have the shape of the answers, also where it is not known yet whose key it is.
+        ctx.images = images::shape(ctx, head).unwrap_or(Some(Shape::Envelope));
         if !endpoint.allows(head.method.as_str()) {
             let message = format!(
                 "{} is not allowed for this path; use {}.",
@@ -99,6 +109,9 @@ impl Gateway {
         authenticate(head, ctx)?;
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         permit(ctx, address, &endpoint)?;
+        if nothing_is_held_for(&endpoint) {
+            self.check_account(ctx).await?;
+        }
         ctx.images = images::shape(ctx, head)?;
         match &endpoint {
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => {
@@ -108,7 +121,7 @@ impl Gateway {
                 return Box::pin(self.reply_task(client, ctx, &endpoint)).await;
             }
             Endpoint::Models | Endpoint::Model { .. } => {
-                let body = list_models(&endpoint, hints.shape(), query, ctx)?;
+                let body = list_models(&endpoint, shape(), query, ctx)?;
                 return self.reply_json(client, ctx, body).await;
             }
             _ => {}
@@ -184,7 +197,7 @@ impl Gateway {
                     if let Err(error) = take(piece) {
                         break Err(error);
                     }
-                    if !self.memory.grow(&mut ctx.weight, length, self.limits.memory) {
+                    if !self.memory.grow(&mut ctx.weight, length) {
                         break Err(overloaded());
                     }
                     // Each piece has a time of its own; together they must not be slower than a bad mobile network.
@@ -202,6 +215,12 @@ impl Gateway {
         };
         ctx.record.request_bytes = length as u64;
         read
+    }
+
+    /// A body that is counted for as long as it lives, where all requests together may hold it.
+    pub(super) fn weighed(&self, body: Bytes) -> Result<Bytes, ApiError> {
+        let length = body.len();
+        self.memory.weigh(body, length).ok_or_else(overloaded)
     }
 
     /// Finds the model and a target, and prepares what goes there.
@@ -258,10 +277,37 @@ async fn read_piece(client: &mut Client, wait: Duration) -> pingora::Result<Opti
 fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
     Hints {
         beta,
-        anthropic_version: head.headers.contains_key(names::ANTHROPIC_VERSION),
+        vendor_version: head.headers.contains_key(names::ANTHROPIC_VERSION)
+            || head.headers.contains_key(names::X_API_KEY) && head.headers.iter().any(is_vendor_version),
         google_key: head.headers.contains_key(names::X_GOOG_API_KEY)
             || head.headers.contains_key(names::X_VENDOR_API_KEY)
             || path::query_value(query, "key").is_some(),
+    }
+}
+
+/// Whether a header is the `<vendor>-version` of the specification (4.13), which has a date: `anthropic-version: 2023-06-01`.
+/// Versions of programs (`x-stainless-runtime-version: v22.1.0`) are none.
+fn is_vendor_version((name, value): (&http::HeaderName, &http::HeaderValue)) -> bool {
+    let vendor = name.as_str().strip_suffix("-version");
+    let date = value.as_bytes().get(..10).unwrap_or_default();
+    let is_date = date.iter().enumerate().all(|(at, byte)| match at {
+        4 | 7 => *byte == b'-',
+        _ => byte.is_ascii_digit(),
+    });
+    vendor.is_some_and(|vendor| vendor != "api" && !vendor.contains('-')) && !date.is_empty() && is_date
+}
+
+/// Whether an endpoint is served without a reservation, which would tell whether the account may be used.
+fn nothing_is_held_for(endpoint: &Endpoint) -> bool {
+    use crate::wire::video::Place as Video;
+    match endpoint {
+        Endpoint::Models | Endpoint::Model { .. } => true,
+        Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => true,
+        Endpoint::Group(place) => matches!(place, Place::Query(_)),
+        Endpoint::Video(place) => {
+            !matches!(place, Video::Submit | Video::Create | Video::Remix(_) | Video::Predict { .. })
+        }
+        endpoint => endpoint.counts().is_some(),
     }
 }
 
@@ -419,6 +465,10 @@ fn gone() -> ApiError {
 }
 
 fn body_error(error: &pingora::Error) -> ApiError {
+    let io = error.root_cause().downcast_ref::<std::io::Error>();
+    if io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<Misframed>()) {
+        return ApiError::new(Kind::InvalidField, "The request body is framed wrongly.");
+    }
     match error.etype().as_str() {
         "ReadTimedout" => slow_body(),
         // The last two are names that Pingora gives where it reads chunks.

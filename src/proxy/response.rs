@@ -6,17 +6,18 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
 use super::context::{Answer, Context, Passing, Plan, RequestId, Translation};
-use super::encoding::{DecodeError, Decoder};
+use super::encoding::Decoder;
+use super::request::overloaded;
 use super::upstream::scrubbed;
 use super::{Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};
-use crate::wire::Format;
 use crate::wire::error::{self as wire_error, VendorError};
 use crate::wire::path::Action;
 use crate::wire::watch::End as Ending;
+use crate::wire::{Format, messages};
 
 /// An error body is read up to this size; beyond it nothing of use stands.
 pub(super) const MAX_ERROR_BODY: usize = 256 * 1024;
@@ -44,9 +45,10 @@ impl Gateway {
         }
         let encoding = text(&header::CONTENT_ENCODING).unwrap_or_default();
         let decoder = match Decoder::new(encoding) {
-            Ok(decoder) => decoder,
+            Ok(decoder) => decoder.map(Box::new),
             Err(error) => return Err(self.broken(ctx, &error)),
         };
+        ctx.decoder = decoder;
         let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
         if head.status.is_success() {
             let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
@@ -62,13 +64,13 @@ impl Gateway {
                 ctx.follow(&mut exchange);
             }
             ctx.record.stream = stream;
-            let passing = Box::new(Passing { exchange, decoder });
+            let passing = Box::new(Passing::new(exchange));
             ctx.answer =
                 if stream { Answer::Stream(passing) } else { Answer::Whole(passing, BytesMut::new()) };
         } else {
             let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
             ctx.record.stream = false;
-            ctx.answer = Answer::Refused { status, retry_after, decoder, body: BytesMut::new() };
+            ctx.answer = Answer::Refused { status, retry_after, body: BytesMut::new() };
         }
         Ok(())
     }
@@ -155,13 +157,13 @@ impl Gateway {
     /// What cannot go on is an error whose meaning is left in `ctx.failure`.
     pub(super) fn pass(&self, piece: Bytes, end: bool, ctx: &mut Context) -> pingora::Result<Bytes> {
         if let Answer::Stream(passing) = &mut ctx.answer {
-            return pass_stream(passing, piece, end).map_err(|failure| self.failed(ctx, failure));
+            return self.pass_stream(passing, piece, end).map_err(|failure| self.failed(ctx, failure));
         }
         let mut answer = std::mem::replace(&mut ctx.answer, Answer::Done);
         let result = match &mut answer {
             Answer::Whole(passing, body) => self.pass_whole(passing, body, piece, end),
-            Answer::Refused { status, retry_after, decoder, body } => {
-                collect_error(decoder, body, piece);
+            Answer::Refused { status, retry_after, body } => {
+                collect_error(body, &piece);
                 Ok(if end {
                     self.tell_refusal(*status, retry_after.take(), body.split().freeze(), ctx)
                 } else {
@@ -183,9 +185,12 @@ impl Gateway {
     ) -> Result<Bytes, Failure> {
         let mut last = Bytes::new();
         if !piece.is_empty() {
-            let piece = decode(&mut passing.decoder, piece)?;
-            if body.len() + piece.len() > self.limits.answer {
+            passing.held = body.len() + piece.len();
+            if passing.held > self.limits.answer {
                 return Err(Failure::TooLarge(self.limits.answer));
+            }
+            if !self.memory.grow(&mut passing.weight, passing.held) {
+                return Err(Failure::NoMemory);
             }
             if end && body.is_empty() {
                 // The usual answer comes in one piece and is not copied.
@@ -204,6 +209,19 @@ impl Gateway {
             passing.exchange.complete();
         }
         Ok(passed)
+    }
+
+    /// Passes a piece of a stream. What is taken in and does not leave, such as a frame that does not end, is counted.
+    fn pass_stream(&self, passing: &mut Passing, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
+        let held = passing.held + piece.len();
+        let out = pass_stream(passing, piece, end)?;
+        passing.held = if out.is_empty() { held } else { 0 };
+        if passing.held == 0 {
+            passing.weight = None;
+        } else if !self.memory.grow(&mut passing.weight, passing.held) {
+            return Err(Failure::NoMemory);
+        }
+        Ok(out)
     }
 
     /// Puts a provider's refusal into the client's words; keeps it as the request's failure.
@@ -225,7 +243,11 @@ impl Gateway {
             .ok()
             .filter(|_| same_format && error.kind != Kind::UpstreamAuth && error.status == status)
             .filter(|text| wire_error::is_in_shape(ctx.format, status, text))
-            .map(|text| Bytes::from(scrubbed(provider, text.to_owned())));
+            .map(|text| {
+                let maps = ctx.format == Format::Messages && provider.is_some_and(|by| by.standard_errors);
+                let mapped = if maps { messages::error::standardised(text, status) } else { None };
+                Bytes::from(scrubbed(provider, mapped.unwrap_or_else(|| text.to_owned())))
+            });
         let told = told.unwrap_or_else(|| wire_error::body(ctx.format, &error, ctx.id.as_str()).freeze());
         ctx.failure = Some(Box::new(error));
         told
@@ -233,7 +255,7 @@ impl Gateway {
 
     fn failed(&self, ctx: &mut Context, failure: Failure) -> Box<Error> {
         let (error, detail) = match failure {
-            Failure::Decode(error) => return self.broken(ctx, &error),
+            Failure::NoMemory => (overloaded(), None),
             Failure::TooLarge(limit) => {
                 let message = format!("The upstream provider's answer is larger than {limit} bytes.");
                 (ApiError::new(Kind::UpstreamBroken, message), None)
@@ -278,16 +300,11 @@ impl Gateway {
 
 /// Why a piece cannot pass.
 enum Failure {
-    Decode(DecodeError),
     TooLarge(usize),
+    /// All requests together hold as much as they may.
+    NoMemory,
     /// With what was still to be sent before.
     Stream(StreamError, Bytes),
-}
-
-impl From<DecodeError> for Failure {
-    fn from(error: DecodeError) -> Self {
-        Failure::Decode(error)
-    }
 }
 
 impl From<StreamError> for Failure {
@@ -305,18 +322,10 @@ fn note_id(text: &str) -> Box<str> {
     text.chars().take(128).collect::<String>().into_boxed_str()
 }
 
-fn decode(decoder: &mut Option<Decoder>, piece: Bytes) -> Result<Bytes, DecodeError> {
-    match decoder {
-        None => Ok(piece),
-        Some(decoder) => decoder.decode(&piece),
-    }
-}
-
 /// Passes a piece of a stream.
 fn pass_stream(passing: &mut Passing, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
     let mut out = Bytes::new();
     if !piece.is_empty() {
-        let piece = decode(&mut passing.decoder, piece)?;
         out = match passing.exchange.feed(piece) {
             Ok(out) => out,
             Err(error) => return Err(Failure::Stream(error, passing.exchange.take_ready())),
@@ -339,9 +348,7 @@ fn pass_stream(passing: &mut Passing, piece: Bytes, end: bool) -> Result<Bytes, 
     }
 }
 
-fn collect_error(decoder: &mut Option<Decoder>, body: &mut BytesMut, piece: Bytes) {
-    // An error body that cannot be decoded tells nothing, but its status does.
-    let piece = decode(decoder, piece).unwrap_or_default();
+fn collect_error(body: &mut BytesMut, piece: &[u8]) {
     let room = MAX_ERROR_BODY.saturating_sub(body.len());
     body.extend_from_slice(piece.get(..room.min(piece.len())).unwrap_or_default());
 }

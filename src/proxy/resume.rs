@@ -119,7 +119,7 @@ impl Context {
     pub(super) fn put_back(&mut self) {
         let Some(resume) = &mut self.resume else { return };
         let Some(exchange) = resume.waiting.take() else { return };
-        self.answer = Answer::Stream(Box::new(Passing { exchange, decoder: None }));
+        self.answer = Answer::Stream(Box::new(Passing::new(exchange)));
         self.record.stream = true;
         self.record.first_content = resume.first_content;
         self.record.detail = resume.detail.take();
@@ -251,7 +251,7 @@ impl Gateway {
         ctx.record.first_content = resume.first_content;
         ctx.record.detail = None;
         ctx.record.stream = true;
-        ctx.answer = Answer::Stream(Box::new(Passing { exchange, decoder: None }));
+        ctx.answer = Answer::Stream(Box::new(Passing::new(exchange)));
         // As before any other end of an answer.
         if let Some(pending) = self.keep(ctx) {
             self.kept(ctx, pending).await;

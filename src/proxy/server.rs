@@ -2,13 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::apps::HttpServerOptions;
 use pingora::listeners::ListenerConfig;
-use pingora::listeners::tls::TlsSettings;
 use pingora::protocols::l4::stream::L4BufferSettings;
 use pingora::proxy::http_proxy;
 use pingora::server::configuration::{Opt, ServerConf};
@@ -18,8 +16,11 @@ use pingora::services::listening::Service;
 
 use super::check::Checks;
 use super::front::Front;
+use super::handover::Ready;
+use super::listeners::{Listeners, Sockets};
 use super::signals::{self, AdminThread, ProcessStatus, Retired, Signals, Watch};
 use super::task::Watchman;
+use super::tls::TlsListeners;
 use super::{Gateway, Parts, Shutdown, dns, open, roots};
 use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Vault};
 use crate::metrics::access_log::{AccessLog, Destination};
@@ -131,6 +132,7 @@ impl Server {
             Reloader::new(
                 settings.routes.clone(),
                 settings.keys.clone(),
+                settings.reload,
                 vault,
                 &snapshot,
                 Box::new(move |snapshot| retired.keep(gateway.install(snapshot))),
@@ -160,9 +162,21 @@ impl Server {
         let opt = Opt { upgrade: self.options.upgrade, ..Opt::default() };
         let mut server = PingoraServer::new_with_opt_and_conf(Some(opt), conf);
         let service = self.service(&server.configuration)?;
+        let ready =
+            if self.options.upgrade {
+                let socket = &self.settings.upgrade_socket;
+                let ready = Ready::open(socket);
+                Some(ready.map_err(|source| ServeError::Io {
+                    what: format!("{}.ready", socket.display()),
+                    source,
+                })?)
+            } else {
+                None
+            };
         // With --upgrade this waits for the listeners of the process that runs.
         server.bootstrap();
-        server.add_service(service);
+        let sockets = Arc::new(Sockets::default());
+        server.add_service(Listeners { service, sockets: sockets.clone() });
         server.add_service(background_service("tasks", Watchman(self.gateway.clone())));
         server.add_service(background_service("checks", Checks(self.gateway.clone())));
         let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
@@ -179,7 +193,8 @@ impl Server {
             shutdown: self.shutdown,
             admin,
             upgrade: self.options.upgrade,
-            phases: server.watch_execution_phase(),
+            sockets,
+            ready: parking_lot::Mutex::new(ready),
             started: parking_lot::Mutex::new(Some(started)),
         };
         server.run(RunArgs { shutdown_signal: Box::new(Watch(Arc::new(signals))) });
@@ -219,10 +234,13 @@ impl Server {
         let mut h2 = pingora::protocols::http::v2::server::default_h2_options();
         h2.max_concurrent_streams(H2_STREAMS)
             .initial_window_size(H2_STREAM_WINDOW)
-            .initial_connection_window_size(H2_CONNECTION_WINDOW);
+            .initial_connection_window_size(H2_CONNECTION_WINDOW)
+            .max_header_list_size(u32::try_from(self.settings.limits.head).unwrap_or(u32::MAX));
         proxy.h2_options = Some(h2);
         let limits = self.settings.limits.clone();
-        let front = Front::new(self.gateway.clone(), proxy, limits, self.metrics.clone());
+        let tls = TlsListeners::load(&self.settings.tls)
+            .map_err(|(listen, error)| ServeError::Tls(listen, error))?;
+        let front = Front::new(self.gateway.clone(), proxy, tls, limits, self.metrics.clone());
         let mut service = Service::new("gateway".to_owned(), front);
         service.threads = Some(conf.threads);
         for address in &self.settings.listen {
@@ -231,12 +249,8 @@ impl Server {
             service.add_listener(listener);
         }
         for tls in &self.settings.tls {
-            let text = |path: &Path| path.display().to_string();
-            let mut settings = TlsSettings::intermediate(&text(&tls.cert), &text(&tls.key))
-                .map_err(|error| ServeError::Tls(tls.listen, error.to_string()))?;
-            settings.enable_h2();
+            // The handshake is made by the front, where it is counted and timed.
             let listener = ListenerConfig::tcp(tls.listen.to_string())
-                .tls(settings)
                 .l4_buffer(L4BufferSettings::new(TLS_READ_BUFFER, WRITE_BUFFER));
             service.add_listener(listener);
         }

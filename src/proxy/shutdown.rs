@@ -15,7 +15,10 @@ pub struct Shutdown {
     serving: AtomicBool,
     draining: AtomicBool,
     over: AtomicBool,
+    /// Requests whose head has come and whose answer has not ended.
     in_flight: AtomicUsize,
+    /// What draining waits for: these requests, and connections whose first request may be on its way.
+    held: AtomicUsize,
     idle: Notify,
     begun: Notify,
     deadline: Notify,
@@ -41,7 +44,7 @@ impl Shutdown {
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         self.begun.notify_waiters();
-        if self.in_flight.load(Ordering::Acquire) == 0 {
+        if self.held.load(Ordering::Acquire) == 0 {
             self.idle.notify_waiters();
         }
     }
@@ -67,18 +70,18 @@ impl Shutdown {
         Raised { flag: &self.over, notified: Box::pin(self.deadline.notified()), waker: None }
     }
 
-    /// Requests under way.
+    /// Requests under way. A connection that has not said anything is none.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)
     }
 
-    /// Resolves when no request is under way.
+    /// Resolves when no request is under way, and no accepted connection may still bring one.
     pub async fn idle(&self) {
         loop {
             let notified = self.idle.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
-            if self.in_flight() == 0 {
+            if self.held.load(Ordering::Acquire) == 0 {
                 return;
             }
             notified.await;
@@ -88,12 +91,13 @@ impl Shutdown {
     /// Counts a request until the guard is dropped.
     pub(super) fn enter(self: &Arc<Self>, gauge: &IntGauge) -> InFlight {
         gauge.inc();
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
         InFlight { held: self.hold(), gauge: gauge.clone() }
     }
 
     /// Makes those who wait for the requests under way wait, until it is dropped.
     pub(super) fn hold(self: &Arc<Self>) -> Held {
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        self.held.fetch_add(1, Ordering::AcqRel);
         Held(self.clone())
     }
 }
@@ -128,13 +132,13 @@ impl<N: Future<Output = ()>> Future for Raised<'_, N> {
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    #[allow(dead_code, reason = "held until it is dropped")]
     held: Held,
     gauge: IntGauge,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
+        self.held.0.in_flight.fetch_sub(1, Ordering::AcqRel);
         self.gauge.dec();
     }
 }
@@ -145,7 +149,7 @@ pub(super) struct Held(Arc<Shutdown>);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.0.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.is_draining() {
+        if self.0.held.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.is_draining() {
             self.0.idle.notify_waiters();
         }
     }
@@ -174,6 +178,27 @@ mod tests {
         drop(second);
         tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
         assert_eq!(gauge.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn held_connections_are_waited_for_and_are_no_requests() {
+        let shutdown = Shutdown::new();
+        let gauge = IntGauge::new("g", "g").unwrap();
+        let silent = shutdown.hold();
+        assert_eq!(shutdown.in_flight(), 0);
+        let request = shutdown.enter(&gauge);
+        assert_eq!((shutdown.in_flight(), gauge.get()), (1, 1));
+        drop(request);
+        assert_eq!((shutdown.in_flight(), gauge.get()), (0, 0));
+        shutdown.drain();
+        let waiting = tokio::spawn({
+            let shutdown = shutdown.clone();
+            async move { shutdown.idle().await }
+        });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!waiting.is_finished());
+        drop(silent);
+        tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
     }
 
     #[tokio::test]

@@ -13,13 +13,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use pingora::server::{ExecutionPhase, ShutdownSignal, ShutdownSignalWatch};
+use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use sd_notify::NotifyState;
-use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::broadcast;
+use tokio::task::JoinHandle;
 
+use super::handover::{self, Failure, Ready, Successor};
+use super::listeners::Sockets;
 use super::server::Started;
+use super::watchdog;
 use super::{Gateway, Shutdown};
 use crate::config::{Outcome, Reloader, Settings};
 use crate::json::Writer;
@@ -33,6 +35,11 @@ const START: Duration = Duration::from_secs(20);
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long a new process may take until it waits for the listeners.
 const HAND_OVER: Duration = Duration::from_secs(30);
+/// How long a connection may take from the listener to where it is counted, TLS included: after an upgrade nobody waits for
+/// the old process, and what it has accepted must not be lost.
+const ACCEPTED: Duration = Duration::from_secs(1);
+/// How long what is done before the end of the process may take: others wait for it to be gone.
+const CLOSE: Duration = Duration::from_secs(5);
 /// How often old snapshots are looked at.
 const SWEEP: Duration = Duration::from_secs(30);
 
@@ -155,7 +162,9 @@ pub(super) struct Signals {
     pub(super) shutdown: Arc<Shutdown>,
     pub(super) admin: AdminThread,
     pub(super) upgrade: bool,
-    pub(super) phases: broadcast::Receiver<ExecutionPhase>,
+    pub(super) sockets: Arc<Sockets>,
+    /// Who is told that this process serves, where it takes over.
+    pub(super) ready: Mutex<Option<Ready>>,
     pub(super) started: Mutex<Option<Started>>,
 }
 
@@ -195,39 +204,112 @@ impl Streams {
     }
 }
 
+/// Something that goes on beside the signals, one at a time.
+struct Beside<T>(Option<JoinHandle<T>>);
+
+impl<T: Send + 'static> Beside<T> {
+    fn is_running(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn start(&mut self, work: impl Future<Output = T> + Send + 'static) {
+        self.0 = Some(tokio::spawn(work));
+    }
+
+    /// Ends it, and waits until it has let go of what it had.
+    async fn cancel(&mut self) {
+        if let Some(running) = self.0.take() {
+            running.abort();
+            let _ = running.await;
+        }
+    }
+
+    /// Resolves when it is done, to nothing if it failed; never, if nothing goes on.
+    async fn done(&mut self) -> Option<T> {
+        let outcome = match &mut self.0 {
+            Some(running) => running.await.ok(),
+            None => std::future::pending().await,
+        };
+        self.0 = None;
+        outcome
+    }
+}
+
+/// What goes on ends with whoever watches it.
+impl<T> Drop for Beside<T> {
+    fn drop(&mut self) {
+        if let Some(running) = &self.0 {
+            running.abort();
+        }
+    }
+}
+
 impl Signals {
     async fn listen(self: &Arc<Self>, mut streams: Streams) -> ShutdownSignal {
         if !self.announce().await {
             tracing::error!("the listeners did not come up");
             return ShutdownSignal::FastShutdown;
         }
+        tokio::spawn(watchdog::watch(self.sockets.clone()));
         let mut sweep = tokio::time::interval(SWEEP);
-        let mut watchdog = sd_notify::watchdog_enabled().map(|period| tokio::time::interval(period / 2));
+        let (mut reload, mut once_more) = (Beside(None), false);
+        let mut upgrade = Beside(None);
+        // Whoever wants to stop waits neither for files nor for another process.
         loop {
             tokio::select! {
-                _ = streams.hangup.recv() => self.reload().await,
                 _ = streams.terminate.recv() => break,
                 _ = streams.interrupt.recv() => break,
-                _ = streams.quit.recv() => return self.hand_over(streams),
-                _ = streams.user.recv() => {
-                    if self.start_successor().await {
-                        return self.hand_over(streams);
+                _ = streams.hangup.recv() => {
+                    once_more = reload.is_running();
+                    if !once_more {
+                        reload.start(self.clone().reload());
                     }
                 }
+                _ = reload.done() => if std::mem::take(&mut once_more) {
+                    reload.start(self.clone().reload());
+                },
+                _ = streams.quit.recv() => if !upgrade.is_running() {
+                    upgrade.start(self.clone().upgrade(false));
+                },
+                _ = streams.user.recv() => if !upgrade.is_running() {
+                    upgrade.start(self.clone().upgrade(true));
+                },
+                outcome = upgrade.done() => match outcome {
+                    Some(Ok(())) => {
+                        tracing::info!("the new process serves");
+                        return self.stop(streams, true);
+                    }
+                    Some(Err(error)) => tracing::error!(%error, "this process was not replaced; this one goes on"),
+                    None => tracing::error!("the upgrade failed; this one goes on"),
+                },
                 _ = sweep.tick() => self.retired.sweep(),
-                () = tick(&mut watchdog) => notify(&[NotifyState::Watchdog]),
             }
         }
+        // A new process that does not serve yet ends with it.
+        upgrade.cancel().await;
         tracing::info!(limit = ?self.settings.drain, in_flight = self.shutdown.in_flight(), "stopping");
         notify(&[NotifyState::Stopping]);
         self.shutdown.drain();
+        self.stop(streams, false)
+    }
+
+    /// Closes the listeners, and ends the process when the answers under way are complete.
+    fn stop(self: &Arc<Self>, streams: Streams, replaced: bool) -> ShutdownSignal {
+        if replaced {
+            // From now on the new process answers on the admin port alone.
+            self.admin.stop();
+        }
         let this = self.clone();
-        tokio::spawn(async move { this.drain(streams, false).await });
+        tokio::spawn(async move { this.drain(streams, replaced).await });
+        // Pingora's own upgrade would go on accepting for five seconds beside a process that has begun.
         ShutdownSignal::GracefulTerminate
     }
 
     /// Waits until the listeners accept, then says so to whoever started the process.
     async fn announce(&self) -> bool {
+        if !tokio::time::timeout(START, self.sockets.up()).await.unwrap_or(false) {
+            return false;
+        }
         let tls = self.settings.tls.iter().map(|tls| tls.listen);
         for address in self.settings.listen.iter().copied().chain(tls) {
             let reach = async {
@@ -247,10 +329,13 @@ impl Signals {
             notify(&[NotifyState::MainPid(std::process::id())]);
         }
         notify(&[NotifyState::Ready]);
+        if let Some(ready) = self.ready.lock().take() {
+            ready.tell();
+        }
         true
     }
 
-    async fn reload(&self) {
+    async fn reload(self: Arc<Self>) {
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             notify(&[NotifyState::Reloading, now]);
         }
@@ -281,69 +366,35 @@ impl Signals {
         }
     }
 
-    /// Starts the program that stands where this one was started from, and waits until it wants the listeners.
-    async fn start_successor(&self) -> bool {
+    /// Hands over to a new process; starts it, if nobody else has.
+    async fn upgrade(self: Arc<Self>, start: bool) -> Result<(), Failure> {
         let socket = &self.settings.upgrade_socket;
-        let _ = std::fs::remove_file(socket);
-        let mut child = match successor() {
-            Ok(child) => child,
-            Err(error) => {
-                tracing::error!(%error, "the new process cannot be started");
-                return false;
-            }
-        };
-        let waiting = async {
-            loop {
-                if socket.exists() {
-                    return true;
-                }
-                if let Ok(Some(status)) = child.try_wait() {
-                    tracing::error!(%status, "the new process ended; this one goes on");
-                    return false;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let ready = tokio::time::timeout(HAND_OVER, waiting).await.unwrap_or(false);
-        if !ready {
-            let _ = child.start_kill();
-        }
-        // The new process outlives this one.
-        std::mem::forget(child);
-        ready
-    }
-
-    fn hand_over(self: &Arc<Self>, streams: Streams) -> ShutdownSignal {
+        let successor = if start { Some(Successor::start(socket, HAND_OVER).await?) } else { None };
         tracing::info!(in_flight = self.shutdown.in_flight(), "handing over to a new process");
-        // From now on the new process answers on the admin port alone.
-        self.admin.stop();
-        let this = self.clone();
-        tokio::spawn(async move { this.drain(streams, true).await });
-        ShutdownSignal::GracefulUpgrade
+        handover::hand_over(self.sockets.table(), socket).await?;
+        if let Some(successor) = successor {
+            successor.release();
+        }
+        Ok(())
     }
 
     /// Waits for the answers under way, and ends the process.
-    async fn drain(&self, mut streams: Streams, upgrade: bool) {
-        let mut phases = self.phases.resubscribe();
-        // During an upgrade the old process accepts for some seconds more; nothing is over before that.
-        if upgrade {
-            loop {
-                match phases.recv().await {
-                    Ok(ExecutionPhase::ShutdownGracePeriod) | Err(broadcast::error::RecvError::Closed) => {
-                        break;
-                    }
-                    _ => {}
-                }
+    async fn drain(&self, mut streams: Streams, replaced: bool) {
+        let answers = async {
+            if replaced {
+                self.sockets.ended().await;
+                tracing::info!("no more connections are accepted");
+                tokio::time::sleep(ACCEPTED).await;
+                self.shutdown.drain();
             }
-        }
-        self.shutdown.drain();
-        tokio::select! {
-            () = self.shutdown.idle() => {}
-            () = tokio::time::sleep(self.settings.drain) => {
+            if tokio::time::timeout(self.settings.drain, self.shutdown.idle()).await.is_err() {
                 tracing::warn!(in_flight = self.shutdown.in_flight(), "the drain limit is reached");
                 self.shutdown.end();
                 let _ = tokio::time::timeout(FLUSH, self.shutdown.idle()).await;
             }
+        };
+        tokio::select! {
+            () = answers => {}
             _ = streams.terminate.recv() => tracing::warn!("told twice to stop"),
             _ = streams.interrupt.recv() => tracing::warn!("told twice to stop"),
         }
@@ -354,35 +405,25 @@ impl Signals {
             }
         };
         let _ = tokio::time::timeout(Duration::from_millis(250), closed).await;
-        self.access_log.close();
+        self.close().await;
         tracing::info!("stopped");
         std::process::exit(0);
     }
-}
 
-async fn tick(interval: &mut Option<tokio::time::Interval>) {
-    match interval {
-        Some(interval) => {
-            interval.tick().await;
+    /// What must be done before the process ends, because that runs no destructor.
+    async fn close(&self) {
+        let access_log = self.access_log.clone();
+        // A destination that takes nothing must not keep the process.
+        let written = tokio::task::spawn_blocking(move || access_log.close());
+        if tokio::time::timeout(CLOSE, written).await.is_err() {
+            tracing::warn!("the access log does not take its last lines");
         }
-        None => std::future::pending().await,
     }
 }
 
 /// Tells systemd; without it nobody listens, which is no error.
-fn notify(states: &[NotifyState<'_>]) {
+pub(super) fn notify(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
-}
-
-fn successor() -> std::io::Result<Child> {
-    let program = std::env::current_exe()?;
-    // A program that was replaced is "deleted" under its old name and stands there anew.
-    let program = program.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
-    let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if !arguments.iter().any(|argument| argument == "--upgrade") {
-        arguments.push("--upgrade".into());
-    }
-    Command::new(program).args(arguments).spawn()
 }
 
 /// An address at which a listener can be reached from here.

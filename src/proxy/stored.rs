@@ -123,7 +123,8 @@ impl Gateway {
     async fn found(&self, store: &dyn Store, ctx: &Context, id: &str) -> Result<Option<Found>, ApiError> {
         let found = store.find(&account(ctx), id).within(FINDING).await;
         self.count_store("find", &found);
-        found.map_err(|error| unavailable(&error))
+        let Some(found) = found.map_err(|error| unavailable(&error))? else { return Ok(None) };
+        Ok(Some(Found { items: self.weighed(found.items)?, document: self.weighed(found.document)? }))
     }
 
     pub(super) fn count_store<T>(&self, operation: &'static str, outcome: &Result<T, StoreError>) {

@@ -7,9 +7,7 @@ use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType};
 
 use super::context::{Context, Plan};
-use super::peer::Upstream;
 use super::{Client, Gateway, names};
-use crate::error::{ApiError, Kind};
 use crate::vendor::Provider;
 use crate::wire::{Api, Format};
 
@@ -20,25 +18,6 @@ const PASSED: [HeaderName; 4] =
     [header::ACCEPT_LANGUAGE, names::TRACEPARENT, names::TRACESTATE, names::BAGGAGE];
 
 impl Gateway {
-    /// The address that the request goes to.
-    pub(super) async fn peer(&self, ctx: &mut Context) -> pingora::Result<Arc<Upstream>> {
-        let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
-        let link = ctx.live.link(&plan.lane).ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
-        if let Some(peer) = link.known() {
-            return Ok(peer);
-        }
-        // Boxed: asking the resolver takes more state than the rest of an exchange, and hardly any request does.
-        match Box::pin(link.resolved(&self.resolver)).await {
-            Ok(peer) => Ok(peer),
-            Err(error) => {
-                ctx.record.detail = Some(error.to_string().into_boxed_str());
-                let told = "The upstream provider cannot be reached: its name has no address.";
-                ctx.failure = Some(Box::new(ApiError::new(Kind::UpstreamUnreachable, told)));
-                Err(Error::explain(ErrorType::ConnectNoRoute, "no address").into_up())
-            }
-        }
-    }
-
     /// The head that the provider gets. It is made anew; of the client's head only what is known to be wanted goes
     /// along.
     pub(super) fn upstream_head(&self, client: &Client, ctx: &Context) -> pingora::Result<RequestHeader> {
@@ -82,10 +61,33 @@ fn pass(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Plan) {
     for value in theirs.get_all(&beta) {
         ours.append(&beta, value.clone());
     }
+    add_betas(ours, plan);
     if plan.api.error_format() == Format::Messages
         && let Some(version) = theirs.get(names::ANTHROPIC_VERSION)
     {
         ours.insert(names::ANTHROPIC_VERSION, version.clone());
+    }
+}
+
+/// What the provider takes only from who says in a header that it knows it: the version that fits what the body has,
+/// unless one is named already.
+fn add_betas(ours: &mut HeaderMap, plan: &Plan) {
+    let mut add = |family: &str, value: &'static str| {
+        let named = ours.get_all(names::ANTHROPIC_BETA).iter().any(|said| {
+            let mut all = said.to_str().unwrap_or_default().split(',');
+            all.any(|one| one.trim().starts_with(family))
+        });
+        if !named {
+            ours.append(names::ANTHROPIC_BETA, HeaderValue::from_static(value));
+        }
+    };
+    if plan.betas.mcp {
+        // The older version has all about a server in the server, the newer one has sets of tools beside.
+        let value = if plan.betas.toolsets { "mcp-client-2025-11-20" } else { "mcp-client-2025-04-04" };
+        add("mcp-client-", value);
+    }
+    if plan.betas.context {
+        add("context-management-", "context-management-2025-06-27");
     }
 }
 

@@ -38,6 +38,6 @@ pub use pick::Policy;
 pub use {
     name::Named,
     rules::{Retry, Routing},
-    select::upstream_api,
+    select::{api_that_stops, upstream_api},
     table::{Model, Table, Target},
 };

@@ -5,10 +5,10 @@ use bumpalo::Bump;
 
 use super::fit::fit;
 use super::restore::Restore;
-use crate::canonical::dialect::Structured;
+use crate::canonical::dialect::{Structured, Told};
 use crate::canonical::{
-    Block, Dialect, Index, Input, Key, OutputFormat, Request, Role, Seal, Source, Tool, ToolChoice, ToolKind,
-    Turn,
+    Block, Dialect, Index, Input, Key, OutputFormat, Request, Role, Seal, Source, Thinking, Tool, ToolChoice,
+    ToolKind, Turn,
 };
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
@@ -39,6 +39,12 @@ pub(super) fn adapt<'a>(
     restore.tagged = dialect.think_tags;
     count_choices(request, notes);
     fit(request, dialect, notes, bump);
+    if let Thinking::Budget(wished @ 1..) = request.thinking
+        && let Told::Budget(told) = dialect.reasoning.tell(request.thinking)
+        && told != wished
+    {
+        notes.clamp(if notes.from() == Format::Generate { "thinkingBudget" } else { "budget_tokens" });
+    }
     if notes.from() == Format::Generate && notes.to() != Format::Generate {
         request
             .turns

@@ -100,7 +100,7 @@ fn bring_into(
         _ => return,
     };
     *slot = Some(RawJson::from_text(bound));
-    notes.lose(name);
+    notes.clamp(name);
 }
 
 /// The nearest choice of tools that can be said. What the client forbids stays forbidden.

@@ -138,6 +138,14 @@ impl Exchange {
         }
     }
 
+    /// Whether a frame of a stream has begun whose end is still to come.
+    pub fn is_partial(&self) -> bool {
+        match self {
+            Exchange::Verbatim(verbatim) => verbatim.is_partial(),
+            Exchange::Translated(translated) => translated.is_partial(),
+        }
+    }
+
     /// The stream has ended: what is still to leave.
     ///
     /// # Errors

@@ -16,9 +16,9 @@ use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Request, Thinking};
 use crate::error::ApiError;
 use crate::json::{Cursor, EscapedString};
-use crate::wire::Format;
 use crate::wire::codec::{Loss, Notes, Reply};
 use crate::wire::responses::stored::Conversation;
+use crate::wire::{Format, generate};
 
 /// Members of a responses request that its answer repeats (reference: OpenAI API, "The response object").
 const ECHOED: [&str; 18] = [
@@ -157,6 +157,12 @@ fn run<E: From<Refused>>(
     let decoded = decode_request(ask.client, longer.as_deref().unwrap_or(body));
     let checked = decoded.and_then(|request| bounds::check(&request, ask.client).map(|()| request));
     let mut request = checked.map_err(|error| Refused { error, losses: Vec::new() })?;
+    if ask.client == Format::Generate
+        && ask.vendor != ask.client
+        && let Some(error) = generate::request::unknown(&request)
+    {
+        return Err(Refused { error, losses: Vec::new() }.into());
+    }
     if longer.is_some() {
         // It has been followed.
         request.previous = None;

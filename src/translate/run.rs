@@ -61,25 +61,37 @@ impl<'b> Run<'b> {
         at: Range<usize>,
         model: &EscapedString,
     ) {
+        self.edit(source, range, joined, (data, at), |out| push_quoted(out, model));
+    }
+
+    /// The frame leaves with something else in a place of its data, which `put` writes.
+    pub(super) fn edit(
+        &mut self,
+        source: &Bytes,
+        range: Range<usize>,
+        joined: bool,
+        (data, at): (&str, Range<usize>),
+        put: impl Fn(&mut BytesMut),
+    ) {
         let frame = source.get(range).unwrap_or_default();
         self.start_copying(source, joined);
         // Where the data stands in the frame; data that was joined from several lines stands nowhere.
         let offset = (data.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
         if offset <= frame.len() && offset + data.len() <= frame.len() {
             self.changed.extend_from_slice(frame.get(..offset + at.start).unwrap_or_default());
-            push_quoted(self.changed, model);
+            put(self.changed);
             self.changed.extend_from_slice(frame.get(offset + at.end..).unwrap_or_default());
         } else {
-            self.rename_lines(frame, data, at, model);
+            self.edit_lines(frame, data, at, put);
         }
     }
 
     /// The lines of the data are written anew where the first of them stood; all other lines stay.
     #[cold]
-    fn rename_lines(&mut self, frame: &[u8], data: &str, at: Range<usize>, model: &EscapedString) {
+    fn edit_lines(&mut self, frame: &[u8], data: &str, at: Range<usize>, put: impl Fn(&mut BytesMut)) {
         let mut renamed = BytesMut::with_capacity(data.len());
         renamed.extend_from_slice(data.as_bytes().get(..at.start).unwrap_or_default());
-        push_quoted(&mut renamed, model);
+        put(&mut renamed);
         renamed.extend_from_slice(data.as_bytes().get(at.end..).unwrap_or_default());
         let mut written = false;
         let (before, mut rest) = frame.split_at(text_start(frame));

@@ -1,9 +1,10 @@
 //! An answer that passes as it is: the client's format is the vendor's.
 //!
-//! Only two things may change. The model's name is put back to the one that the client asked for, where the route
-//! renamed it; and the usage chunk of a chat stream is taken out again, where the gateway had asked for it and the
-//! client had not. Everything else leaves byte for byte, in whole frames, so that a stream that breaks can still be
-//! ended with an error that the client's SDK reads.
+//! Only three things may change. The model's name is put back to the one that the client asked for, where the route
+//! renamed it; the usage chunk of a chat stream is taken out again, where the gateway had asked for it and the
+//! client had not; and the usage of a chat completion is put in where its vendor says nothing of it. Everything else
+//! leaves byte for byte, in whole frames, so that a stream that breaks can still be ended with an error that the client's
+//! SDK reads.
 
 use bytes::{Bytes, BytesMut};
 
@@ -15,9 +16,10 @@ use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
 use crate::framing::{Hold, Splitter};
 use crate::json::{Cursor, EscapedString};
+use crate::wire::chat::usage::with_usage;
 use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, End, Glance, Sight};
-use crate::wire::{Api, Format, embeddings, filler};
+use crate::wire::{Api, Format, embeddings, filler, messages};
 
 /// Frames at the beginning of a stream that are read whole.
 const READ_WHOLE: u64 = 8;
@@ -60,6 +62,8 @@ pub struct Changes {
     pub model: Option<EscapedString>,
     /// Take the usage chunk out.
     pub drop_usage: bool,
+    /// Errors of the messages format get the types of the specification's table.
+    pub standard_errors: bool,
     /// The form in which vectors are wanted: as base64, or not. Vendors exist that do not ask.
     pub base64: Option<bool>,
 }
@@ -178,6 +182,11 @@ impl Verbatim {
         }
     }
 
+    /// Whether a frame has begun whose end is still to come.
+    pub fn is_partial(&self) -> bool {
+        self.hold.is_partial()
+    }
+
     /// Takes a piece of a stream and returns what may leave: whole frames, usually the piece itself.
     ///
     /// # Errors
@@ -249,7 +258,7 @@ impl Verbatim {
             }
             // Frames that are no JSON pass: keep-alives of some vendors, and faults that are the client's to see.
             let sight = data
-                .and_then(|data| std::str::from_utf8(data).ok())
+                .and_then(|data| simdutf8::basic::from_utf8(data).ok())
                 .filter(|data| !data.is_empty())
                 .and_then(|data| watch_frame(*api, data).ok().map(|sight| (data, sight)));
             let Some((data, sight)) = sight else {
@@ -265,6 +274,13 @@ impl Verbatim {
             if changes.drop_usage && sight.usage_only {
                 *dropped = true;
                 run.drop(source, joined);
+                return Ok(());
+            }
+            if changes.standard_errors
+                && sight.end == End::Failed
+                && let Some((at, kind)) = messages::error::mapped(data, None)
+            {
+                run.edit(source, range, joined, (data, at), |out| out.extend_from_slice(kind.as_bytes()));
                 return Ok(());
             }
             match (&changes.model, &sight.model_at) {
@@ -353,13 +369,14 @@ impl Verbatim {
     /// # Errors
     /// The answer is not a JSON object.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
-        let text = std::str::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
+        let text =
+            simdutf8::basic::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
         let sight = watch_answer(self.api, text).map_err(|error| StreamError::Invalid(error.to_string()))?;
         if sight.end == End::Failed {
             return Err(StreamError::FirstFrame(body));
         }
         self.meter.see(&sight);
-        self.meter.count_missing(self.generates());
+        let counted = self.meter.count_missing(self.generates()).filter(|_| self.api == Api::Chat);
         let named = match (&self.changes.model, sight.model_at) {
             (Some(model), Some(at)) => {
                 let mut out = BytesMut::with_capacity(body.len() + model.as_json_str().escaped().len());
@@ -370,6 +387,8 @@ impl Verbatim {
             }
             _ => body,
         };
+        let told = counted.and_then(|usage| with_usage(std::str::from_utf8(&named).ok()?, &usage));
+        let named = told.map_or(named, BytesMut::freeze);
         let Some(base64) = self.changes.base64 else { return Ok(named) };
         let text = std::str::from_utf8(&named).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
         let corrected = embeddings::corrected(text, base64);

@@ -66,6 +66,16 @@ impl Provider {
         !matches!(self.row, Row::OpenAi | Row::Azure | Row::Anthropic | Row::Gemini | Row::Compatible)
     }
 
+    /// Whether members of a chat request that one vendor has invented are refused.
+    pub fn has_no_extensions(&self) -> bool {
+        matches!(self.row, Row::OpenAi | Row::Azure)
+    }
+
+    /// Whether the model answers through the responses API alone (OpenAI API, "Models").
+    pub fn serves_responses_only(&self, model: &str) -> bool {
+        matches!(self.row, Row::OpenAi | Row::Azure) && is_responses_only(model)
+    }
+
     /// Whether a chat stream can be asked for its usage.
     pub fn takes_stream_options(&self) -> bool {
         !self.dialect(Api::Chat, "").habits.lacks("stream_options")
@@ -80,6 +90,19 @@ impl Provider {
 /// Vertex AI, "Claude models": the model stands in the path, and the version of the API in the body.
 const VERTEX_CLAUDE: Habits =
     Habits { instead_of_model: Some(("anthropic_version", "vertex-2023-10-16")), ..Habits::PLAIN };
+
+/// Models of OpenAI that chat completions refuse: the pro models that reason for minutes, the models of its coding agent,
+/// those that do research, and the one that uses a computer.
+fn is_responses_only(model: &str) -> bool {
+    let model = model.rsplit('/').next().unwrap_or(model);
+    // Behind a version or a family: a date is a part of the name, another word is another model.
+    let pro = ["o1-pro", "o3-pro", "computer-use-preview"].iter().any(|name| model.starts_with(name));
+    let newer = version_after(model, "gpt-").is_some_and(|version| version >= (5, 0));
+    let named = |word: &str| model.split('-').any(|part| part == word);
+    pro || (newer && (named("pro") || named("codex")))
+        || model.starts_with("codex-")
+        || model.contains("-deep-research")
+}
 
 /// The first number behind `word` in a name, as major and minor: `claude-opus-4-5-20251101` has (4, 5) behind
 /// `opus-`. A date is neither.
@@ -299,6 +322,33 @@ mod tests {
             dialect("gpt-5").reasoning,
             Reasoning::Effort { min: Effort::Minimal, off: false, .. }
         ));
+    }
+
+    #[test]
+    fn some_models_answer_through_responses_alone() {
+        let openai = provider(Kind::OpenAi);
+        for model in [
+            "o1-pro",
+            "o1-pro-2025-03-19",
+            "o3-pro",
+            "o3-pro-2025-06-10",
+            "gpt-5-pro",
+            "gpt-5.2-pro",
+            "gpt-5-codex",
+            "gpt-5.1-codex-mini",
+            "codex-mini-latest",
+            "o3-deep-research",
+            "o4-mini-deep-research-2025-06-26",
+            "computer-use-preview",
+        ] {
+            assert!(openai.serves_responses_only(model), "{model}");
+        }
+        for model in
+            ["o3", "o1", "o4-mini", "gpt-5", "gpt-5-mini", "gpt-4o", "gpt-4.1", "my-pro", "chatgpt-4o-latest"]
+        {
+            assert!(!openai.serves_responses_only(model), "{model}");
+        }
+        assert!(!provider(Kind::OpenAiCompatible).serves_responses_only("o3-pro"));
     }
 
     #[test]

@@ -61,6 +61,10 @@ pub struct Timeouts {
     pub idle: Duration,
     /// For the whole exchange.
     pub total: Duration,
+    /// Bytes a second that an answer must come at; 0 for any rate.
+    pub min_rate: u64,
+    /// Over how long they are counted.
+    pub rate_window: Duration,
 }
 
 impl Default for Timeouts {
@@ -73,6 +77,8 @@ impl Default for Timeouts {
             // Vendors ping every 15 s or stream; a silence of minutes is a dead connection.
             idle: Duration::from_secs(300),
             total: Duration::from_secs(3_600),
+            min_rate: 0,
+            rate_window: Duration::from_secs(10),
         }
     }
 }
@@ -112,6 +118,8 @@ pub struct Provider {
     pub think_tags: bool,
     /// Whether its models go on with the beginning of an answer, where that is known better than its row does.
     pub prefill: Option<bool>,
+    /// Whether errors of the messages format get the types of the specification's table, with the provider's own beside.
+    pub standard_errors: bool,
     /// Whether the client's address is passed on (`x-forwarded-for` and its like): for upstreams of one's own.
     pub forward_client: bool,
 }
@@ -162,6 +170,7 @@ impl Provider {
             prefill: None,
             ask_usage: true,
             forward_client: false,
+            standard_errors: true,
         }
     }
 

@@ -14,6 +14,7 @@ const REMIX: VideoDialect = VideoDialect {
     usual_seconds: 4,
     resolutions: &["720x1280", "1280x720"],
     usual_resolution: "720x1280",
+    seconds_in_full: None,
     ratios: &["16:9", "9:16"],
     text: true,
     first: true,
@@ -62,6 +63,10 @@ const BUNDLED: VideoDialect = VideoDialect {
     ..REMIX
 };
 
+/// The bundled-prompt family, 1.0.
+const BUNDLED_1_0: VideoDialect =
+    VideoDialect { seconds: Seconds::Range(2, 12), resolutions: &["480p", "720p", "1080p"], ..BUNDLED };
+
 /// A step of the way to a video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VideoStep<'t> {
@@ -89,8 +94,9 @@ impl Provider {
                 let vertex = self.kind == Kind::Vertex;
                 VideoDialect {
                     last: has("3.1"),
-                    // The other address refuses what it does not know.
+                    // The other address refuses what it does not know, and makes 1080p of eight seconds alone.
                     particular: vertex,
+                    seconds_in_full: if vertex { None } else { Some(8) },
                     sound: if has("fast") || !vertex { Sound::Untold } else { Sound::Told(false) },
                     ..PREVIEW
                 }
@@ -99,6 +105,7 @@ impl Provider {
                 let (i2v, kf2v) = (has("i2v"), has("kf2v"));
                 let newest = has("wan2.7") || has("wan3");
                 VideoDialect {
+                    seconds: if has("wan2.5") { Seconds::OneOf(&[5, 10]) } else { NESTED.seconds },
                     text: !i2v && !kf2v,
                     first: i2v || kf2v || newest,
                     last: kf2v || newest,
@@ -107,9 +114,9 @@ impl Provider {
                 }
             }
             Kind::Ark if has("lite") && has("t2v") => {
-                VideoDialect { first: false, last: false, reference: false, ratios: RATIOS, ..BUNDLED }
+                VideoDialect { first: false, last: false, reference: false, ratios: RATIOS, ..BUNDLED_1_0 }
             }
-            Kind::Ark if has("lite") && has("i2v") => VideoDialect { text: false, ..BUNDLED },
+            Kind::Ark if has("lite") && has("i2v") => VideoDialect { text: false, ..BUNDLED_1_0 },
             Kind::Ark if has("1-5-pro") || has("1.5-pro") => VideoDialect {
                 seconds: Seconds::Range(4, 12),
                 resolutions: &["480p", "720p"],
@@ -117,6 +124,9 @@ impl Provider {
                 sound: if model.ends_with(NO_AUDIO) { Sound::Fixed(false) } else { Sound::Told(true) },
                 ..BUNDLED
             },
+            Kind::Ark if has("1-0-pro") || has("1.0-pro") => {
+                VideoDialect { last: false, reference: false, ..BUNDLED_1_0 }
+            }
             Kind::Ark if has("-pro") && !has("2-0") && !has("2.0") => {
                 VideoDialect { last: false, reference: false, ..BUNDLED }
             }

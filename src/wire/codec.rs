@@ -60,6 +60,8 @@ pub struct Loss {
     pub element: Cow<'static, str>,
     /// What is done about it.
     pub policy: Policy,
+    /// It is carried, but brought into the range of the target.
+    pub clamped: bool,
 }
 
 impl Notes {
@@ -86,12 +88,17 @@ impl Notes {
             let message = format!("'{element}' cannot be carried to the {} API of this model.", self.to);
             self.refuse_with(ApiError::new(Kind::Unsupported, message).param(element.clone()));
         }
-        self.note(Loss { element, policy });
+        self.note(Loss { element, policy, clamped: false });
     }
 
     /// The element is dropped, and the client is told so, whatever the table says.
     pub fn warn(&mut self, element: impl Into<Cow<'static, str>>) {
-        self.note(Loss { element: element.into(), policy: Policy::Warn });
+        self.note(Loss { element: element.into(), policy: Policy::Warn, clamped: false });
+    }
+
+    /// A figure is brought into the range of the target, and the client is told so.
+    pub fn clamp(&mut self, element: impl Into<Cow<'static, str>>) {
+        self.note(Loss { element: element.into(), policy: Policy::Warn, clamped: true });
     }
 
     /// The request cannot be carried. `message` says why, in words for the client.

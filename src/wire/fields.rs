@@ -1,13 +1,18 @@
 //! The members of a body that matter to each API before it is routed.
 
 use super::Api;
-use crate::json::Kind;
+use super::ranges::Rule;
+use crate::json::{Kind, Sought, Word};
 
 /// The members of the outermost object that matter to an API.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
-    /// Names, in the order of the indexes below.
-    pub(super) names: &'static [&'static str],
+    /// Names, in the order of the indexes below; and words that only some requests have.
+    pub(super) sought: &'static Sought,
+    /// What the values of some of them must be.
+    pub(super) rules: &'static [(usize, Rule)],
+    /// Which of them may be spelled as the specification has them and the provider has not, one bit each.
+    pub(super) spelled: u32,
     /// Which of them must be there, with the kinds that they may have.
     pub(super) required: &'static [(usize, &'static [Kind])],
     /// Which of them limit the output, or hold what does; the first that is there counts.
@@ -45,8 +50,8 @@ const NUMBER: &[Kind] = &[Kind::Number];
 const TEXT_OR_ARRAY: &[Kind] = &[Kind::String, Kind::Array];
 const OBJECT: &[Kind] = &[Kind::Object];
 
-const CHAT: Fields = Fields {
-    names: &[
+static CHAT_SOUGHT: Sought = Sought::new(
+    &[
         "model",
         "stream",
         "stream_options",
@@ -55,25 +60,97 @@ const CHAT: Fields = Fields {
         "max_tokens",
         "n",
         "prompt_cache_key",
+        "temperature",
+        "top_p",
+        "web_search_options",
+        "thinking",
+        "enable_thinking",
+        "parameters",
     ],
+    &[],
+);
+/// Indexes of members of a chat request.
+pub(super) mod chat {
+    pub(in crate::wire) const MAX_COMPLETION_TOKENS: usize = 4;
+    pub(in crate::wire) const MAX_TOKENS: usize = 5;
+    pub(in crate::wire) const TEMPERATURE: usize = 8;
+    pub(in crate::wire) const TOP_P: usize = 9;
+    pub(in crate::wire) const WEB_SEARCH_OPTIONS: usize = 10;
+    pub(in crate::wire) const THINKING: usize = 11;
+    pub(in crate::wire) const ENABLE_THINKING: usize = 12;
+    pub(in crate::wire) const PARAMETERS: usize = 13;
+}
+const CHAT: Fields = Fields {
+    sought: &CHAT_SOUGHT,
+    rules: &[
+        (chat::TEMPERATURE, Rule::Figure { least: 0.0, most: 2.0 }),
+        (chat::TOP_P, Rule::Figure { least: 0.0, most: 1.0 }),
+        (chat::MAX_TOKENS, Rule::Positive),
+        (chat::MAX_COMPLETION_TOKENS, Rule::Positive),
+        (chat::PARAMETERS, Rule::Parameters),
+    ],
+    spelled: 1 << chat::WEB_SEARCH_OPTIONS | 1 << chat::MAX_TOKENS,
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
     caps: &[4, 5],
     conversing: Some(Conversing { label: 7, kept: &[] }),
 };
+static MESSAGES_SOUGHT: Sought = Sought::new(
+    &[
+        "model",
+        "stream",
+        "max_tokens",
+        "messages",
+        "metadata",
+        "temperature",
+        "top_p",
+        "thinking",
+        "system",
+        "tools",
+        "cache_control",
+        "mcp_servers",
+        "context_management",
+        "stop_sequences",
+    ],
+    // In the request itself, in its system prompt and tools, in the blocks of its messages, and in what those hold.
+    &[Word { text: "persistent", is_name: false, depth: (2, 16) }],
+);
+/// Indexes of members of a messages request.
+pub(super) mod messages {
+    pub(in crate::wire) const TEMPERATURE: usize = 5;
+    pub(in crate::wire) const TOP_P: usize = 6;
+    pub(in crate::wire) const THINKING: usize = 7;
+    pub(in crate::wire) const SYSTEM: usize = 8;
+    pub(in crate::wire) const TOOLS: usize = 9;
+    pub(in crate::wire) const CACHE_CONTROL: usize = 10;
+    pub(in crate::wire) const MCP_SERVERS: usize = 11;
+    pub(in crate::wire) const CONTEXT_MANAGEMENT: usize = 12;
+    pub(in crate::wire) const STOP_SEQUENCES: usize = 13;
+}
 const MESSAGES: Fields = Fields {
-    names: &["model", "stream", "max_tokens", "messages", "metadata"],
+    sought: &MESSAGES_SOUGHT,
+    rules: &[
+        (EXTRA, Rule::Positive),
+        (CONTENT, Rule::NotEmpty),
+        (messages::TEMPERATURE, Rule::Figure { least: 0.0, most: 1.0 }),
+        (messages::TOP_P, Rule::Figure { least: 0.0, most: 1.0 }),
+        (messages::THINKING, Rule::Thinking),
+    ],
+    spelled: 1 << messages::THINKING,
     required: &[(MODEL, STRING), (CONTENT, ARRAY), (EXTRA, NUMBER)],
     caps: &[EXTRA],
     conversing: Some(Conversing { label: 4, kept: &[] }),
 };
 const COUNT_TOKENS: Fields = Fields {
-    names: &["model", "stream", "max_tokens", "messages"],
+    sought: &COUNT_TOKENS_SOUGHT,
+    rules: &[],
+    spelled: 0,
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
     caps: &[],
     conversing: None,
 };
-const RESPONSES: Fields = Fields {
-    names: &[
+static COUNT_TOKENS_SOUGHT: Sought = Sought::new(&["model", "stream", "max_tokens", "messages"], &[]);
+static RESPONSES_SOUGHT: Sought = Sought::new(
+    &[
         "model",
         "stream",
         "prompt",
@@ -82,32 +159,85 @@ const RESPONSES: Fields = Fields {
         "prompt_cache_key",
         "previous_response_id",
         "conversation",
+        "temperature",
+        "top_p",
+        "reasoning",
+        "tools",
+        "tool_choice",
+        "truncation",
+        "max_tool_calls",
+        "metadata",
     ],
+    &[
+        Word { text: "input_text", is_name: false, depth: (3, 3) },
+        Word { text: "input_image", is_name: false, depth: (3, 3) },
+        Word { text: "input_file", is_name: false, depth: (3, 3) },
+        Word { text: "function", is_name: true, depth: (3, 3) },
+        Word { text: "custom", is_name: true, depth: (3, 3) },
+        Word { text: "user_location", is_name: true, depth: (3, 3) },
+    ],
+);
+/// Indexes of members of a responses request, and the bits of its words.
+pub(super) mod responses {
+    pub(in crate::wire) const MAX_OUTPUT_TOKENS: usize = 4;
+    pub(in crate::wire) const PREVIOUS_RESPONSE_ID: usize = 6;
+    pub(in crate::wire) const CONVERSATION: usize = 7;
+    pub(in crate::wire) const TEMPERATURE: usize = 8;
+    pub(in crate::wire) const TOP_P: usize = 9;
+    pub(in crate::wire) const REASONING: usize = 10;
+    pub(in crate::wire) const TOOLS: usize = 11;
+    pub(in crate::wire) const TOOL_CHOICE: usize = 12;
+    pub(in crate::wire) const TRUNCATION: usize = 13;
+    pub(in crate::wire) const MAX_TOOL_CALLS: usize = 14;
+    pub(in crate::wire) const METADATA: usize = 15;
+    /// Parts that stand where items should.
+    pub(in crate::wire) const PARTS: u32 = 0b111;
+    /// Tools in the spelling of chat, and where users are.
+    pub(in crate::wire) const NESTED: u32 = 0b11_1000;
+}
+const RESPONSES: Fields = Fields {
+    sought: &RESPONSES_SOUGHT,
+    rules: &[
+        (responses::TEMPERATURE, Rule::Figure { least: 0.0, most: 2.0 }),
+        (responses::TOP_P, Rule::Figure { least: 0.0, most: 1.0 }),
+        (responses::MAX_OUTPUT_TOKENS, Rule::Positive),
+        (responses::MAX_TOOL_CALLS, Rule::Positive),
+        (responses::TRUNCATION, Rule::OneOf(&["auto", "disabled"])),
+        (responses::METADATA, Rule::Object),
+    ],
+    spelled: 1 << responses::REASONING | 1 << responses::TOOL_CHOICE,
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
     caps: &[4],
     conversing: Some(Conversing { label: 5, kept: &[6, 7] }),
 };
 const EMBEDDINGS: Fields = Fields {
-    names: &["model", "stream", "encoding_format", "input"],
+    sought: &const { Sought::new(&["model", "stream", "encoding_format", "input"], &[]) },
+    rules: &[],
+    spelled: 0,
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
     caps: &[],
     conversing: None,
 };
 const RERANK: Fields = Fields {
-    names: &["model", "stream", "query", "documents"],
+    sought: &const { Sought::new(&["model", "stream", "query", "documents"], &[]) },
+    rules: &[],
+    spelled: 0,
     required: &[(MODEL, STRING), (EXTRA, STRING), (CONTENT, ARRAY)],
     caps: &[],
     conversing: None,
 };
-const IMAGES: Fields =
-    Fields { names: &["model", "stream", "size", "prompt"], required: &[(MODEL, STRING)], ..RERANK };
+const IMAGES: Fields = Fields {
+    sought: &const { Sought::new(&["model", "stream", "size", "prompt"], &[]) },
+    required: &[(MODEL, STRING)],
+    ..RERANK
+};
 const PREDICT: Fields = Fields {
-    names: &["model", "stream", "parameters", "instances"],
+    sought: &const { Sought::new(&["model", "stream", "parameters", "instances"], &[]) },
     required: &[(CONTENT, ARRAY)],
     ..RERANK
 };
-const GENERATE: Fields = Fields {
-    names: &[
+static GENERATE_SOUGHT: Sought = Sought::new(
+    &[
         "model",
         "stream",
         "generateContentRequest",
@@ -115,19 +245,47 @@ const GENERATE: Fields = Fields {
         "generate_content_request",
         "generationConfig",
         "generation_config",
+        "functionCallingConfig",
+        "function_calling_config",
+        "toolConfig",
+        "tool_config",
+        "tools",
     ],
+    &[
+        Word { text: "groundingSearch", is_name: true, depth: (2, 3) },
+        Word { text: "grounding_search", is_name: true, depth: (2, 3) },
+    ],
+);
+/// Indexes of members of a generate request.
+pub(super) mod generate {
+    pub(in crate::wire) const GENERATION_CONFIG: [usize; 2] = [5, 6];
+    pub(in crate::wire) const FUNCTION_CALLING_CONFIG: [usize; 2] = [7, 8];
+    pub(in crate::wire) const TOOL_CONFIG: [usize; 2] = [9, 10];
+    pub(in crate::wire) const TOOLS: usize = 11;
+}
+const GENERATE: Fields = Fields {
+    sought: &GENERATE_SOUGHT,
+    rules: &[
+        (generate::GENERATION_CONFIG[0], Rule::GenerationConfig),
+        (generate::GENERATION_CONFIG[1], Rule::GenerationConfig),
+    ],
+    spelled: 1 << generate::FUNCTION_CALLING_CONFIG[0] | 1 << generate::FUNCTION_CALLING_CONFIG[1],
     required: &[(CONTENT, ARRAY)],
     caps: &[5, 6],
     conversing: None,
 };
 const EMBED_CONTENT: Fields = Fields {
-    names: &["model", "stream", "requests", "content"],
+    sought: &const { Sought::new(&["model", "stream", "requests", "content"], &[]) },
+    rules: &[],
+    spelled: 0,
     required: &[(CONTENT, OBJECT)],
     caps: &[],
     conversing: None,
 };
 const BATCH_EMBED: Fields = Fields {
-    names: &["model", "stream", "content", "requests"],
+    sought: &const { Sought::new(&["model", "stream", "content", "requests"], &[]) },
+    rules: &[],
+    spelled: 0,
     required: &[(CONTENT, ARRAY)],
     caps: &[],
     conversing: None,

@@ -25,11 +25,14 @@ pub mod models;
 pub mod path;
 pub mod pieces;
 pub mod prompt;
+mod ranges;
 pub mod request;
 pub mod rerank;
 pub mod responses;
 pub mod schema;
+pub mod spelling;
 pub mod tasks;
+pub mod time;
 pub mod video;
 pub mod watch;
 

@@ -2,7 +2,8 @@
 //!
 //! Clients are given a base address and append to it what their SDK has: `{base}/v1`, `{base}/v1/` and
 //! `{base}/v1/chat/completions` all lead to `/v1/chat/completions`, `/v1/v1/chat/completions` or
-//! `/v1//chat/completions` (specification, sections 1 and 9).
+//! `/v1//chat/completions` (specification, sections 1 and 9). A base address may also be the full path of an endpoint,
+//! or end in a query: `/v1/chat/completions/chat/completions`, `/v1?api-version=2025-04-01/responses`.
 
 use std::borrow::Cow;
 
@@ -92,6 +93,16 @@ impl Endpoint {
             Endpoint::Video(place) => place.allow(),
             Endpoint::Group(place) => place.allow(),
             _ => "POST",
+        }
+    }
+
+    /// Whether nothing stands under the path of this endpoint for this HTTP method: an endpoint of the task group that
+    /// does not exist, or a method of a model that does not exist (`POST /v1beta/models/{model}:{method}`).
+    pub fn is_unknown(&self, method: &str) -> bool {
+        match self {
+            Endpoint::Group(tasks::Place::Unknown) => true,
+            Endpoint::Model { id } => method == "POST" && id.contains(':'),
+            _ => false,
         }
     }
 
@@ -199,15 +210,115 @@ impl Target {
     }
 }
 
+/// First segments of the resources that an SDK appends to its base address.
+const RESOURCES: [&str; 13] = [
+    "chat",
+    "messages",
+    "responses",
+    "embeddings",
+    "rerank",
+    "v2",
+    "images",
+    "models",
+    "tunedModels",
+    "publishers",
+    "projects",
+    "video",
+    "videos",
+];
+
+/// Endpoints whose full path may be a base address. Longer ones come before their beginnings.
+const BASES: [&[&str]; 11] = [
+    &["chat", "completions"],
+    &["messages", "count_tokens"],
+    &["messages"],
+    &["responses"],
+    &["embeddings"],
+    &["rerank"],
+    &["v2", "rerank"],
+    &["images", "generations"],
+    &["images", "edits"],
+    &["video", "generations"],
+    &["videos"],
+];
+
+/// Path segments, and whether a version before them was one of the generate format.
+struct Segments<'p> {
+    segments: Vec<&'p str>,
+    beta: bool,
+}
+
+impl<'p> Segments<'p> {
+    fn of(path: &'p str) -> Self {
+        let mut segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+        let (versions, beta) = leading_versions(&segments);
+        segments.drain(..versions);
+        Segments { segments, beta }
+    }
+
+    /// The same without a base address that is the full path of an endpoint.
+    fn without_base(mut self) -> Self {
+        let mut begin = 0;
+        while let Some(base) = self.segments.get(begin..).and_then(base_length) {
+            let after = begin + base;
+            let rest = self.segments.get(after..).unwrap_or_default();
+            let (versions, beta) = leading_versions(rest);
+            if !rest.get(versions).is_some_and(|first| RESOURCES.contains(first)) {
+                break;
+            }
+            begin = after + versions;
+            self.beta |= beta;
+        }
+        self.segments.drain(..begin);
+        self
+    }
+
+    fn is_base(&self) -> bool {
+        self.segments.is_empty() || base_length(&self.segments) == Some(self.segments.len())
+    }
+}
+
+/// How many versions the segments begin with, and whether one of them is of the generate format. A base address may
+/// end in a version, and an SDK adds its own.
+fn leading_versions(segments: &[&str]) -> (usize, bool) {
+    let versions = segments.iter().take_while(|segment| matches!(**segment, "v1" | "v1beta" | "v1beta1"));
+    versions.fold((0, false), |(count, beta), version| (count + 1, beta || *version != "v1"))
+}
+
+/// How many segments of these are an endpoint that may be a base address.
+fn base_length(segments: &[&str]) -> Option<usize> {
+    if let Some(base) = BASES.iter().find(|base| segments.starts_with(base)) {
+        return Some(base.len());
+    }
+    let named = segments.first() == Some(&"models");
+    let method =
+        |segment: &&str| segment.rsplit_once(':').is_some_and(|(_, name)| action(name, None).is_some());
+    segments.iter().position(method).filter(|_| named).map(|at| at + 1)
+}
+
+/// The resource's path, and its own query, in the query of a base address that ends in one:
+/// `api-version=2025-04-01/responses`.
+fn resource_in_query(query: &str) -> Option<(Segments<'_>, Option<&str>)> {
+    let (_, resource) = query.split_once('/')?;
+    let (path, query) =
+        resource.split_once('?').map_or((resource, None), |(path, query)| (path, Some(query)));
+    let segments = Segments::of(path);
+    segments.segments.first().is_some_and(|first| RESOURCES.contains(first)).then_some((segments, query))
+}
+
 /// Reads a request path (without the query) and the query.
 pub fn parse(path: &str, query: Option<&str>) -> Target {
-    let mut segments = path.split('/').filter(|segment| !segment.is_empty()).peekable();
-    let mut beta = false;
-    // A base address that ends in the version segment, used by an SDK that adds its own.
-    while let Some(version) = segments.next_if(|segment| matches!(*segment, "v1" | "v1beta" | "v1beta1")) {
-        beta |= version != "v1";
+    let mut whole = Segments::of(path).without_base();
+    let mut query = query;
+    if whole.is_base()
+        && let Some((resource, own)) = query.and_then(resource_in_query)
+    {
+        let beta = whole.beta;
+        whole = resource.without_base();
+        whole.beta |= beta;
+        query = own;
     }
-    let rest: Vec<&str> = segments.collect();
+    let Segments { segments: rest, beta } = whole;
     let endpoint = match rest.as_slice() {
         [] => Some(Endpoint::Root),
         ["chat", "completions"] => Some(Endpoint::Chat),
@@ -229,7 +340,7 @@ pub fn parse(path: &str, query: Option<&str>) -> Target {
         ["video" | "videos" | "files", ..] | ["models", .., "operations", _] => {
             video::place(&rest).map(Endpoint::Video)
         }
-        ["prod-api", "svc", "v4", "api", place @ ..] => tasks::place(place).map(Endpoint::Group),
+        ["prod-api", "svc", "v4", "api", place @ ..] => Some(Endpoint::Group(tasks::place(place))),
         ["models", model @ ..] => parse_model(model, query),
         // As Google's SDK has it for Vertex AI, with a key or with a project.
         ["publishers", "google", "models", model @ ..]
@@ -256,27 +367,36 @@ fn parse_model(segments: &[&str], query: Option<&str>) -> Option<Endpoint> {
         if action == "fetchPredictOperation" {
             return Some(Endpoint::Video(video::Place::Fetch));
         }
-        let action = match action {
-            "generateContent" => Some(Action::Generate),
-            "streamGenerateContent" => {
-                Some(Action::Stream { sse: query_value(query, "alt").as_deref() == Some("sse") })
-            }
-            "countTokens" => Some(Action::CountTokens),
-            "embedContent" => Some(Action::Embed),
-            "batchEmbedContents" => Some(Action::BatchEmbed),
-            "predict" => Some(Action::Predict),
-            _ => None,
-        };
-        if let Some(action) = action {
+        if let Some(action) = self::action(action, query) {
             return Some(Endpoint::Native { model: bare(model)?, action });
         }
     }
     Some(Endpoint::Model { id: bare(&whole)? })
 }
 
+/// What the method of this name does with a model.
+fn action(name: &str, query: Option<&str>) -> Option<Action> {
+    Some(match name {
+        "generateContent" => Action::Generate,
+        "streamGenerateContent" => {
+            Action::Stream { sse: query_value(query, "alt").as_deref() == Some("sse") }
+        }
+        "countTokens" => Action::CountTokens,
+        "embedContent" => Action::Embed,
+        "batchEmbedContents" => Action::BatchEmbed,
+        "predict" => Action::Predict,
+        _ => return None,
+    })
+}
+
 /// The decoded value of a query parameter; the first one of that name.
 pub fn query_value<'q>(query: Option<&'q str>, name: &str) -> Option<Cow<'q, str>> {
-    query?.split('&').find_map(|pair| {
+    query_values(query, name).next()
+}
+
+/// The decoded values of all query parameters of a name.
+pub fn query_values<'q>(query: Option<&'q str>, name: &str) -> impl Iterator<Item = Cow<'q, str>> {
+    query.unwrap_or_default().split('&').filter_map(move |pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (percent_decode(key) == name).then(|| percent_decode(value))
     })

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::fields::{CONTENT, COUNT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields};
 use super::prompt::Named;
+use super::ranges::check_values;
 use super::{Api, form, images};
 use crate::canonical::image::ImageRequest;
 use crate::error::{ApiError, Kind as ErrorKind};
@@ -56,6 +57,14 @@ pub struct Body {
     label: Option<Named>,
     /// What the vendor has of the conversation.
     kept: Option<Named>,
+    /// The API that it is for.
+    pub(super) api: Api,
+    /// The members that matter to it.
+    members: SmallVec<[Member; 12]>,
+    /// Words of the specification that may be in it, one bit each.
+    pub(super) seen: u32,
+    /// Members that may be spelled as the specification has them, one bit each.
+    pub(super) spelled: u32,
 }
 
 /// The most output that a client wants, as far as it says so.
@@ -85,7 +94,14 @@ impl BodyReader {
     pub fn new(api: Api, batch: bool) -> Self {
         let fields = fields(api, batch);
         let predict = batch && api == Api::Images;
-        BodyReader { api, fields, scan: Scanner::new(fields.names), body: Rope::new(), predict, form: None }
+        BodyReader {
+            api,
+            fields,
+            scan: Scanner::seeking(fields.sought),
+            body: Rope::new(),
+            predict,
+            form: None,
+        }
     }
 
     /// Starts reading a form.
@@ -121,10 +137,15 @@ impl BodyReader {
         if let Some(boundary) = self.form.take() {
             return read_form(self.body, &boundary);
         }
-        let members = self.scan.finish().map_err(|error| invalid_json(&error, &mut self.body))?;
+        let seen = self.scan.seen();
+        let mut members = self.scan.finish().map_err(|error| invalid_json(&error, &mut self.body))?;
+        if members.spilled() {
+            members.retain(|member| member.wanted.is_some());
+            members.shrink_to_fit();
+        }
         let find = |index: usize| members.iter().find(|member| member.wanted == Some(index));
         for &(index, kinds) in self.fields.required {
-            let name = self.fields.names.get(index).copied().unwrap_or_default();
+            let name = self.fields.sought.names().get(index).copied().unwrap_or_default();
             match find(index) {
                 None if index == CONTENT && content_is_elsewhere(self.api, find) => {}
                 None => return Err(ApiError::missing(name)),
@@ -147,11 +168,7 @@ impl BodyReader {
             }
             _ => None,
         };
-        if self.api == Api::Messages
-            && let Some(max_tokens) = find(EXTRA)
-        {
-            check_max_tokens(&self.body.slice(max_tokens.value.clone()))?;
-        }
+        let spelled = check_values(self.api, &members, &self.fields, &mut self.body)?;
         let stream_options = match find(EXTRA) {
             _ if self.api != Api::Chat => StreamOptions::Strange,
             Some(member) => read_stream_options(&mut self.body, member),
@@ -188,6 +205,10 @@ impl BodyReader {
             kept: conversing
                 .and_then(|by| by.kept.iter().find_map(|kept| Named::of(find(*kept)?, b"\"id\""))),
             text: self.body,
+            api: self.api,
+            seen,
+            spelled,
+            members,
         })
     }
 }
@@ -221,7 +242,16 @@ impl Body {
             label: None,
             kept: None,
             image: Some(Box::new(image)),
+            api: Api::Images,
+            members: SmallVec::new(),
+            seen: 0,
+            spelled: 0,
         }
+    }
+
+    /// The member with this index.
+    pub(super) fn member(&self, index: usize) -> Option<&Member> {
+        self.members.iter().find(|member| member.wanted == Some(index))
     }
 
     /// The edits, in no order, that put another model in the place of the one that the client named. Gemini's bodies
@@ -389,16 +419,6 @@ fn check_model(model: &str) -> Result<&str, ApiError> {
         return Err(ApiError::new(ErrorKind::InvalidField, message).param("model"));
     }
     Ok(model)
-}
-
-/// Specification, sections 4.2 and 8: greater than 0.
-fn check_max_tokens(text: &[u8]) -> Result<(), ApiError> {
-    let positive =
-        std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok()).is_some_and(|n| n > 0.0);
-    if positive {
-        return Ok(());
-    }
-    Err(ApiError::new(ErrorKind::InvalidField, "'max_tokens' must be greater than 0.").param("max_tokens"))
 }
 
 fn read_stream_options(body: &mut Rope, member: &Member) -> StreamOptions {

@@ -178,6 +178,54 @@ async fn accounts_that_are_disabled_or_not_there_are_refused() {
     }
 }
 
+/// A key that is refused everywhere else is good for nothing that is free either; one whose account has no money is.
+#[tokio::test]
+async fn a_disabled_account_is_refused_what_costs_nothing_too() {
+    let upstream = vendors().await;
+    let mut setup = paying(&upstream, "1").account("poor", "0.000001");
+    setup.keys += &key("lost", "client-key-of-lost-0008", "account = \"nowhere\"");
+    setup.keys += &key("paul", "client-key-of-paul-0009", "account = \"poor\"");
+    let gateway = Gateway::start(&setup).await;
+    gateway.command(&["accounts", "disable", "acme"]);
+    let messages =
+        json!({"model": vendor_of(Form::Messages), "messages": [{"role": "user", "content": "Hi"}]});
+    let contents = json!({"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]});
+    let count = format!("/v1beta/models/{}:countTokens", vendor_of(Form::Generate));
+    let free = |key: &str| {
+        let headers = [("x-api-key", key)];
+        [
+            request("GET", "/v1/models", &headers),
+            request("GET", &format!("/v1/models/{}", vendor_of(Form::Chat)), &headers),
+            request("GET", "/v1/responses/resp_1", &headers),
+            request("GET", "/v1/video/generations/task_1", &headers),
+            request("GET", "/prod-api/svc/v4/api/task/task_1", &headers),
+            post_with("/prod-api/svc/v4/api/token", &headers, ""),
+            post_with("/v1/messages/count_tokens", &headers, messages.to_string()),
+            post_with(&count, &headers, contents.to_string()),
+        ]
+    };
+    // The gateway learns of the change within a second.
+    crate::support::soon(async {
+        while gateway.ask(&free(PAYING)[0]).await.status() == 200 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    for (key, says) in [(PAYING, "disabled"), ("client-key-of-lost-0008", "does not exist")] {
+        for request in free(key) {
+            let answer = gateway.ask(request).await;
+            assert!(answer.text().contains(says), "{}", answer.text());
+            assert_eq!(answer.status(), 401, "{}", answer.text());
+        }
+    }
+    for (request, status) in
+        free("client-key-of-paul-0009").iter().zip([200, 200, 404, 404, 404, 404, 200, 200])
+    {
+        let answer = gateway.ask(request).await;
+        assert_eq!(answer.status(), status, "{}", answer.text());
+    }
+}
+
 #[tokio::test]
 async fn errors_cost_nothing_and_hold_nothing() {
     every_form(|form| async move {

@@ -7,7 +7,7 @@ use crate::support::form::{Form, vendor_error};
 use crate::support::gateway::Gateway;
 use crate::support::reply;
 use crate::support::setup::{KEY, Setup};
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Upstream, a_moment};
 
 #[tokio::test]
 async fn http_1_0_is_answered_in_its_own_way() {
@@ -246,15 +246,37 @@ async fn a_body_is_never_taken_for_another_request() {
 #[tokio::test]
 async fn chunks_that_are_none_are_refused() {
     let (upstream, gateway) = chat().await;
-    for body in
-        ["zz\r\n{}\r\n0\r\n\r\n", "-2\r\n{}\r\n0\r\n\r\n", "2\r\n{}XX0\r\n\r\n", "fffffffffffffffff\r\n{}"]
-    {
-        let mut client = gateway.connect().await;
-        client.send(chunked_head("/v1/chat/completions") + body).await;
-        client.finish_sending().await;
-        let everything = String::from_utf8_lossy(&client.closed().await).into_owned();
-        assert!(everything.starts_with("HTTP/1.1 400 "), "{body:?}: {everything:?}");
-        assert_eq!(everything.matches("HTTP/1.1 ").count(), 1, "{body:?}: {everything}");
+    let hidden = "GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n";
+    for body in [
+        "zz\r\n{}\r\n0\r\n\r\n".to_owned(),
+        "-2\r\n{}\r\n0\r\n\r\n".to_owned(),
+        "2\r\n{}XX0\r\n\r\n".to_owned(),
+        "fffffffffffffffff\r\n{}".to_owned(),
+        // A line feed ends a line for some parsers and not for others.
+        format!("2;a\nb\r\n{{}}\r\n0\r\n\r\n{hidden}"),
+        format!("2;a=\"\n\"\r\n{{}}\r\n0\r\n\r\n{hidden}"),
+        format!("2\n{{}}\r\n0\r\n\r\n{hidden}"),
+        format!("2\r\n{{}}\n0\r\n\r\n{hidden}"),
+        format!("2\r\n{{}}\r\n0\r\nx: y\n\r\n{hidden}"),
+    ] {
+        for apart in [false, true] {
+            let mut client = gateway.connect().await;
+            let head = chunked_head("/v1/chat/completions");
+            if apart {
+                client.send(&head).await;
+                a_moment().await;
+                // It may have been refused before all of it has gone.
+                for byte in body.as_bytes().chunks(1) {
+                    let _ = client.try_send(byte).await;
+                }
+            } else {
+                client.send(head + &body).await;
+            }
+            client.finish_sending().await;
+            let everything = String::from_utf8_lossy(&client.closed().await).into_owned();
+            assert!(everything.starts_with("HTTP/1.1 400 "), "{body:?} {apart}: {everything:?}");
+            assert_eq!(everything.matches("HTTP/1.1 ").count(), 1, "{body:?} {apart}: {everything}");
+        }
     }
     assert_eq!(upstream.connections(), 0);
 }
@@ -269,7 +291,7 @@ async fn head_is_answered_without_a_body() {
     assert_eq!(client.unread(), b"");
 }
 
-/// Heads as other programs write them: a whole address, names in any case, bare line feeds, odd white space.
+/// Heads as other programs write them: a whole address, names in any case, odd white space, empty lines before them.
 #[tokio::test]
 async fn heads_are_read_however_they_are_written() {
     let (upstream, gateway) = chat().await;
@@ -278,17 +300,30 @@ async fn heads_are_read_however_they_are_written() {
         format!(
             "POST http://gateway.test/v1/chat/completions HTTP/1.1\r\nHost: gateway.test\r\nAUTHORIZATION: Bearer {KEY}\r\n"
         ),
+        // The authority of the target wins over the host (RFC 9112, section 3.2.2).
+        format!(
+            "POST HTTPS://gateway.test:8443/v1/chat/completions?x=1 HTTP/1.1\r\nHost: proxy.test\r\nx-api-key: {KEY}\r\n"
+        ),
+        format!("\r\n\r\nPOST /v1/chat/completions HTTP/1.1\r\nHost:\r\nx-api-key: {KEY}\r\n"),
         format!("POST /v1/chat/completions HTTP/1.1\r\nhost:gateway.test\r\nauthorization:Bearer {KEY}\r\n"),
         format!("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Api-Key: \t {KEY} \t\r\n"),
-        format!("POST /v1/chat/completions HTTP/1.1\nhost: x\nx-api-key: {KEY}\n"),
     ] {
-        let end = if head.contains('\r') { "\r\n" } else { "\n" };
         let mut client = gateway.connect().await;
-        client.send([format!("{head}Content-Length: 100{end}{end}").as_bytes(), &body].concat()).await;
-        let answer = client.answer().await;
-        assert_eq!(answer.status(), 200, "{head:?}: {}", answer.text());
-        assert_arrived(&upstream, &body);
-        assert_eq!(upstream.last_request().head.all("host"), [upstream.addr.to_string()]);
+        let request = [format!("{head}Content-Length: 100\r\n\r\n").as_bytes(), &body].concat();
+        // Pipelined, each of them.
+        client.send([&request[..], &request[..], &request[..]].concat()).await;
+        for _ in 0..3 {
+            let answer = client.answer().await;
+            assert_eq!(answer.status(), 200, "{head:?}: {}", answer.text());
+            assert_arrived(&upstream, &body);
+            assert_eq!(upstream.last_request().head.all("host"), [upstream.addr.to_string()]);
+        }
+        // And in pieces.
+        for byte in request.chunks(50) {
+            client.send(byte).await;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(client.answer().await.status(), 200, "{head:?}");
     }
 }
 
@@ -306,6 +341,19 @@ async fn what_is_no_head_is_refused() {
         "POST /v1/chat/completions HTTP/1.1\r\nx: a\0b\r\n\r\n",
         "\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\u{1}\r\n\r\n",
         "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+        // What two parsers may read in two ways.
+        "POST /v1/chat/completions HTTP/1.1\nhost: x\n\n",
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\nx-a: b\r\n\r\n",
+        "POST  /v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n",
+        "POST /v1/chat/completions  HTTP/1.1\r\nhost: x\r\n\r\n",
+        "POST /v1/chat completions HTTP/1.1\r\nhost: x\r\n\r\n",
+        "POST /v1/chat/completions HTTP/1.1\r\naccept: x\r\n\r\n",
+        "POST http://gateway.test/v1/chat/completions HTTP/1.1\r\naccept: x\r\n\r\n",
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nhost: x\r\n\r\n",
+        "POST http://x/v1/chat/completions HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n",
+        "POST http://user@x/v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n",
+        "POST ftp://x/v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n",
+        "POST v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n",
     ] {
         let mut client = gateway.connect().await;
         client.send(head).await;

@@ -5,14 +5,15 @@ use serde_json::{Value, json};
 use super::support::client::{post, post_with, request};
 use super::support::form::Form;
 use super::support::gateway::Gateway;
+use super::support::reply;
 use super::support::setup::{KEY, NARROW_KEY, Setup, vendor_of};
 use super::support::upstream::Upstream;
 
 /// A gateway whose providers must not be asked.
 async fn alone() -> (Gateway, Upstream) {
     let upstream = Upstream::start(|mut conn| async move {
-        if let Some(request) = conn.request().await {
-            panic!("{}", request.head.target());
+        while conn.request().await.is_some() {
+            conn.send(reply::json(500, "{}")).await;
         }
     })
     .await;
@@ -27,7 +28,7 @@ async fn counted(gateway: &Gateway, path: &str, body: Value) -> Value {
 
 #[tokio::test]
 async fn each_format_is_answered_in_its_own_words() {
-    let (gateway, _upstream) = alone().await;
+    let (gateway, upstream) = alone().await;
     let text = "Hello, how are you today?";
     let count = counted(
         &gateway,
@@ -49,6 +50,7 @@ async fn each_format_is_answered_in_its_own_words() {
     let count =
         counted(&gateway, "/v1/responses/input_tokens", json!({"model": "claude", "input": text})).await;
     assert_eq!(count, json!({"object": "response.input_tokens", "input_tokens": tokens}));
+    assert_eq!((upstream.connections(), upstream.count()), (0, 0), "no provider is asked");
 }
 
 #[tokio::test]
@@ -66,9 +68,16 @@ async fn everything_of_the_input_counts_and_nothing_of_the_output() {
     let limited = json!({"model": "claude", "messages": messages, "max_tokens": 9, "stop_sequences": ["x"],
                          "temperature": 0.5, "stream": true});
     assert_eq!(count(limited).await, plain);
-    let system = json!([{"type": "text", "text": "You are a very terse assistant."}]);
-    let system = count(json!({"model": "claude", "messages": messages, "system": system})).await;
-    assert!(system >= plain + 7, "{system}");
+    let text = "You are a very terse assistant.";
+    let blocks = json!([{"type": "text", "text": text}]);
+    let blocks = count(json!({"model": "claude", "messages": messages, "system": blocks})).await;
+    assert!(blocks >= plain + 7, "{blocks}");
+    let string = count(json!({"model": "claude", "messages": messages, "system": text})).await;
+    assert!(string >= plain + 7 && string.abs_diff(blocks) <= 3, "{string} {blocks}");
+    let turn = |role: &str, content: &str| json!({"role": role, "content": content});
+    let turns = [turn("user", "Hello"), turn("assistant", text), turn("user", text)];
+    let several = count(json!({"model": "claude", "messages": turns})).await;
+    assert!(several >= plain + 14, "each message counts: {several}");
     let tool = json!({"name": "get_weather", "description": "Weather of a city",
                       "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}});
     let tool = count(json!({"model": "claude", "messages": messages, "tools": [tool]})).await;

@@ -103,3 +103,55 @@ async fn one_model_is_an_entry_of_the_list() {
     let narrow = get(&gateway, "/v1/models/model-00", &[("x-api-key", NARROW_KEY)]).await;
     assert_eq!(narrow.status(), 404);
 }
+
+/// `x-api-key` and a vendor's version (specification, 4.13).
+#[tokio::test]
+async fn a_version_of_any_vendor_tells_the_shape() {
+    let gateway = gateway().await;
+    for (header, value, native) in [
+        ("anthropic-version", "2023-06-01", true),
+        ("acme-version", "2025-01-31", true),
+        ("acme-version", "v1.2.3", false),
+        ("api-version", "2025-01-31", false),
+        ("x-stainless-runtime-version", "2025-01-31", false),
+    ] {
+        let list = get(&gateway, "/v1/models", &[("x-api-key", KEY), (header, value)]).await.json();
+        assert_eq!(list["has_more"].is_boolean(), native, "{header}: {value}: {list}");
+        let bearer = format!("Bearer {KEY}");
+        let list = get(&gateway, "/v1/models", &[("authorization", &bearer), (header, value)]).await.json();
+        assert_eq!(list["has_more"].is_boolean(), header == "anthropic-version", "{header}: {list}");
+    }
+}
+
+/// The prefix of `{provider}/{model}` is to be seen in the listing (specification, 4.1).
+#[tokio::test]
+async fn a_model_without_an_owner_belongs_to_its_provider() {
+    let mut setup = Setup::new().provider("acme", "openai", "http://127.0.0.1:9/v1", "");
+    setup.routes += "[[model]]\nid = \"m\"\ntargets = [{ provider = \"acme\", model = \"m-1\" }]\n";
+    let gateway = Gateway::start(&setup).await;
+    let list = get(&gateway, "/v1/models", &[("x-api-key", KEY)]).await.json();
+    assert_eq!(list["data"][0]["owned_by"], "acme", "{list}");
+}
+
+/// Paths under which nothing stands, in the shape of those that there are.
+#[tokio::test]
+async fn what_is_not_there_is_404_in_the_shape_of_its_neighbours() {
+    let gateway = gateway().await;
+    for version in ["v1", "v1beta"] {
+        let path = format!("/{version}/models/model-00:nope");
+        let answer = gateway.ask(request("POST", &path, &[("x-goog-api-key", KEY)])).await;
+        let told = answer.json();
+        assert_eq!((answer.status(), &told["error"]["code"]), (404, &json!(404)), "{path}: {told}");
+        assert_eq!(told["error"]["status"], "NOT_FOUND", "{path}: {told}");
+    }
+    for (method, path) in
+        [("POST", "noSuchEndpoint"), ("GET", "noSuchEndpoint"), ("GET", "task/1/2"), ("GET", "")]
+    {
+        let path = format!("/prod-api/svc/v4/api/{path}");
+        let answer = gateway.ask(request(method, &path, &[("x-api-key", KEY)])).await;
+        let told = answer.json();
+        assert_eq!((answer.status(), &told["code"]), (404, &json!(404)), "{path}: {told}");
+        assert!(told["msg"].as_str().is_some_and(|text| text.contains("Unknown path")), "{told}");
+        assert_eq!(told["data"], Value::Null, "{told}");
+    }
+}

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 
 use super::faults::scripts::{good, wants_stream};
+use crate::support::client::post;
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::setup::Setup;
@@ -50,6 +51,7 @@ fn run_inside(name: &str) -> bool {
     let told = String::from_utf8_lossy(&run.stdout);
     let errors = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success() && told.contains("1 passed"), "{told}\n{errors}");
+    eprint!("{errors}");
     true
 }
 
@@ -148,7 +150,79 @@ async fn a_name_that_leads_elsewhere_is_followed_and_no_client_notices() {
     if std::env::var_os(INSIDE).is_some() {
         return follow_the_name().await;
     }
-    let name = "names::a_name_that_leads_elsewhere_is_followed_and_no_client_notices";
+    inside("names::a_name_that_leads_elsewhere_is_followed_and_no_client_notices").await;
+}
+
+/// Requests that are under way while nobody resolves names.
+const WAITING: usize = 100;
+
+/// A server of names that takes every question and answers none.
+async fn swallow_names() {
+    let socket = UdpSocket::bind(SocketAddr::from((SERVER, 53))).await.unwrap();
+    let mut query = [0; 512];
+    while socket.recv_from(&mut query).await.is_ok() {}
+}
+
+async fn wait_for_names() {
+    let names = tokio::spawn(swallow_names());
+    let beside = at(Ipv4Addr::LOCALHOST, 0).await;
+    let base = format!("http://vendor.example:{PORT}");
+    let mut setup = Setup::new();
+    for (name, connect) in [("hurried", "1s"), ("patient", "10m")] {
+        let lines = format!("timeouts = {{ connect = \"{connect}\" }}");
+        setup = setup.provider(name, "openai-compatible", &format!("{base}/v1"), &lines);
+    }
+    setup = setup.provider("cohere", "cohere", &format!("{base}/v2"), "timeouts = { connect = \"1s\" }");
+    setup = setup.provider("beside", "openai-compatible", &format!("http://{}/v1", beside.addr), "");
+    setup = setup.model("gpt", "hurried", "m").model("late", "patient", "m").model("v", "cohere", "m");
+    setup.routes += "[[model]]\nid = \"both\"\ntargets = [{ provider = \"hurried\", model = \"m\" }, \
+                     { provider = \"beside\", model = \"m\", tier = 1 }]\n";
+    let gateway = Gateway::start(&setup).await;
+    // All of them together: one after the other they would take a quarter of an hour.
+    let begun = std::time::Instant::now();
+    let mut clients = Vec::new();
+    for n in 0..WAITING {
+        let mut client = gateway.connect().await;
+        client.send(Form::Chat.request_for("gpt", n % 2 == 0)).await;
+        clients.push(client);
+    }
+    let mut waited = Vec::new();
+    soon(async {
+        for client in &mut clients {
+            assert_eq!(client.answer().await.status(), 503);
+            waited.push(begun.elapsed());
+        }
+    })
+    .await;
+    let slowest = waited.iter().max().unwrap();
+    eprintln!("{WAITING} requests, connect = 1s: the last one has its error after {slowest:?}");
+    // What is made of several calls, and what can be asked elsewhere.
+    let vectors = post("/v1/embeddings", "{\"model\":\"v\",\"input\":\"a\"}");
+    assert_eq!(gateway.ask(vectors).await.status(), 503);
+    for stream in [false, true] {
+        assert_eq!(gateway.ask(Form::Chat.request_for("both", stream)).await.status(), 200);
+    }
+    // A client that leaves is noticed, although its provider's name is waited for.
+    let lines = gateway.access_log().len();
+    let mut client = gateway.connect().await;
+    client.send(Form::Chat.request_for("late", false)).await;
+    gateway.wait_for_metric("gateway_requests_in_flight", &[], 1.0).await;
+    drop(client);
+    let line = gateway.wait_for_log(lines + 1).await.pop().unwrap();
+    assert_eq!(line["error"], "client_gone", "{line}");
+    names.abort();
+}
+
+#[tokio::test]
+async fn a_resolver_that_hangs_holds_nobody_for_longer_than_a_connection_may_take() {
+    if std::env::var_os(INSIDE).is_some() {
+        return wait_for_names().await;
+    }
+    inside("names::a_resolver_that_hangs_holds_nobody_for_longer_than_a_connection_may_take").await;
+}
+
+/// Runs a test in namespaces of its own, or says that it cannot.
+async fn inside(name: &'static str) {
     let ran = tokio::task::spawn_blocking(move || run_inside(name)).await.unwrap();
     if !ran {
         // No program that could be installed is missing, but a right: GATEWAY_REQUIRE_ALL does not ask for it.

@@ -77,3 +77,33 @@ async fn large_bodies_are_bounded_together() {
         assert_eq!(gateway.ask(post("/v1/chat/completions", &body)).await.status(), 200);
     }
 }
+
+/// Connections that say nothing are connections, and no requests.
+#[tokio::test]
+async fn silent_connections_take_no_place_of_requests() {
+    let gate = Gate::new();
+    let upstream = waiting(gate.clone()).await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits("requests = 2")).await;
+    let mut silent = Vec::new();
+    for number in 0..8 {
+        let mut client = gateway.connect().await;
+        // Half of them in the middle of a head.
+        if number % 2 == 0 {
+            client.send("POST /v1/chat").await;
+        }
+        silent.push(client);
+    }
+    gateway.wait_for_metric("gateway_connections", &[], 8.0).await;
+    assert_eq!(gateway.status().await["requests_in_flight"], 0);
+    let mut first = gateway.connect().await;
+    first.send(Form::Chat.request(false)).await;
+    upstream.wait_for(1).await;
+    assert_eq!(gateway.status().await["requests_in_flight"], 1);
+    let mut second = gateway.connect().await;
+    second.send(Form::Chat.request(false)).await;
+    upstream.wait_for(2).await;
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 503);
+    gate.open();
+    assert_eq!(first.answer().await.status(), 200);
+    assert_eq!(second.answer().await.status(), 200);
+}

@@ -170,6 +170,148 @@ async fn no_request_fails_while_files_are_read_again_and_again() {
     assert_eq!(gateway.metrics().await.sum("gateway_errors_total", &[]), 0.0);
 }
 
+/// A file that was emptied or cut is not a configuration that somebody wants.
+#[tokio::test]
+async fn files_that_have_lost_what_they_had_are_refused() {
+    let (_upstream, gateway) = crate::bodies::chat().await;
+    let (routes, keys) = (gateway.read("routes.toml"), gateway.read("keys.toml"));
+    let whole_line = routes.find("[[model]]").unwrap();
+    let generation = gateway.status().await["generation"].clone();
+    for (file, text, says) in [
+        ("routes.toml", "", "has no model"),
+        ("routes.toml", "# later\n", "has no model"),
+        ("routes.toml", &routes[..whole_line], "has no model"),
+        ("routes.toml", routes.trim_end(), "line break"),
+        ("keys.toml", "", "has no key"),
+        ("keys.toml", keys.trim_end(), "line break"),
+    ] {
+        let before = gateway.read(file);
+        gateway.replace(file, text);
+        gateway.reload("refused").await;
+        let status = gateway.status().await;
+        assert_eq!(status["generation"], generation, "{file} {text:?}: {status}");
+        let problems = status["last_reload"]["problems"].to_string();
+        assert!(problems.contains(file) && problems.contains(says), "{says}: {problems}");
+        assert!(gateway.log().contains(says), "{says}: {}", gateway.log());
+        assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200, "{file} {text:?}");
+        gateway.replace(file, &before);
+    }
+    gateway.reload("applied").await;
+}
+
+/// `# end` is for those who want to be sure: no cut of such a file is taken, wherever it is.
+#[tokio::test]
+async fn a_file_that_says_where_it_ends_is_never_taken_cut() {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let mut setup = Setup::vendors(upstream.addr).server("[reload]\nsettle = \"0s\"");
+    setup.keys += "# end\n";
+    let gateway = Gateway::start(&setup).await;
+    let text = setup.keys.trim_end();
+    for at in (0..text.len()).step_by(37).chain([text.rfind('#').unwrap()]) {
+        // In place, as whoever does not know better.
+        std::fs::write(gateway.folder().join("keys.toml"), &text[..at]).unwrap();
+        gateway.reload("refused").await;
+    }
+    assert_eq!(gateway.status().await["generation"], 1);
+    gateway.replace("keys.toml", &(key("bob", "client-key-of-bob-0005", "") + "# end\n"));
+    gateway.reload("applied").await;
+    assert_eq!(gateway.status().await["keys"], 1);
+}
+
+#[tokio::test]
+async fn who_means_it_may_take_everything_away() {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let setup = Setup::vendors(upstream.addr).server("[reload]\nallow_empty = true\nsettle = \"0s\"");
+    let gateway = Gateway::start(&setup).await;
+    gateway.replace("routes.toml", "\n");
+    gateway.reload("applied").await;
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 404);
+    gateway.replace("keys.toml", "\n");
+    gateway.reload("applied").await;
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 401);
+    let status = gateway.status().await;
+    assert_eq!((&status["keys"], &status["models"]), (&0.into(), &0.into()), "{status}");
+    // Nothing was there before: nothing is lost.
+    gateway.replace("keys.toml", &setup.keys);
+    gateway.reload("applied").await;
+}
+
+/// A gateway that waits long for files to settle: what is written to in that time is refused.
+#[tokio::test]
+async fn a_file_that_is_being_written_is_refused() {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let setup = Setup::vendors(upstream.addr).server("[reload]\nsettle = \"3s\"");
+    let gateway = Gateway::start(&setup).await;
+    let half = setup.keys[..setup.keys.rfind("[[key]]").unwrap()].to_owned();
+    // The writer has come to the middle, and is not done: each part is a sound file.
+    std::fs::write(gateway.folder().join("keys.toml"), &half).unwrap();
+    let reloads = || async { gateway.metrics().await.sum("gateway_reloads_total", &[("result", "refused")]) };
+    let before = reloads().await;
+    gateway.signal(Signal::SIGHUP);
+    let writing = async {
+        for number in 0.. {
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            let more = key(&format!("k{number}"), &format!("key-{number}"), "");
+            let mut file =
+                std::fs::File::options().append(true).open(gateway.folder().join("keys.toml")).unwrap();
+            std::io::Write::write_all(&mut file, more.as_bytes()).unwrap();
+        }
+    };
+    tokio::select! {
+        () = writing => {}
+        () = gateway.wait_for_metric("gateway_reloads_total", &[("result", "refused")], before + 1.0) => {}
+    }
+    let status = gateway.status().await;
+    assert!(status["last_reload"]["problems"].to_string().contains("changed while it was read"), "{status}");
+    assert_eq!(status["generation"], 1, "{status}");
+    // At rest it is taken.
+    gateway.reload("applied").await;
+}
+
+/// `keys create` and its like put a whole file in the place of the old one, under whatever reloads there are.
+#[tokio::test]
+async fn keys_are_changed_while_files_are_read_again() {
+    let (_upstream, gateway) = crate::bodies::chat().await;
+    let inode = || {
+        std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(gateway.folder().join("keys.toml")).unwrap())
+    };
+    for number in 0..5 {
+        let before = inode();
+        gateway.signal(Signal::SIGHUP);
+        gateway.command(&["keys", "create", &format!("new-{number}")]);
+        gateway.signal(Signal::SIGHUP);
+        assert_ne!(inode(), before, "written in place");
+    }
+    soon(async {
+        while gateway.status().await["keys"] != 9 {
+            gateway.signal(Signal::SIGHUP);
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        }
+    })
+    .await;
+    let refused = gateway.status().await["last_reload"]["problems"].to_string();
+    assert_eq!(refused, "[]");
+}
+
+#[test]
+fn a_check_warns_of_files_that_serve_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut setup = Setup::vendors("127.0.0.1:9".parse().unwrap());
+    let check = |setup: &Setup| {
+        let conf = setup.write(folder.path(), &crate::support::gateway::free_ports());
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_model-gateway"));
+        let output = command.args(["check", "--conf"]).arg(conf).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(check(&setup), "");
+    setup.keys.clear();
+    assert!(check(&setup).contains("has no key"));
+    setup.routes.clear();
+    let said = check(&setup);
+    assert!(said.contains("has no key") && said.contains("has no model"), "{said}");
+}
+
 #[tokio::test]
 async fn the_access_log_is_opened_again() {
     let (_upstream, gateway) = crate::bodies::chat().await;

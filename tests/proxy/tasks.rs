@@ -185,6 +185,14 @@ async fn what_is_wrong_is_named_in_the_envelope() {
         ("vendorImageFirstLast", json!({"image_urls": urls, "duration": 5}), 400, "prompt"),
         ("vendorImageFirstLast", json!({"image_urls": urls, "prompt": "p"}), 400, "duration"),
         ("vendorImageFirstLast", json!({"image_urls": urls, "prompt": "p", "duration": 13}), 400, "duration"),
+        ("vendorImageFirstLast", json!({"image_urls": urls, "prompt": "p", "duration": 7}), 400, "duration"),
+        ("vendorImageFirstLast", json!({"image_urls": urls, "prompt": "p", "duration": 0}), 400, "duration"),
+        (
+            "vendorImageFirstLast",
+            json!({"image_urls": urls, "prompt": "p --rs 1p", "duration": 5}),
+            400,
+            "prompt",
+        ),
         ("videoFaceMergeSubmit", json!({"videoUrl": "https://h/v", "reqKey": "k"}), 400, "imageUrl"),
         ("videoFaceMergeSubmit", json!({"imageUrl": "https://h/v", "reqKey": "k"}), 400, "videoUrl"),
         (
@@ -214,7 +222,7 @@ async fn what_is_wrong_is_named_in_the_envelope() {
         ),
         (
             "text2imageSubmit",
-            json!({"prompt": "p", "size": "1x1", "value": "1x2", "req_key": "k"}),
+            json!({"prompt": "p", "size": "1024x1024", "value": "1024x1025", "req_key": "k"}),
             400,
             "value",
         ),
@@ -224,7 +232,12 @@ async fn what_is_wrong_is_named_in_the_envelope() {
             400,
             "size",
         ),
-        ("text2imageSubmit", json!({"prompt": "p", "size": "1x1", "value": "1x1"}), 400, "req_key"),
+        (
+            "text2imageSubmit",
+            json!({"prompt": "p", "size": "1024x1024", "value": "1024x1024"}),
+            400,
+            "req_key",
+        ),
         (
             "productExtractionSubmit",
             json!({"model": "seedream", "prompt": "p", "size": "2K", "temperature": 1, "watermark": true}),
@@ -243,7 +256,8 @@ async fn what_is_wrong_is_named_in_the_envelope() {
         );
     }
     assert_eq!((group.ark.requests(), group.dashscope.requests()), (0, 0));
-    let body = json!({"prompt": "p [[status 429]]", "size": "1x1", "value": "1x1", "req_key": "k"});
+    let body =
+        json!({"prompt": "p [[status 429]]", "size": "1024x1024", "value": "1024x1024", "req_key": "k"});
     let answer = group.post("text2imageSubmit", &body).await;
     assert_eq!((answer.status(), &answer.json()["code"]), (429, &json!(429)));
     let nobody = group.gateway.ask(post_with(&format!("{API}/img2imgSubmit"), &[], "{}")).await;
@@ -262,11 +276,55 @@ async fn a_tag_makes_one_task_of_two_requests() {
     assert_eq!(id(group.post("svcVideoCompletions", &body("one")).await), first);
     assert_eq!(group.ark.requests(), requests, "the vendor is not asked again");
     assert_ne!(id(group.post("svcVideoCompletions", &body("two")).await), first);
+    // What is written otherwise and says the same is the same; what says something else is another.
+    let spaced = serde_json::to_string_pretty(&body("one")).unwrap();
+    let again = group.gateway.ask(post(&format!("{API}/svcVideoCompletions"), spaced)).await;
+    assert_eq!(id(again), first);
+    for (name, value) in [("prompt", "another"), ("duration", "8"), ("aspect_ratio", "9:16")] {
+        let mut other = body("one");
+        other[name] = json!(value);
+        assert_ne!(id(group.post("svcVideoCompletions", &other).await), first, "{name}");
+    }
     // A request that its vendor refuses leaves its tag free.
     let mut failing = body("three");
     failing["prompt"] = json!("p [[status 500]]");
     assert_eq!(group.post("svcVideoCompletions", &failing).await.status(), 500);
+    assert_eq!(group.post("svcVideoCompletions", &failing).await.status(), 500);
     id(group.post("svcVideoCompletions", &body("three")).await);
+}
+
+#[tokio::test]
+async fn a_tag_makes_pictures_once() {
+    let group = Group::open().await;
+    let body = |tag: &str| json!({"prompt": "p", "size": "1328x1328", "value": "1328x1328", "req_key": tag});
+    let first = data(&group.post("text2imageSubmit", &body("one")).await);
+    assert_eq!(group.ark.requests(), 1);
+    assert_eq!(
+        data(&group.post("text2imageSubmit", &json!({"req": body("one")})).await)["images"][0]["url"]
+            .is_string(),
+        true
+    );
+    let made = group.ark.requests();
+    assert_eq!(data(&group.post("text2imageSubmit", &body("one")).await), first);
+    assert_eq!(group.ark.requests(), made, "the vendor is not asked again");
+    let mut other = body("one");
+    other["prompt"] = json!("another");
+    data(&group.post("text2imageSubmit", &other).await);
+    data(&group.post("text2imageSubmit", &body("two")).await);
+    assert_eq!(group.ark.requests(), made + 2);
+    // Two that come at the same time are one; one that fails leaves its tag free.
+    let slow =
+        json!({"prompt": "p [[delay 300]]", "size": "1328x1328", "value": "1328x1328", "req_key": "three"});
+    let (one, two) =
+        tokio::join!(group.post("text2imageSubmit", &slow), group.post("text2imageSubmit", &slow));
+    assert_eq!(data(&one), data(&two));
+    assert_eq!(group.ark.requests(), made + 3);
+    let failing =
+        json!({"prompt": "p [[status 500]]", "size": "1328x1328", "value": "1328x1328", "req_key": "four"});
+    for _ in 0..2 {
+        assert_eq!(group.post("text2imageSubmit", &failing).await.status(), 500);
+    }
+    assert_eq!(group.ark.requests(), made + 5);
 }
 
 /// Issues a token; gives it.
@@ -355,7 +413,7 @@ async fn another_gateway_of_the_group_takes_requests_as_they_are() {
     let ended = end(&front, &id).await;
     assert_eq!(ended["task_status"], "SUCCEEDED");
     assert!(ended["video_url"].as_str().unwrap().contains("/films/"));
-    let body = json!({"prompt": "p", "size": "1x1", "value": "1x1", "req_key": "k"});
+    let body = json!({"prompt": "p", "size": "1024x1024", "value": "1024x1024", "req_key": "k"});
     let answer = front.ask(post(&format!("{API}/text2imageSubmit"), body.to_string())).await;
     assert!(data(&answer)["images"][0]["url"].as_str().unwrap().contains("/pictures/"));
 }

@@ -1,16 +1,17 @@
 //! Another binary takes over while requests run: no connection is refused and no stream cut.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use nix::sys::signal::Signal;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
 use crate::reload::halting;
 use crate::routing::every_vendor;
-use crate::support::client::Client;
+use crate::support::client::{Client, request};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::http1::Piece;
@@ -209,4 +210,141 @@ async fn a_process_that_cannot_take_over_changes_nothing() {
     assert_eq!(gateway.admin_status("/readyz").await, Some(200));
     gateway.signal(Signal::SIGTERM);
     assert_eq!(gateway.ended().await.code(), Some(0));
+}
+
+/// Connections that come when the new process serves are the new one's, all of them.
+#[tokio::test]
+async fn nobody_is_accepted_any_more_once_the_new_process_serves() {
+    let gate = Gate::new();
+    let slow = halting(Form::Responses, &gate).await;
+    let setup = Setup::new().provider("slow", "openai", &format!("http://{}/v1", slow.addr), "");
+    let mut gateway = Gateway::start(&setup.model("slow", "slow", "gpt")).await;
+    let stream = open_stream(gateway.addr).await;
+    gateway.signal(Signal::SIGUSR2);
+    until(|| gateway.log().contains("the new process serves")).await;
+    // Pingora by itself goes on for five seconds; here it takes milliseconds.
+    let begun = std::time::Instant::now();
+    until(|| gateway.log().contains("no more connections are accepted")).await;
+    assert!(begun.elapsed() < std::time::Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_ne!(gateway.status().await["pid"], gateway.pid(), "the new process answers on the admin port");
+    let before = gateway.metrics().await.sum("gateway_requests_total", &[]);
+    for _ in 0..40 {
+        let answer = gateway.ask(request("GET", "/", &[("connection", "close")])).await;
+        assert_eq!(answer.status(), 200);
+    }
+    gateway.wait_for_metric("gateway_requests_total", &[], before + 40.0).await;
+    gate.open();
+    close_stream(stream).await;
+    assert_eq!(gateway.ended().await.code(), Some(0));
+}
+
+/// What stands in the place of a new process: it takes the listeners, and then a test does with it what it wants.
+struct Stand {
+    listeners: UnixListener,
+    ready: Option<UnixListener>,
+}
+
+fn sockets(gateway: &Gateway) -> [PathBuf; 2] {
+    ["model-gateway.upgrade.sock", "model-gateway.upgrade.sock.ready"].map(|name| gateway.folder().join(name))
+}
+
+impl Stand {
+    fn new(gateway: &Gateway, says: bool) -> Stand {
+        let [socket, ready] = sockets(gateway);
+        let ready = says.then(|| UnixListener::bind(&ready).unwrap());
+        Stand { ready, listeners: UnixListener::bind(&socket).unwrap() }
+    }
+
+    /// Waits until the listeners are sent; gives the connections over which they come and over which it may say something.
+    async fn take(&self) -> (UnixStream, Option<UnixStream>) {
+        let ready = match &self.ready {
+            Some(ready) => Some(soon(ready.accept()).await.unwrap().0),
+            None => None,
+        };
+        (soon(self.listeners.accept()).await.unwrap().0, ready)
+    }
+}
+
+async fn serves(gateway: &mut Gateway) {
+    assert!(gateway.runs());
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
+    assert_eq!(gateway.admin_status("/readyz").await, Some(200));
+}
+
+/// A new process that fails when it has the listeners already.
+#[tokio::test]
+async fn a_process_that_takes_over_and_fails_changes_nothing() {
+    let (_upstream, mut gateway) = crate::bodies::chat().await;
+    let stand = Stand::new(&gateway, true);
+    gateway.signal(Signal::SIGQUIT);
+    let taken = stand.take().await;
+    serves(&mut gateway).await;
+    drop((taken, stand));
+    until(|| gateway.log().contains("this one goes on")).await;
+    serves(&mut gateway).await;
+    // And the next one takes over.
+    for socket in sockets(&gateway) {
+        let _ = std::fs::remove_file(socket);
+    }
+    gateway.signal(Signal::SIGUSR2);
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
+}
+
+/// One of an earlier version says nothing when it serves; it is given the time that Pingora gives it.
+#[tokio::test]
+async fn a_process_that_says_nothing_takes_over_too() {
+    let (_upstream, mut gateway) = crate::bodies::chat().await;
+    let stand = Stand::new(&gateway, false);
+    gateway.signal(Signal::SIGQUIT);
+    let (_sent, ready) = stand.take().await;
+    assert!(ready.is_none());
+    serves(&mut gateway).await;
+    assert_eq!(gateway.ended().await.code(), Some(0));
+}
+
+/// A file that gives nothing and does not end: whoever reads it waits.
+fn hang(gateway: &Gateway, name: &str) {
+    let path = gateway.folder().join(name);
+    std::fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_process_that_is_starting() {
+    let (_upstream, mut gateway) = crate::bodies::chat().await;
+    hang(&gateway, "routes.toml");
+    gateway.signal(Signal::SIGUSR2);
+    until(|| !gateway.successors().is_empty()).await;
+    // Nor does a reload, which waits for the same file here, or another upgrade.
+    gateway.signal(Signal::SIGHUP);
+    gateway.signal(Signal::SIGUSR2);
+    serves(&mut gateway).await;
+    gateway.signal(Signal::SIGTERM);
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    until(|| gateway.successors().is_empty()).await;
+    assert!(!gateway.log().contains("told twice"), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_process_that_takes_over() {
+    let (_upstream, mut gateway) = crate::bodies::chat().await;
+    let stand = Stand::new(&gateway, true);
+    gateway.signal(Signal::SIGQUIT);
+    let _taken = stand.take().await;
+    serves(&mut gateway).await;
+    gateway.signal(Signal::SIGTERM);
+    assert_eq!(gateway.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_reload() {
+    let (_upstream, mut gateway) = crate::bodies::chat().await;
+    hang(&gateway, "keys.toml");
+    gateway.signal(Signal::SIGHUP);
+    gateway.signal(Signal::SIGHUP);
+    serves(&mut gateway).await;
+    gateway.signal(Signal::SIGTERM);
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    assert!(!gateway.log().contains("told twice"), "{}", gateway.log());
 }

@@ -111,6 +111,41 @@ async fn usage_is_asked_for_and_taken_out_again() {
     assert_eq!(upstream.last_request().text(), body);
 }
 
+/// Clients of chat completions may rely on `usage` (specification, 2.1); a server of one's own may tell none.
+#[tokio::test]
+async fn a_chat_answer_without_usage_is_given_what_was_counted() {
+    let told = json!({"prompt_tokens": 5, "completion_tokens": 3});
+    for (usage, counted) in [(None, true), (Some(Value::Null), true), (Some(told), false)] {
+        let mut body = json!({"id": "c-1", "object": "chat.completion", "created": 1, "model": "gpt", "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "Hello there, how are you?"}, "finish_reason": "stop"}
+        ]});
+        if let Some(usage) = usage.clone() {
+            body["usage"] = usage;
+        }
+        let upstream = Upstream::answering(reply::json(200, body.to_string())).await;
+        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let answer = gateway.ask(Form::Chat.request(false)).await;
+        assert!(answer.status() == 200 && answer.complete, "{}", answer.text());
+        let mut given = answer.json();
+        if counted {
+            let figure = |name: &str| given["usage"][name].as_u64().unwrap();
+            let (input, output) = (figure("prompt_tokens"), figure("completion_tokens"));
+            assert!((1..=200).contains(&input) && (4..=12).contains(&output), "{given}");
+            assert_eq!(figure("total_tokens"), input + output);
+            // What the client is told is what the log has.
+            let line = &gateway.wait_for_log(1).await[0];
+            assert_eq!(
+                (&line["input_tokens"], &line["output_tokens"]),
+                (&input.into(), &output.into()),
+                "{line}"
+            );
+            given.as_object_mut().unwrap().remove("usage");
+            body.as_object_mut().unwrap().remove("usage");
+        }
+        assert_eq!(given, body, "{usage:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_log_and_the_metrics_say_what_was_used() {
     let (_upstream, gateway) = vendors().await;

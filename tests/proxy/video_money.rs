@@ -239,3 +239,161 @@ async fn a_credential_goes_nowhere_else() {
     assert_eq!((answer.status(), elsewhere.count()), (500, 0), "{}", answer.text());
     assert!(!answer.everything().contains("secret.mp4"));
 }
+
+/// What a second costs by resolution.
+const SECOND: &str = "video_second = [{ size = \"480p\", each = 0.01 }, { size = \"720p\", each = 0.02 }, { size = \"1080p\", each = 0.05 }]";
+const PRO: &str = "doubao-seedance-1-0-pro-250528";
+const PRO_15: &str = "doubao-seedance-1-5-pro-251215";
+
+/// A gateway with vendors of all forms, whose videos cost what their resolutions cost.
+async fn by_resolution() -> (Gateway, Vec<Simulator>) {
+    let mut setup = Setup::new();
+    let mut vendors = Vec::new();
+    for (model, vendor, kind, path) in [
+        ("sora-2", Vendor::OpenAi, "openai", "v1"),
+        ("sora-2-pro", Vendor::OpenAi, "openai", "v1"),
+        ("veo-3.1-fast-generate-preview", Vendor::Google, "gemini", "v1beta"),
+        ("wan2.5-t2v-preview", Vendor::DashScope, "dashscope", "api/v1"),
+        (PRO, Vendor::Ark, "ark", "api/v3"),
+        (PRO_15, Vendor::Ark, "ark", "api/v3"),
+    ] {
+        let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
+        let simulator = Simulator::start(vendor, options).await.unwrap();
+        setup = setup.provider(model, kind, &format!("http://{}/{path}", simulator.addr()), "");
+        setup = setup.model(model, model, model);
+        vendors.push(simulator);
+    }
+    let mut setup = setup.priced(SECOND).account("acme", "100");
+    setup.keys += &key("pia", PAYING, "account = \"acme\"");
+    (Gateway::start(&setup).await, vendors)
+}
+
+async fn submit_body(gateway: &Gateway, body: &Value) -> Answer {
+    let bearer = format!("Bearer {PAYING}");
+    gateway.ask(post_with("/v1/video/generations", &[("authorization", &bearer)], body.to_string())).await
+}
+
+/// Submits a video, waits for it, and says what it cost.
+async fn costs(gateway: &Gateway, body: &Value) -> String {
+    costs_and(gateway, body, || Value::Null).await.0
+}
+
+/// The same, with what is to be seen once it is submitted.
+async fn costs_and(gateway: &Gateway, body: &Value, see: impl Fn() -> Value) -> (String, Value) {
+    let answer = submit_body(gateway, body).await;
+    assert_eq!(answer.status(), 200, "{body}: {}", answer.text());
+    let seen = see();
+    let before = gateway.account("acme")["balance"].as_str().unwrap().to_owned();
+    let ended = end(gateway, answer.json()["task_id"].as_str().unwrap()).await;
+    assert_eq!(ended["status"], "succeeded", "{body}");
+    until(|| gateway.account("acme")["balance"] != before.as_str()).await;
+    let cents = |text: &str| (text.parse::<f64>().unwrap() * 100.0).round() as i64;
+    let after = gateway.account("acme")["balance"].as_str().unwrap().to_owned();
+    (format!("{}", cents(&before) - cents(&after)), seen)
+}
+
+/// No size, resolution or length is paid for that the vendor was not told, and none is told that was not paid for.
+#[tokio::test]
+async fn what_is_priced_is_what_the_vendor_is_told() {
+    let (gateway, vendors) = by_resolution().await;
+    let told =
+        |at: usize| -> Value { serde_json::from_slice(&vendors[at].last_request().unwrap().body).unwrap() };
+    let prompt = "A cat [[film looks 0]]";
+    for body in [
+        json!({"model": PRO, "prompt": prompt, "size": "1x1"}),
+        json!({"model": PRO, "prompt": prompt, "size": "4294967296x4294967296"}),
+        json!({"model": PRO, "prompt": prompt, "size": "640x360"}),
+        json!({"model": PRO, "prompt": prompt, "size": "1280x720", "resolution": "480p"}),
+        json!({"model": PRO_15, "prompt": prompt, "size": "1920x1080"}),
+        json!({"model": PRO, "prompt": format!("{prompt} --rs 1p")}),
+        json!({"model": PRO, "prompt": format!("{prompt} --dur 0")}),
+        json!({"model": PRO, "prompt": format!("{prompt} --frames 1")}),
+        json!({"model": PRO, "prompt": format!("{prompt}--resolution 1p")}),
+        json!({"model": PRO, "prompt": prompt, "frames": 1}),
+        json!({"model": "wan2.5-t2v-preview", "prompt": prompt, "size": "1x1"}),
+        json!({"model": "veo-3.1-fast-generate-preview", "prompt": prompt, "size": "1x1"}),
+        json!({"model": "sora-2", "prompt": prompt, "resolution": "1080p"}),
+    ] {
+        let before: u64 = vendors.iter().map(Simulator::requests).sum();
+        let answer = submit_body(&gateway, &body).await;
+        assert_eq!(answer.status(), 400, "{body}: {}", answer.text());
+        assert_eq!(before, vendors.iter().map(Simulator::requests).sum::<u64>(), "{body}");
+    }
+    // A size that is one of the model's is told as its resolution and ratio.
+    for (body, at, cost, pointer, value) in [
+        (
+            json!({"model": PRO, "prompt": prompt, "size": "1920x1080"}),
+            4,
+            "25",
+            "/resolution",
+            json!("1080p"),
+        ),
+        (json!({"model": PRO, "prompt": prompt, "size": "480x864"}), 4, "5", "/ratio", json!("9:16")),
+        (json!({"model": PRO, "prompt": prompt}), 4, "10", "/resolution", json!("720p")),
+        (json!({"model": PRO, "prompt": prompt, "frames": 241}), 4, "10", "/frames", json!(241)),
+        (
+            json!({"model": "sora-2-pro", "prompt": prompt, "resolution": "1080p"}),
+            1,
+            "20",
+            "/size",
+            json!("1080x1920"),
+        ),
+        (
+            json!({"model": "wan2.5-t2v-preview", "prompt": prompt, "size": "1080x1920"}),
+            3,
+            "25",
+            "/parameters/size",
+            json!("1080*1920"),
+        ),
+        (
+            json!({"model": "veo-3.1-fast-generate-preview", "prompt": prompt, "size": "1920x1080"}),
+            2,
+            "40",
+            "/parameters/durationSeconds",
+            json!(8),
+        ),
+    ] {
+        let (found, told) = costs_and(&gateway, &body, || told(at)).await;
+        assert_eq!((found.as_str(), told.pointer(pointer)), (cost, Some(&value)), "{body}: {told}");
+    }
+}
+
+/// The vendor's own report of what it made is what is paid.
+#[tokio::test]
+async fn what_the_vendor_says_that_it_made_is_charged() {
+    let (gateway, _vendors) = by_resolution().await;
+    for (body, cost) in [
+        (json!({"model": PRO, "prompt": "A cat [[film looks 0]] [[film makes 1080p]]"}), "25"),
+        (
+            json!({"model": PRO, "prompt": "A cat [[film looks 0]] [[film makes 480p]] [[film lasts 10]]"}),
+            "10",
+        ),
+        // What it says is nothing that has a price: what was asked for has one.
+        (json!({"model": PRO, "prompt": "A cat [[film looks 0]] [[film makes 704p]]"}), "10"),
+        (json!({"model": "sora-2", "prompt": "A cat [[film looks 0]] [[film makes 1080x1920]]"}), "20"),
+        (
+            json!({"model": "wan2.5-t2v-preview", "prompt": "A cat [[film looks 0]] [[film makes 1080]]"}),
+            "25",
+        ),
+        // Two resolutions that contradict one another are held as the dearest.
+        (json!({"model": PRO, "prompt": "A cat [[film looks 0]] --rs 480p", "resolution": "1080p"}), "25"),
+    ] {
+        assert_eq!(costs(&gateway, &body).await, cost, "{body}");
+    }
+}
+
+/// What a video made from another one costs is what that one did, whatever its request says.
+#[tokio::test]
+async fn a_remix_is_held_as_what_it_is_made_from() {
+    let vendor = vendor().await;
+    let gateway = Gateway::start(&paying(&vendor.base_url(), "1")).await;
+    let first = begin(&gateway, "A cat [[film looks 0]]", 8).await;
+    end(&gateway, &first).await;
+    until(|| gateway.account("acme")["balance"] == "0.60").await;
+    let remix = json!({"model": "sora-2", "prompt": "A dog [[film looks 9]]", "seconds": 4, "remix_from_video_id": first});
+    let answer = submit_body(&gateway, &remix).await;
+    assert_eq!((answer.status(), answer.get("x-gateway-warning")), (200, Some("seconds dropped")));
+    // 0.40 are held; 0.20 are left.
+    assert_eq!(submit(&gateway, "A cat", 8).await.status(), 429);
+    assert_eq!(submit(&gateway, "A cat", 4).await.status(), 200);
+}

@@ -229,13 +229,115 @@ async fn each_family_is_asked_in_its_words() {
             json!({"model": "doubao-seedance-1-5-pro-251215", "content": [{"type": "text", "text": "p --ratio 16:9 --dur 5"},
                 {"type": "image_url", "image_url": {"url": "https://h/1"}, "role": "first_frame"},
                 {"type": "image_url", "image_url": {"url": "https://h/2"}, "role": "last_frame"}],
-                "generate_audio": false, "camera_fixed": true}),
+                "resolution": "720p", "generate_audio": false, "camera_fixed": true}),
+        ),
+        // What is said nowhere is told as the specification has it.
+        (
+            "doubao-seedance-1-5-pro-251215",
+            json!({"prompt": "p"}),
+            "/api/v3/contents/generations/tasks",
+            json!({"model": "doubao-seedance-1-5-pro-251215", "content": [{"type": "text", "text": "p"}],
+                "resolution": "720p", "ratio": "16:9", "duration": 5, "generate_audio": true}),
+        ),
+        // The vendor makes 1080p of eight seconds alone.
+        (
+            "veo-3.1-fast-generate-preview",
+            json!({"prompt": "p"}),
+            "/v1beta/models/veo-3.1-fast-generate-preview:predictLongRunning",
+            json!({"instances": [{"prompt": "p"}],
+                "parameters": {"aspectRatio": "16:9", "resolution": "720p", "durationSeconds": 4}}),
+        ),
+        (
+            "veo-3.1-fast-generate-preview",
+            json!({"prompt": "p", "size": "1080x1920"}),
+            "/v1beta/models/veo-3.1-fast-generate-preview:predictLongRunning",
+            json!({"instances": [{"prompt": "p"}],
+                "parameters": {"aspectRatio": "9:16", "resolution": "1080p", "durationSeconds": 8}}),
+        ),
+        (
+            "wan2.5-t2v-preview",
+            json!({"prompt": "p", "size": "832x1088"}),
+            "/api/v1/services/aigc/video-generation/video-synthesis",
+            json!({"model": "wan2.5-t2v-preview", "input": {"prompt": "p"},
+                "parameters": {"size": "832*1088", "duration": 5, "watermark": false}}),
+        ),
+        (
+            "sora-2",
+            json!({"prompt": "p", "aspect_ratio": "16:9", "resolution": "720p"}),
+            "/v1/videos",
+            json!({"model": "sora-2", "prompt": "p", "seconds": "4", "size": "1280x720"}),
         ),
     ] {
         let mut body = body;
         body["model"] = json!(model);
         studio.begin(&body).await;
         assert_eq!(studio.asked(model), (path.to_owned(), expected), "{model}");
+    }
+}
+
+/// Every bound of every family, from both sides.
+#[tokio::test]
+async fn lengths_have_the_bounds_of_the_specification() {
+    let studio = Studio::open().await;
+    for (model, field, good, bad) in [
+        ("sora-2", "seconds", &[4, 8, 12][..], &[0, 3, 5, 13][..]),
+        ("veo-3.1-fast-generate-preview", "durationSeconds", &[4, 6, 8], &[0, 3, 5, 7, 9]),
+        ("wan2.5-t2v-preview", "duration", &[5, 10], &[0, 4, 6, 11]),
+        ("doubao-seedance-1-5-pro-251215", "duration", &[4, 5, 8, 12], &[0, 3, 13]),
+    ] {
+        for (seconds, status) in good.iter().map(|n| (n, 200)).chain(bad.iter().map(|n| (n, 400))) {
+            let mut body = body(model, "A cat");
+            body[field] = json!(seconds);
+            let answer = studio.gateway.ask(post("/v1/video/generations", body.to_string())).await;
+            assert_eq!(answer.status(), status, "{body}: {}", answer.text());
+            if status == 400 {
+                assert_eq!(answer.json()["error"]["param"], field, "{body}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_model_has_no_place_for_is_said() {
+    let studio = Studio::open().await;
+    for (model, members, warning) in [
+        (
+            "sora-2",
+            json!({"seed": 1, "nonsense": 2, "negative_prompt": "x"}),
+            "negative_prompt, seed, nonsense",
+        ),
+        ("sora-2", json!({"seconds": 8, "size": "1280x720", "generateAudio": true}), ""),
+        ("sora-2", json!({"generate_audio": false, "watermark": true}), "watermark, generate_audio"),
+        (
+            "veo-3.1-fast-generate-preview",
+            json!({"seed": 1, "addWatermark": true, "generateAudio": false, "personGeneration": "allow_all"}),
+            "seed, addWatermark, generateAudio",
+        ),
+        ("veo-3.1-fast-generate-preview", json!({"generateAudio": true, "fps": 24}), "fps"),
+        ("veo-3.1-generate-001", json!({"seed": 1, "addWatermark": true, "generateAudio": false}), ""),
+        ("wan2.5-i2v-preview", json!({"aspect_ratio": "9:16", "resolution": "1080p"}), "aspect_ratio"),
+        (
+            "wan2.5-i2v-preview",
+            json!({"size": "720x1280", "personGeneration": "allow_all"}),
+            "personGeneration, size",
+        ),
+        ("wan2.5-t2v-preview", json!({"aspect_ratio": "9:16", "seed": 3, "negative_prompt": "x"}), ""),
+        ("doubao-seedance-1-5-pro-251215", json!({"negativePrompt": "x", "seed": 1}), "negativePrompt"),
+        ("doubao-seedance-1-5-pro-251215-noAudio", json!({"generate_audio": true}), "generate_audio"),
+    ] {
+        let mut body = body(model, "A cat");
+        for (name, value) in members.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        let answer = studio.gateway.ask(post("/v1/video/generations", body.to_string())).await;
+        assert_eq!(answer.status(), 200, "{body}: {}", answer.text());
+        let expected: Vec<String> = warning
+            .split(", ")
+            .filter(|name| !name.is_empty())
+            .map(|name| format!("{name} dropped"))
+            .collect();
+        let expected = Some(expected.join(", ")).filter(|text| !text.is_empty());
+        assert_eq!(answer.get("x-gateway-warning"), expected.as_deref(), "{body}");
     }
 }
 
@@ -325,6 +427,33 @@ async fn what_is_wrong_is_named() {
         (json!({"model": "sora-2", "prompt": "p", "seconds": 5}), 400, "seconds"),
         (json!({"model": "sora-2", "prompt": "p", "size": "1x1"}), 400, "size"),
         (json!({"model": "sora-2", "prompt": "p", "aspect_ratio": "4:3"}), 400, "aspect_ratio"),
+        (json!({"model": "sora-2", "prompt": "p", "resolution": "480p"}), 400, "resolution"),
+        (json!({"model": "sora-2", "prompt": "p", "resolution": "1080p"}), 400, "resolution"),
+        (
+            json!({"model": "sora-2", "prompt": "p", "size": "1280x720", "aspectRatio": "9:16"}),
+            400,
+            "aspectRatio",
+        ),
+        (
+            json!({"model": "veo-3.1-fast-generate-preview", "prompt": "p", "durationSeconds": 4, "resolution": "1080p"}),
+            400,
+            "durationSeconds",
+        ),
+        (json!({"model": "veo-3.1-fast-generate-preview", "prompt": "p", "size": "1x1"}), 400, "size"),
+        (
+            json!({"model": "veo-3.1-fast-generate-preview", "prompt": "p", "personGeneration": "all"}),
+            400,
+            "personGeneration",
+        ),
+        (json!({"model": "wan2.5-t2v-preview", "prompt": "p", "duration": 7}), 400, "duration"),
+        (
+            json!({"model": "wan2.5-t2v-preview", "prompt": "p", "resolution": "480p", "aspect_ratio": "4:3"}),
+            400,
+            "aspect_ratio",
+        ),
+        (json!({"model": "doubao-seedance-1-5-pro-251215", "prompt": "x --dur 3"}), 400, "prompt"),
+        (json!({"model": "doubao-seedance-1-5-pro-251215", "prompt": "x--ratio 7:5"}), 400, "prompt"),
+        (json!({"model": "doubao-seedance-1-5-pro-251215", "prompt": "p", "size": "640x640"}), 400, "size"),
         (
             json!({"model": "sora-2", "prompt": "p", "remix_from_video_id": "task_1"}),
             400,

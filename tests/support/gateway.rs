@@ -190,6 +190,11 @@ impl Gateway {
         self.folder.path()
     }
 
+    /// The text of a file of the configuration.
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder().join(name)).unwrap()
+    }
+
     /// Puts a file in the place of another.
     pub(crate) fn replace(&self, name: &str, text: &str) {
         let new = self.folder().join("new");

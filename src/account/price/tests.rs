@@ -121,9 +121,47 @@ fn things_that_are_made_have_prices_by_size_and_quality() {
         price.cost(&Usage::default(), &[made]) - nanos("0.005")
     };
     assert_eq!(video(5_500, "720p"), nanos("1.65"));
-    assert_eq!(video(5_500, "480p"), 0, "no price that fits");
+    assert_eq!(video(1_000, "480p"), nanos("0.3"), "what no price fits costs the dearest");
+    assert_eq!(video(1_000, ""), nanos("0.3"));
+    assert!(price.knows_resolution("720p") && !price.knows_resolution("480p"));
     let searched = Usage { searches: Some(3), ..Usage::default() };
     assert_eq!(price.cost(&searched, &[]), nanos("0.035"));
+}
+
+#[test]
+fn what_no_price_fits_costs_the_dearest() {
+    let unit = |size: &str, quality: Option<&str>, each| Unit {
+        size: Some(size.into()),
+        quality: quality.map(Into::into),
+        each: nanos(each),
+    };
+    let price = Price::new(Given {
+        images: vec![unit("1K", Some("low"), "1"), unit("1K", Some("high"), "9"), unit("2K", None, "4")],
+        video_seconds: vec![unit("480p", None, "1"), unit("1080p", None, "3"), unit("720p", None, "2")],
+        ..Given::default()
+    });
+    for (size, quality, each) in [
+        ("1K", "low", "1"),
+        ("2K", "low", "4"),
+        ("1K", "", "9"),
+        ("1x1", "low", "9"),
+        ("", "", "9"),
+        ("1K", "no such", "9"),
+    ] {
+        let made = [Product::Images { count: 2, size: size.into(), quality: quality.into() }];
+        assert_eq!(price.cost(&Usage::default(), &made), 2 * nanos(each), "{size} {quality}");
+        let expected = Expected { output: Some(0), made: &made, ..Expected::default() };
+        assert!(price.estimate(&expected) >= price.cost(&Usage::default(), &made), "{size} {quality}");
+    }
+    for (resolution, each) in [("480p", "1"), ("720p", "2"), ("1p", "3"), ("", "3"), ("4k", "3")] {
+        let made = [Product::Video { millis: 1_000, resolution: resolution.into() }];
+        assert_eq!(price.cost(&Usage::default(), &made), nanos(each), "{resolution}");
+        let expected = Expected { output: Some(0), made: &made, ..Expected::default() };
+        assert_eq!(price.estimate(&expected), nanos(if resolution.is_empty() { "3" } else { each }));
+    }
+    // A model that is paid for by tokens alone has no price for the piece.
+    let made = [Product::Images { count: 2, size: "1K".into(), quality: "low".into() }];
+    assert_eq!(Price::default().cost(&Usage::default(), &made), 0);
 }
 
 #[test]

@@ -9,14 +9,17 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Call, Fault, Job, Link, Reply};
-use crate::canonical::image::{Comes, ImageDialect, ImageRequest, ImageRules, ImageShape, ImageSource};
-use crate::canonical::{Product, Usage};
+use crate::canonical::image::{
+    Comes, ImageDialect, ImageFamily, ImageInput, ImageRequest, ImageRules, ImageShape, ImageSource, Picture,
+    Sizes,
+};
+use crate::canonical::{Lost, Product, Usage};
 use crate::error::{ApiError, Kind};
 use crate::wire::error::{VendorError, from_vendor};
 use crate::wire::images::answer::{self, Answer, Image, Place, State, Task};
 use crate::wire::images::ask::{ask, needs_bytes};
 use crate::wire::images::reply::{self, Made, Shape, Shown};
-use crate::wire::images::{check, file};
+use crate::wire::images::{check, convert, file, fit};
 
 /// How long to wait before a task is asked for: the first times, and from then on.
 const WAITS: [Duration; 5] = [
@@ -50,7 +53,12 @@ pub struct Ask {
 pub fn expected(request: &ImageRequest) -> Product {
     let count = u64::from(request.count.unwrap_or(1)) * u64::from(request.sequence.unwrap_or(1));
     let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
-    Product::Images { count, size: text(&request.size), quality: text(&request.quality) }
+    let size = match (&request.size, &request.tier) {
+        // Which of the two has a price is not known.
+        (Some(_), Some(_)) => Box::default(),
+        (size, tier) => text(if size.is_some() { size } else { tier }),
+    };
+    Product::Images { count, size, quality: text(&request.quality) }
 }
 
 /// What the calls of a round are for.
@@ -97,6 +105,7 @@ impl Imaging {
             return Err(ApiError::missing("image"));
         }
         check::check(&mut asked.request, &rules)?;
+        fit::fit(&mut asked.request, &asked.dialect, &rules)?;
         if asked.dialect.shape == ImageShape::PromptLater && !asked.request.images.is_empty() {
             let message = "'image' is not taken by this model, which makes images of texts.";
             return Err(ApiError::new(Kind::Unsupported, message).param("image"));
@@ -114,6 +123,49 @@ impl Imaging {
             quality: None,
             fault: None,
         })
+    }
+
+    /// What of the request the model has no place for.
+    pub fn lost(&self) -> &[Lost] {
+        &self.asked.request.lost
+    }
+
+    /// Puts images into a form that the model takes.
+    fn convert(&mut self) -> Result<(), ApiError> {
+        if !matches!(self.asked.dialect.family, ImageFamily::GptImage | ImageFamily::GptImageFree) {
+            return Ok(());
+        }
+        let ImageRequest { images, mask, group, .. } = &mut self.asked.request;
+        for input in images {
+            let ImageSource::Bytes(bytes) = &input.source else { continue };
+            if file(bytes).is_some_and(|file| file.picture == Picture::Gif) {
+                let png = convert::gif_to_png(bytes);
+                input.source = ImageSource::Bytes(png.ok_or_else(|| unreadable(input))?);
+            }
+        }
+        if let Some(input) = mask.as_mut().filter(|_| *group)
+            && let ImageSource::Bytes(bytes) = &input.source
+        {
+            let message = "must be a grey PNG, white where the image may be changed";
+            let made = convert::mask(bytes).ok_or_else(|| {
+                let message = format!("'{}' {message}.", input.field);
+                ApiError::new(Kind::InvalidField, message).param(input.field.clone())
+            })?;
+            input.source = ImageSource::Bytes(made);
+        }
+        Ok(())
+    }
+
+    /// The size that the images are priced by: what the vendor was told, or, where it may make another, what it says.
+    fn priced_size(&self) -> Option<String> {
+        let ImageRequest { size, tier, .. } = &self.asked.request;
+        let told = match self.asked.dialect.shape {
+            ImageShape::Parts => tier.as_ref().or(size.as_ref()),
+            _ => size.as_ref().or(tier.as_ref()),
+        };
+        let told = told.filter(|size| *size != "auto");
+        let said = self.size.as_ref();
+        if self.rules.sizes == Sizes::Any { said.or(told) } else { told.or(said) }.cloned()
     }
 
     /// The images come in the answer, and not behind links.
@@ -235,6 +287,7 @@ impl Imaging {
                 Round::Begin => {
                     let places = self.inputs();
                     if places.is_empty() || !needs_bytes(self.asked.dialect.shape) {
+                        self.convert().map_err(Fault::Refused)?;
                         self.round = Round::Asking;
                         return Ok(self.calls());
                     }
@@ -255,6 +308,7 @@ impl Imaging {
                 }
                 Round::Inputs(places) => {
                     self.take_inputs(&places).map_err(Fault::Refused)?;
+                    self.convert().map_err(Fault::Refused)?;
                     self.round = Round::Asking;
                     return Ok(self.calls());
                 }
@@ -298,6 +352,15 @@ impl Imaging {
     }
 }
 
+fn unreadable(input: &ImageInput) -> ApiError {
+    let field = &input.field;
+    let message = format!(
+        "'{field}' cannot be read as a GIF of at most {} million points; send it as a PNG.",
+        convert::MOST_POINTS / 1_000_000
+    );
+    ApiError::new(Kind::InvalidField, message).param(field.clone())
+}
+
 fn add(sum: &mut Usage, more: &Usage) {
     let add = |slot: &mut Option<u64>, value: Option<u64>| {
         if let Some(value) = value {
@@ -334,6 +397,7 @@ impl Job for Imaging {
         if self.images.is_empty() {
             return Err(self.refusal());
         }
+        let priced = self.priced_size();
         let request = &self.asked.request;
         let mut images = std::mem::take(&mut self.images);
         if request.inline == Some(false) && !self.inline() {
@@ -350,7 +414,7 @@ impl Job for Imaging {
         let quality = request.quality.clone().filter(|quality| quality != "auto").or(self.quality.take());
         let product = Product::Images {
             count: images.len() as u64,
-            size: size.as_deref().unwrap_or_default().into(),
+            size: priced.as_deref().unwrap_or_default().into(),
             quality: quality.as_deref().unwrap_or_default().into(),
         };
         let usage = self.usage.unwrap_or_default();

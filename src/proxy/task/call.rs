@@ -8,6 +8,7 @@ use http::{HeaderValue, Method, header};
 use super::super::call::{Ask, Notes, Reached, refused as refused_by, to_look};
 use super::super::lane::{Lane, address_of};
 use super::super::live::Live;
+use super::super::weight::Room;
 use super::super::{Gateway, names};
 use super::broken;
 use crate::error::{ApiError, RetryAfter};
@@ -57,6 +58,7 @@ impl Road {
             body: (!looks).then(|| out.body.clone()),
             timeouts,
             until: tokio::time::Instant::now() + timeouts.total,
+            repeatable: looks || out.repeatable,
         })
     }
 }
@@ -68,15 +70,17 @@ pub(super) struct Out {
     pub(super) path: String,
     pub(super) body: Bytes,
     pub(super) headers: &'static [(&'static str, &'static str)],
+    /// Whether a vendor may get it twice: a submission would make two tasks.
+    pub(super) repeatable: bool,
 }
 
 impl Out {
     pub(super) fn post(path: String, body: Bytes) -> Out {
-        Out { method: Method::POST, path, body, headers: &[] }
+        Out { method: Method::POST, path, body, headers: &[], repeatable: false }
     }
 
     pub(super) fn get(path: String) -> Out {
-        Out { method: Method::GET, path, body: Bytes::new(), headers: &[] }
+        Out { method: Method::GET, path, body: Bytes::new(), headers: &[], repeatable: true }
     }
 }
 
@@ -103,7 +107,9 @@ impl Gateway {
         if !(200..300).contains(&reached.status) {
             return Err(self.refusal(road, reached, notes).await);
         }
-        let heard = reached.hear(self.limits.answer, notes).await?;
+        let most = self.limits.answer;
+        let tally = self.memory.tally(&Room::new(most));
+        let heard = reached.hear(most, Some(tally), notes).await?;
         self.read_out(reached);
         Ok(heard.body)
     }
@@ -111,7 +117,7 @@ impl Gateway {
     /// What a provider's refusal means to the client, whatever becomes of its body.
     pub(super) async fn refusal(&self, road: &Road, mut reached: Reached, notes: &mut Notes) -> ApiError {
         let (status, retry_after) = (reached.status, reached.retry_after());
-        let body = reached.hear(0, notes).await.map(|heard| heard.body).unwrap_or_default();
+        let body = reached.hear(0, None, notes).await.map(|heard| heard.body).unwrap_or_default();
         self.read_out(reached);
         refused(road, status, retry_after, &body, notes)
     }

@@ -1,35 +1,29 @@
 //! The task group: videos that are begun, and pictures that are waited for.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
-use super::super::call::Notes;
-use super::super::context::{Answer, Context, Made};
+use super::super::context::Context;
 use super::super::fallback::not_offered;
 use super::super::request::check_media;
 use super::super::{Client, Gateway};
-use super::call::{Out, Road, refused};
+use super::call::{Out, Road};
 use super::note::{Facts, Form};
-use super::submit::{Order, lines};
-use super::{broken, failed, utf8};
-use crate::account::Expected;
+use super::submit::{Order, facts_of, prefix};
+use super::{failed, utf8};
+use crate::canonical::Lost;
 use crate::canonical::video::{PictureRole, Video};
-use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, Kind};
-use crate::store::Settled;
 use crate::vendor::{Kind as VendorKind, VideoStep};
 use crate::wire::Api;
-use crate::wire::error::VendorError;
-use crate::wire::tasks::ask::{Asked, Image, What, decode};
+use crate::wire::tasks::ask::{Asked, What, decode, words};
 use crate::wire::tasks::{Task, answer, image};
 use crate::wire::video::{ask, write};
 
-/// How long a request's tag stands for the task that it began.
+/// How long a request's tag stands for what it began.
 const TAGGED: Duration = Duration::from_secs(86_400);
-/// How long pictures are waited for.
-const PICTURES: Duration = Duration::from_secs(120);
 
 impl Gateway {
     /// Answers a submission to the group.
@@ -49,14 +43,25 @@ impl Gateway {
         if let Ok((road, _)) = self.road(ctx, &name, Api::Tasks, None)
             && road.target().is_some_and(|target| target.provider.kind == VendorKind::OpenAiCompatible)
         {
+            let mark = mark(task, &asked, utf8(&body)?);
             let body = with_model(&body, &asked, &road)?;
-            return self.forward(client, ctx, task, &asked, road, body).await;
+            return self.forward(client, ctx, task, &asked, road, body, mark).await;
         }
+        let mark = mark(task, &asked, utf8(&body)?);
         match &asked.what {
-            What::Image(image) => self.reply_images(client, ctx, &name, image).await,
+            What::Image(image) => {
+                let made = self.reply_images(client, ctx, &name, (**image).clone(), &asked.lost, mark).await;
+                made.map_err(|error| asked.named(error))
+            }
             What::Video(video) => {
                 let (road, _) = self.road(ctx, &name, Api::Videos, None)?;
-                let order = video_order(&road, &name, video, task, &asked)?;
+                let mut video = (**video).clone();
+                if road.target().is_some_and(|target| !target.provider.video(&target.model).links) {
+                    self.bring_pictures(&mut video).await?;
+                }
+                let (order, mut lost) = video_order(&road, &name, video, mark)?;
+                lost.extend(asked.lost.iter().cloned());
+                self.tell_lost(ctx, "tasks", &lost)?;
                 let (id, _) = self.begin_task(ctx, road, order).await?;
                 let body = answer::submitted(task, &id, ctx.id.as_str());
                 self.reply_json(client, ctx, body).await
@@ -72,8 +77,9 @@ impl Gateway {
                 let step = VideoStep::Submit { framed: true };
                 let path = target.provider.video_path(&target.model, step).ok_or_else(failed)?;
                 let out = Out { headers: target.provider.video_headers(), ..Out::post(path, body.freeze()) };
+                self.tell_lost(ctx, "tasks", &asked.lost)?;
                 let facts = Facts { form: Form::Nested, endpoint: "tasks".to_owned(), ..Facts::default() };
-                let order = Order { facts, out, prefix: "task_", mark: mark(task, &asked) };
+                let order = Order { facts, out, prefix: "task_", mark };
                 let (id, _) = self.begin_task(ctx, road, order).await?;
                 let body = answer::submitted(task, &id, ctx.id.as_str());
                 self.reply_json(client, ctx, body).await
@@ -90,136 +96,57 @@ impl Gateway {
         asked: &Asked<'_>,
         road: Road,
         body: Bytes,
+        mark: Option<Mark>,
     ) -> Result<bool, ApiError> {
         let prefix = road.target().ok_or_else(failed)?.provider.base.prefix().to_owned();
         let out = Out::post(format!("{prefix}/{}", task.name()), body);
         if let What::Image(image) = &asked.what {
-            return self.make_images(client, ctx, road, out, image).await;
+            return self.forward_images(client, ctx, road, out, image).await;
         }
         let mut facts = Facts { form: Form::Group, endpoint: "tasks".to_owned(), ..Facts::default() };
         if let What::Video(video) = &asked.what {
             facts.millis = video.seconds.unwrap_or(0).saturating_mul(1_000);
             facts.resolution = video.resolution.as_deref().unwrap_or_default().to_owned();
         }
-        let order = Order { facts, out, prefix: "task_", mark: mark(task, asked) };
+        let order = Order { facts, out, prefix: "task_", mark };
         let (id, _) = self.begin_task(ctx, road, order).await?;
         let body = answer::submitted(task, &id, ctx.id.as_str());
         self.reply_json(client, ctx, body).await
     }
-
-    async fn reply_images(
-        &self,
-        client: &mut Client,
-        ctx: &mut Context,
-        name: &str,
-        image: &Image<'_>,
-    ) -> Result<bool, ApiError> {
-        let (road, _) = self.road(ctx, name, Api::Images, None)?;
-        let target = road.target().ok_or_else(failed)?;
-        let provider = &target.provider;
-        let mut body = BytesMut::new();
-        let path = match provider.kind {
-            VendorKind::DashScope => {
-                image::encode_nested(image, &target.model, &mut body);
-                provider.own_path("/services/aigc/multimodal-generation/generation")
-            }
-            VendorKind::Gemini | VendorKind::Vertex => return Err(not_offered(name, Api::Tasks)),
-            _ => {
-                image::encode(image, &target.model, &mut body);
-                provider.path(Api::Images, &target.model, None)
-            }
-        };
-        let out = Out::post(path, body.freeze());
-        self.make_images(client, ctx, road, out, image).await
-    }
-
-    /// Has pictures made, and waits for them.
-    async fn make_images(
-        &self,
-        client: &mut Client,
-        ctx: &mut Context,
-        road: Road,
-        out: Out,
-        image: &Image<'_>,
-    ) -> Result<bool, ApiError> {
-        let size: Box<str> = image.size.as_deref().unwrap_or_default().into();
-        let product = |count| Product::Images { count, size: size.clone(), quality: Box::default() };
-        let made = [product(image.count)];
-        let expected = Expected { output: Some(0), made: &made, ..Expected::default() };
-        self.hold(ctx, &road.model.price, &expected).await?;
-        ctx.record.asked = Some(Instant::now());
-        let mut notes = Notes::default();
-        let asked = tokio::time::timeout(PICTURES, self.bring_answer(&road, &out, &mut notes)).await;
-        let asked = asked.unwrap_or_else(|_| Err(super::super::exchange::silent()));
-        let urls = asked.and_then(|body| pictures(&road, &body, &mut notes));
-        let record = &mut ctx.record;
-        record.attempts += notes.attempts;
-        record.answered = notes.answered;
-        record.upstream_status = notes.status;
-        record.upstream_id = notes.id;
-        record.detail = notes.detail;
-        let urls = urls?;
-        let products = vec![product(urls.len() as u64)];
-        ctx.answer = Answer::Made(Made { usage: Usage::default(), products, counted: false });
-        // Nobody has an answer that is not charged.
-        match ctx.settle(true) {
-            None => {}
-            Some(Settled::Known(outcome)) => self.settled(ctx, outcome),
-            Some(pending) => self.settling(ctx, pending).await,
-        }
-        self.reply_json(client, ctx, answer::images(&urls)).await
-    }
 }
 
-/// The addresses of the pictures in an answer.
-fn pictures(road: &Road, body: &Bytes, notes: &mut Notes) -> Result<Vec<String>, ApiError> {
-    let made = std::str::from_utf8(body).ok().and_then(|text| image::decode(text).ok()).ok_or_else(broken)?;
-    if !made.urls.is_empty() {
-        return Ok(made.urls);
-    }
-    if !made.failed {
-        return Err(broken());
-    }
-    let vendor = VendorError::decode(body);
-    Err(refused(road, super::super::response::status_of(&vendor), None, body, notes))
-}
+/// What makes a request the same as another one, and for how long.
+pub(super) type Mark = ([u8; 32], Duration);
 
-/// What makes a request the same as another one: its tag, at this endpoint.
-fn mark(task: Task, asked: &Asked<'_>) -> Option<([u8; 32], Duration)> {
+/// A request is the same as another one if its tag and what it says are, at this endpoint.
+fn mark(task: Task, asked: &Asked<'_>, body: &str) -> Option<Mark> {
     let tag = asked.tag.as_deref()?;
-    let hash = Sha256::new().chain_update(task.name()).chain_update(b"\0").chain_update(tag).finalize();
-    Some((hash.into(), TAGGED))
+    let mut hash = Sha256::new().chain_update(task.name()).chain_update(b"\0").chain_update(tag);
+    hash.update(b"\0");
+    words(body, |part| hash.update(part));
+    Some((hash.finalize().into(), TAGGED))
 }
 
-/// What a vendor is asked for a video.
+/// What a vendor is asked for a video, and what it is not told.
 fn video_order(
     road: &Road,
     name: &str,
-    video: &Video<'_>,
-    task: Task,
-    asked: &Asked<'_>,
-) -> Result<Order, ApiError> {
+    mut video: Video<'_>,
+    mark: Option<Mark>,
+) -> Result<(Order, Vec<Lost>), ApiError> {
     let target = road.target().ok_or_else(failed)?;
     let provider = &target.provider;
     let dialect = provider.video(&target.model);
-    ask::fit(&dialect, video)?;
+    ask::fit(&dialect, &mut video)?;
     let mut body = BytesMut::new();
-    write::encode(video, &dialect, provider.video_model(&target.model), false, &mut body);
+    write::encode(&video, &dialect, provider.video_model(&target.model), false, &mut body);
     let framed = video.picture(PictureRole::Last).is_some() && !dialect.listed;
     let path = provider.video_path(&target.model, VideoStep::Submit { framed });
     let path = path.ok_or_else(|| not_offered(name, Api::Videos))?;
     let out = Out { headers: provider.video_headers(), ..Out::post(path, body.freeze()) };
-    let size = write::resolution(video, &dialect);
-    let facts = Facts {
-        form: Form::of(dialect.shape),
-        millis: write::seconds(video, &dialect).saturating_mul(1_000),
-        resolution: lines(&size),
-        size,
-        prompt: video.prompt.as_deref().unwrap_or_default().chars().take(2_000).collect(),
-        endpoint: "tasks".to_owned(),
-        ..Facts::default()
-    };
-    Ok(Order { facts, out, prefix: "task_", mark: mark(task, asked) })
+    let facts = Facts { endpoint: "tasks".to_owned(), ..facts_of(&video, &dialect) };
+    let lost = write::lost(&video, &dialect, false);
+    Ok((Order { facts, out, prefix: prefix(dialect.shape), mark }, lost))
 }
 
 /// The request as the other gateway gets it: with the model's name there, where it has one.

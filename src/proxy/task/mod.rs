@@ -1,13 +1,15 @@
 //! What takes a vendor minutes: begun for a client, looked after when the client has left, shown to whose it is, charged when
 //! it has ended (docs/decisions/012).
 //!
-//! Here live the way of a submission ([`submit`], and [`group`] for the task group), the calls of the vendor ([`call`]), what
+//! Here live the way of a submission ([`submit`], and [`group`] for the task group, whose
+//! pictures are waited for: [`pictures`]), the calls of the vendor ([`call`]), what
 //! is noted of a task ([`note`]), who looks after it ([`watch`]) and how it is shown ([`show`], [`stream`]). Here must not
 //! live: what a vendor's words mean (`wire`), where they are said (`vendor`), and how tasks are kept (`store`).
 
 mod call;
 mod group;
 mod note;
+mod pictures;
 mod show;
 mod stream;
 mod submit;
@@ -97,6 +99,7 @@ impl Gateway {
         match endpoint {
             Endpoint::Group(tasks::Place::Submit(task)) => self.reply_group(client, ctx, *task).await,
             Endpoint::Group(tasks::Place::Query(id)) => self.reply_query(client, ctx, id, Words::Group).await,
+            Endpoint::Group(tasks::Place::Content(id)) => self.reply_content(client, ctx, id, 0).await,
             Endpoint::Video(place) => match place {
                 video::Place::Submit => self.reply_submit(client, ctx, None, None, Words::Own).await,
                 video::Place::Create => self.reply_submit(client, ctx, None, None, Words::OpenAi).await,

@@ -84,6 +84,12 @@ pub(super) struct State {
     /// Its length, as the vendor says it.
     pub(super) millis: Option<u64>,
     pub(super) tokens: Option<u64>,
+    /// Its resolution, as the vendor says it. Older notes have none.
+    #[serde(default)]
+    pub(super) resolution: Option<String>,
+    /// The answer, of pictures that a client waited for.
+    #[serde(default)]
+    pub(super) answer: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -128,7 +134,7 @@ impl State {
 
     /// Takes over what a vendor says.
     pub(super) fn update(&mut self, report: Report, now: i64) {
-        let Report { stage, progress, fault, media, millis, resolution: _, tokens } = report;
+        let Report { stage, progress, fault, media, millis, resolution, tokens } = report;
         self.stage = Some(match stage {
             Stage::Queued => Word::Queued,
             Stage::Running => Word::Running,
@@ -148,6 +154,7 @@ impl State {
             .collect();
         self.millis = millis;
         self.tokens = tokens;
+        self.resolution = resolution;
         self.ended = stage.is_end().then_some(now);
     }
 }

@@ -9,7 +9,7 @@ use super::{KEEPING, Words, failed, unknown};
 use crate::canonical::video::{Medium, Stage};
 use crate::error::{ApiError, Kind};
 use crate::store::Task;
-use crate::wire::tasks::answer as group;
+use crate::wire::tasks::{ROOT, answer as group};
 use crate::wire::video::answer::{self, View};
 use crate::wire::video::ask;
 
@@ -93,7 +93,8 @@ impl Gateway {
             Words::Group if over && !public.is_empty() => group::queried(&gone, None),
             Words::Group => match (public.first(), media.first()) {
                 (None, Some(Medium::Keyed(_) | Medium::Inline | Medium::Content)) => {
-                    let link = format!("{}/v1/videos/{id}/content", base(client));
+                    // It opens with the group's tokens.
+                    let link = format!("{}{ROOT}/task/{id}/content", base(client));
                     group::queried(&view, Some(&link))
                 }
                 (url, _) => group::queried(&view, url.copied()),

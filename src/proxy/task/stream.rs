@@ -8,6 +8,7 @@ use super::super::call::{Notes, Reached};
 use super::super::context::Context;
 use super::super::fetch::FetchFault;
 use super::super::reply::{add_own_headers, new_head, set_version};
+use super::super::request::overloaded;
 use super::super::{Client, Gateway};
 use super::call::{Out, Road};
 use super::show::Shown;
@@ -182,7 +183,7 @@ impl Gateway {
             match (reached.status, location) {
                 (200, _) => return Ok(Source::Reached(Box::new(reached))),
                 (301 | 302 | 303 | 307 | 308, Some(to)) => {
-                    let _ = reached.hear(0, notes).await;
+                    let _ = reached.hear(0, None, notes).await;
                     self.read_out(reached);
                     match local(&provider.base, &to) {
                         Some(to) => path = to,
@@ -298,6 +299,9 @@ impl Gateway {
         frame: Frame,
     ) -> Result<bool, ApiError> {
         let gone = |fault: FetchFault| {
+            if fault == FetchFault::Busy {
+                return overloaded();
+            }
             let message = format!("The video cannot be brought from the upstream provider's link: {fault}.");
             ApiError::new(Kind::UpstreamBroken, message)
         };
@@ -367,7 +371,7 @@ impl Gateway {
 }
 
 /// The path and query of an address, if it is the provider's own; a relative one is.
-fn local(base: &BaseUrl, url: &str) -> Option<String> {
+pub(super) fn local(base: &BaseUrl, url: &str) -> Option<String> {
     if url.starts_with('/') && !url.starts_with("//") {
         return Some(url.to_owned());
     }

@@ -11,17 +11,20 @@ use sha2::{Digest as _, Sha256};
 use super::super::call::Notes;
 use super::super::context::{Context, Plan};
 use super::super::fallback::not_offered;
+use super::super::fetch::FetchFault;
 use super::super::lane::Lane;
 use super::super::plan::Chosen;
+use super::super::request::overloaded;
 use super::super::request::{check_media, named};
 use super::super::stored::account;
+use super::super::weight::Room;
 use super::super::{Client, Gateway};
 use super::call::{Out, Road};
 use super::note::{Facts, Form, State, pack, unpack};
 use super::{KEEPING, Words, broken, failed, new_id, unknown, utf8};
 use crate::account::Expected;
 use crate::canonical::Product;
-use crate::canonical::video::{PictureRole, PictureSource, Video, VideoShape};
+use crate::canonical::video::{PictureRole, PictureSource, Video, VideoDialect, VideoShape};
 use crate::error::{ApiError, Kind};
 use crate::route::pick::mask;
 use crate::route::seat::Permit;
@@ -107,19 +110,19 @@ impl Gateway {
         };
         let path = provider.video_path(model, step).ok_or_else(|| not_offered(&name, Api::Videos))?;
         let out = Out { headers: provider.video_headers(), ..Out::post(path, request.freeze()) };
-        let seconds = write::seconds(&video, &dialect);
-        let size = write::resolution(&video, &dialect);
-        let facts = Facts {
-            form: Form::of(dialect.shape),
-            millis: seconds.saturating_mul(1_000).saturating_mul(video.samples.unwrap_or(1)),
-            resolution: lines(&size),
-            size,
-            prompt: video.prompt.as_deref().unwrap_or_default().chars().take(PROMPT).collect(),
+        self.tell_lost(ctx, "videos", &write::lost(&video, &dialect, upstream.is_some()))?;
+        let mut facts = Facts {
             remixed: video.remix.as_deref().map(str::to_owned),
             endpoint: "videos".to_owned(),
-            ..Facts::default()
+            ..facts_of(&video, &dialect)
         };
-        let prefix = if dialect.shape == VideoShape::Remix { "video_" } else { "task_" };
+        if let Some((_, made, _)) = &source {
+            // It is as long and as large as the one that it is made from.
+            facts.millis = made.millis;
+            facts.resolution.clone_from(&made.resolution);
+            facts.size.clone_from(&made.size);
+        }
+        let prefix = prefix(dialect.shape);
         let order = Order { facts, out, prefix, mark: None };
         let (id, facts) = self.begin_task(ctx, road, order).await?;
         let body = match words {
@@ -131,15 +134,19 @@ impl Gateway {
     }
 
     /// Brings the pictures that lie behind addresses, for vendors that do not.
-    async fn bring_pictures(&self, video: &mut Video<'_>) -> Result<(), ApiError> {
+    pub(super) async fn bring_pictures(&self, video: &mut Video<'_>) -> Result<(), ApiError> {
+        let room = Room::new(self.limits.body);
         for picture in &mut video.pictures {
             let PictureSource::Link(url) = &picture.source else { continue };
             let wrong = |what: String| {
                 let message = format!("'{}' cannot be brought: {what}.", picture.field);
                 ApiError::new(Kind::InvalidField, message).param(picture.field.to_string())
             };
-            let bytes = self.fetch(url, PICTURE.min(self.limits.fetch)).await;
-            let bytes = bytes.map_err(|fault| wrong(fault.to_string()))?;
+            let bytes = self.fetch(url, PICTURE.min(self.limits.fetch), &room).await;
+            let bytes = bytes.map_err(|fault| match fault {
+                FetchFault::Busy => overloaded(),
+                fault => wrong(fault.to_string()),
+            })?;
             let file = file(&bytes).ok_or_else(|| wrong("it is no image".to_owned()))?;
             picture.source = PictureSource::Data {
                 media: file.picture.media().into(),
@@ -208,6 +215,7 @@ impl Gateway {
         order: Order,
     ) -> Result<(String, Facts), ApiError> {
         let Order { mut facts, out, prefix, mark } = order;
+        let out = Out { body: self.weighed(out.body)?, ..out };
         let made = [Product::Video { millis: facts.millis, resolution: facts.resolution.as_str().into() }];
         let tokens = if facts.form == Form::Bundled { tokens(facts.millis, &facts.resolution) } else { 0 };
         let expected = Expected { output: Some(tokens), made: &made, ..Expected::default() };
@@ -327,7 +335,7 @@ fn upstream_id(form: Form, body: &Bytes) -> Option<String> {
 }
 
 /// A mark as it is kept: of no other kind of thing.
-fn of_account(mark: &[u8; 32]) -> [u8; 32] {
+pub(super) fn of_account(mark: &[u8; 32]) -> [u8; 32] {
     Sha256::new().chain_update(b"task").chain_update(mark).finalize().into()
 }
 
@@ -352,19 +360,81 @@ fn bare(
     chosen.plan()
 }
 
+/// What the ids of tasks begin with: those of the remix-capable family must be known by it.
+pub(super) const fn prefix(shape: VideoShape) -> &'static str {
+    match shape {
+        VideoShape::Remix => "video_",
+        _ => "task_",
+    }
+}
+
+/// What is noted of a video that is to be made.
+pub(super) fn facts_of(video: &Video<'_>, dialect: &VideoDialect) -> Facts {
+    Facts {
+        form: Form::of(dialect.shape),
+        millis: write::millis(video, dialect).saturating_mul(video.samples.unwrap_or(1)),
+        resolution: lines(&write::certain_resolution(video, dialect)),
+        size: write::resolution(video, dialect),
+        prompt: video.prompt.as_deref().unwrap_or_default().chars().take(PROMPT).collect(),
+        ..Facts::default()
+    }
+}
+
 /// A resolution by its lines: `720p` for `1280x720`.
 pub(super) fn lines(size: &str) -> String {
     let sides =
         size.split_once('x').and_then(|(w, h)| Some((w.parse::<u64>().ok()?, h.parse::<u64>().ok()?)));
-    sides.map_or_else(|| size.to_owned(), |(width, height)| format!("{}p", width.min(height)))
+    let name = sides.map_or_else(|| size.to_ascii_lowercase(), |(w, h)| format!("{}p", w.min(h)));
+    if name == "2160p" { "4k".to_owned() } else { name }
 }
 
-/// Tokens that a video is billed for by vendors who bill tokens: pixels of all frames, by the thousand.
+/// Tokens that a video is billed for by vendors who bill tokens: pixels of all frames, by the thousand. Of an unknown
+/// resolution it is the most.
 fn tokens(millis: u64, resolution: &str) -> u64 {
-    let height: u64 = match resolution {
-        "4k" => 2_160,
-        other => other.trim_end_matches('p').parse().unwrap_or(1_080),
-    };
-    let frames = millis.saturating_mul(24) / 1_000;
-    (height * height * 16 / 9).saturating_mul(frames) / 1_024
+    let height = resolution.trim_end_matches('p').parse().ok().filter(|height| *height >= LEAST_LINES);
+    let height: u128 = height.unwrap_or(2_160);
+    let frames = u128::from(millis.saturating_mul(24) / 1_000);
+    let pixels = height.saturating_mul(height).saturating_mul(16) / 9;
+    u64::try_from(pixels.saturating_mul(frames) / 1_024).unwrap_or(u64::MAX)
+}
+
+/// The lowest resolution that any vendor has.
+const LEAST_LINES: u128 = 144;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_lines() {
+        for (size, name) in [
+            ("1280x720", "720p"),
+            ("720x1280", "720p"),
+            ("720P", "720p"),
+            ("3840x2160", "4k"),
+            ("2160p", "4k"),
+            ("4k", "4k"),
+            ("", ""),
+            ("x", "x"),
+        ] {
+            assert_eq!(lines(size), name, "{size}");
+        }
+    }
+
+    /// What is not known, and what no vendor makes, is held as the largest; nothing overflows.
+    #[test]
+    fn no_resolution_is_held_for_less_than_it_may_cost() {
+        let most = tokens(5_000, "4k");
+        assert_eq!(tokens(5_000, "720p"), 720 * 720 * 16 / 9 * 120 / 1_024);
+        for resolution in
+            ["", "1p", "0p", "1x1", "none", "-720p", "99999999999999999999999999999999999999999p"]
+        {
+            assert_eq!(tokens(5_000, resolution), most, "{resolution}");
+        }
+        for resolution in ["4294967296p", "18446744073709551615p", "340282366920938463463374607431768211455p"]
+        {
+            assert!(tokens(5_000, resolution) > most, "{resolution}");
+            assert_eq!(tokens(u64::MAX, resolution), u64::MAX, "{resolution}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::context::Context;
-use super::super::identify::{authenticate, permit, use_key};
+use super::super::identify::{authenticate, only_key, permit, two_keys, use_key};
 use super::super::{Client, Gateway};
 use crate::account::{Key, Keys, TokenFault, Tokens};
 use crate::error::{ApiError, Kind};
@@ -23,11 +23,15 @@ impl Gateway {
         let live = ctx.live.clone();
         let body = self.read_whole(client, ctx, BODY).await?;
         match super::utf8(&body).ok().and_then(ask::api_key) {
+            Some(text) if only_key(client.req_header())?.is_some_and(|other| *other != *text) => {
+                return Err(two_keys("a header", "the body"));
+            }
             Some(text) => use_key(ctx, live.snapshot.keys.find(&text), &text)?,
             None => authenticate(client.req_header(), ctx)?,
         }
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         permit(ctx, address, &Endpoint::Group(Place::Token))?;
+        self.check_account(ctx).await?;
         let Some(tokens) = live.snapshot.tokens.as_deref() else {
             let message = "This gateway issues no access tokens; send the key itself.";
             return Err(ApiError::new(Kind::UnknownPath, message));

@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::BytesMut;
-use http::Method;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::task::JoinSet;
@@ -20,7 +19,8 @@ use super::KEEPING;
 use super::call::{Out, Road};
 use super::note::{Facts, Form, State, pack, unpack};
 use super::show::Shown;
-use crate::canonical::video::{Report, Stage};
+use super::submit::lines;
+use crate::canonical::video::{Medium, Report, Stage};
 use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, Kind};
 use crate::json::Writer;
@@ -86,7 +86,7 @@ pub(super) fn look(road: &Road, upstream: &str) -> Option<Out> {
     let mut body = BytesMut::new();
     let mut json = Writer::new(&mut body);
     json.begin_object().key("operationName").string(upstream).end_object();
-    Some(Out { method: Method::POST, path, body: body.freeze(), headers: &[] })
+    Some(Out { repeatable: true, ..Out::post(path, body.freeze()) })
 }
 
 impl Gateway {
@@ -262,6 +262,18 @@ impl Gateway {
             None => crate::wire::tasks::answer::looked(text),
         };
         let mut report = report.ok_or_else(super::broken)?;
+        if facts.form == Form::Group
+            && let Some(target) = road.target()
+        {
+            // What lies at the other gateway opens with the credential that it has given.
+            for medium in &mut report.media {
+                if let Medium::Public(url) = medium
+                    && super::stream::local(&target.provider.base, url).is_some()
+                {
+                    *medium = Medium::Keyed(std::mem::take(url));
+                }
+            }
+        }
         if let Some((code, message)) = report.fault.take() {
             let provider = road.target().map(|target| &target.provider);
             report.fault = Some((code, super::super::upstream::scrubbed(provider, message)));
@@ -282,7 +294,10 @@ impl Gateway {
                 // A vendor that says how long one is says it of each.
                 let videos = state.media().count().max(1) as u64;
                 let millis = state.millis.map_or(facts.millis, |millis| millis.saturating_mul(videos));
-                let resolution = facts.resolution.as_str().into();
+                // Where the vendor makes another resolution than it was asked for, that one is paid.
+                let reported = state.resolution.as_deref().map(lines);
+                let reported = reported.filter(|reported| model.price.knows_resolution(reported));
+                let resolution = reported.as_deref().unwrap_or(&facts.resolution).into();
                 model.price.cost(&usage, &[Product::Video { millis, resolution }])
             }
             // It was priced when it began.

@@ -38,6 +38,10 @@ struct Version {
     strict: bool,
     /// The request names a beta, so that fields of betas are known.
     beta: bool,
+    /// It names the beta of servers of tools.
+    mcp: bool,
+    /// It names the beta of edits of the context.
+    context: bool,
 }
 
 impl Site {
@@ -112,11 +116,19 @@ fn authorize(request: &Request, credential: Option<&str>) -> Result<(), ApiError
 }
 
 fn version(request: &Request) -> Result<Version, ApiError> {
-    let beta = request.headers.contains_key("anthropic-beta");
+    let betas = request.headers.get_all("anthropic-beta").iter().filter_map(|value| value.to_str().ok());
+    let betas: Vec<&str> = betas.flat_map(|value| value.split(',')).map(str::trim).collect();
+    let named = |family: &str| betas.iter().any(|beta| beta.starts_with(family));
+    let version = Version {
+        strict: false,
+        beta: !betas.is_empty(),
+        mcp: named("mcp-client-"),
+        context: named("context-management-") || named("compact-"),
+    };
     match request.header("anthropic-version") {
         None => Err(ApiError::invalid("anthropic-version: header is required")),
-        Some("2023-01-01" | "2023-06-01") => Ok(Version { strict: false, beta }),
-        Some("2026-10-21") => Ok(Version { strict: true, beta }),
+        Some("2023-01-01" | "2023-06-01") => Ok(version),
+        Some("2026-10-21") => Ok(Version { strict: true, ..version }),
         Some(other) => {
             Err(ApiError::invalid(format!("anthropic-version: \"{other}\" is not a valid version")))
         }

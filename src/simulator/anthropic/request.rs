@@ -36,16 +36,8 @@ const CREATE: [&str; 8] = [
 /// What version 2023-06-01 takes in addition.
 const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
 /// What betas add.
-const BETA: [&str; 8] = [
-    "output_format",
-    "billing_policy",
-    "compaction",
-    "context_management",
-    "fallback_credit_token",
-    "fallbacks",
-    "mcp_servers",
-    "thread",
-];
+const BETA: [&str; 6] =
+    ["output_format", "billing_policy", "compaction", "fallback_credit_token", "fallbacks", "thread"];
 
 /// How the model thinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +62,8 @@ pub(super) fn messages(body: &Value, version: Version) -> Result<Asked, ApiError
     let fields = Fields::new(body, "");
     let sampling: &[&str] = if version.strict { &[] } else { &SAMPLING };
     let beta: &[&str] = if version.beta { &BETA } else { &[] };
-    fields.only(&[&SHARED, &CREATE, sampling, beta])?;
+    let (mcp, context) = of_betas(version);
+    fields.only(&[&SHARED, &CREATE, sampling, beta, mcp, context])?;
     let max_tokens = fields.integer("max_tokens")?;
     let mut asked = shared(&fields, version, max_tokens)?;
     let max_tokens = max_tokens.ok_or_else(|| required("max_tokens"))?;
@@ -87,11 +80,20 @@ pub(super) fn messages(body: &Value, version: Version) -> Result<Asked, ApiError
     }
 }
 
+/// What two betas add, each for itself.
+fn of_betas(version: Version) -> (&'static [&'static str], &'static [&'static str]) {
+    (
+        if version.mcp { &["mcp_servers"] } else { &[] },
+        if version.context { &["context_management"] } else { &[] },
+    )
+}
+
 /// Reads a request for a count of tokens.
 pub(super) fn count(body: &Value, version: Version) -> Result<Asked, ApiError> {
     let fields = Fields::new(body, "");
     let beta: &[&str] = if version.beta { &BETA } else { &[] };
-    fields.only(&[&SHARED, beta])?;
+    let (mcp, context) = of_betas(version);
+    fields.only(&[&SHARED, beta, mcp, context])?;
     shared(&fields, version, None)
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::http::Reply;
 use super::super::server::Call;
-use super::{Film, Refusal, Stage, Task, add, is, link, object, one_of, only, staged, stuck, text};
+use super::{Film, Refusal, Stage, Task, add, is, link, object, one_of, only, options, staged, stuck, text};
 
 pub(super) fn answer(film: &Film, call: &Call<'_>, path: &str, host: &str) -> Option<Reply> {
     let request = call.request;
@@ -78,10 +78,32 @@ fn create(film: &Film, call: &Call<'_>) -> Result<Reply, Refusal> {
             _ => return Err(Refusal(400, format!("content item {item} is not supported"))),
         }
     }
-    one_of(body.get("resolution"), "resolution", &["480p", "720p", "1080p", "4k"], "720p")?;
-    let seconds = body.get("duration").map_or(Some(5), Value::as_u64);
-    let seconds = seconds.ok_or_else(|| Refusal(400, "duration must be an integer".to_owned()))?;
-    let size = body.get("resolution").and_then(Value::as_str).unwrap_or("720p").to_owned();
+    let roles: Vec<&str> = items
+        .iter()
+        .filter(|item| item.get("image_url").is_some())
+        .map(|item| item.get("role").and_then(Value::as_str).unwrap_or("first_frame"))
+        .collect();
+    let does = Does::of(&model);
+    does.takes(&roles)?;
+    // What is said beside the prompt counts more than what is said in it.
+    let marked = options(&prompt);
+    let said = |name: &str| body.get(name).cloned().or(marked.get(name).map(|text| json!(text)));
+    let size = one_of(said("resolution").as_ref(), "resolution", does.resolutions, does.usual)?;
+    let mut ratios = vec!["16:9", "9:16", "1:1", "4:3", "3:4", "21:9"];
+    if does.adaptive {
+        ratios.push("adaptive");
+    }
+    one_of(said("ratio").as_ref(), "ratio", &ratios, "16:9")?;
+    let seconds = match (body.get("duration"), marked.get("duration")) {
+        (Some(number), _) => number.as_u64(),
+        (None, Some(text)) => text.parse().ok(),
+        (None, None) => Some(5),
+    };
+    let fault = || Refusal(400, "duration is not valid for this model".to_owned());
+    let seconds = seconds.filter(|seconds| (does.least..=12).contains(seconds)).ok_or_else(fault)?;
+    if body.contains_key("generate_audio") && !does.sound {
+        return Err(Refusal(400, "generate_audio is not valid for this model".to_owned()));
+    }
     let task = Task { model, prompt, seconds, size, ..Task::default() };
     let prompt = task.prompt.clone();
     Ok(staged(
@@ -89,6 +111,63 @@ fn create(film: &Film, call: &Call<'_>) -> Result<Reply, Refusal> {
         |status| error(status, "InternalServiceError", "simulated"),
         || Reply::json(200, &json!({"id": film.begin(call, "cgt-", task).id})),
     ))
+}
+
+/// What a model does.
+struct Does {
+    resolutions: &'static [&'static str],
+    /// The resolution that it makes unasked.
+    usual: &'static str,
+    least: u64,
+    text: bool,
+    first: bool,
+    last: bool,
+    reference: bool,
+    adaptive: bool,
+    sound: bool,
+}
+
+impl Does {
+    fn of(model: &str) -> Does {
+        let has = |part| model.contains(part);
+        let all = Does {
+            resolutions: &["480p", "720p", "1080p"],
+            usual: "720p",
+            least: 2,
+            text: true,
+            first: true,
+            last: true,
+            reference: true,
+            adaptive: true,
+            sound: false,
+        };
+        match () {
+            () if has("lite-t2v") => {
+                Does { first: false, last: false, reference: false, adaptive: false, ..all }
+            }
+            () if has("lite-i2v") => Does { text: false, ..all },
+            () if has("1-5-pro") => {
+                Does { resolutions: &["480p", "720p"], least: 4, reference: false, sound: true, ..all }
+            }
+            () if has("1-0-pro") => Does { usual: "1080p", last: false, reference: false, ..all },
+            () => Does { resolutions: &["480p", "720p", "1080p", "4k"], sound: true, ..all },
+        }
+    }
+
+    /// Whether it takes images in these roles.
+    fn takes(&self, roles: &[&str]) -> Result<(), Refusal> {
+        let count = |role: &str| roles.iter().filter(|other| **other == role).count();
+        let (first, last, reference) = (count("first_frame"), count("last_frame"), count("reference_image"));
+        let good = (self.text || !roles.is_empty())
+            && (self.first || first == 0)
+            && (self.last || last == 0)
+            && (self.reference || reference == 0)
+            && first <= 1
+            && last <= first
+            && (reference == 0 || first + last == 0);
+        let fault = || Refusal(400, "the images of content are not valid for this model".to_owned());
+        good.then_some(()).ok_or_else(fault)
+    }
 }
 
 fn look(film: &Film, id: &str, host: &str) -> Result<Reply, Refusal> {
@@ -108,12 +187,12 @@ fn look(film: &Film, id: &str, host: &str) -> Result<Reply, Refusal> {
         "id": task.id, "model": task.model, "status": status, "error": null,
         "created_at": 1_760_000_000, "updated_at": 1_760_000_060, "service_tier": "default",
     });
-    let tokens = 21_600 * task.seconds;
+    let tokens = 21_600 * task.lasts();
     let more = match task.stage() {
         Stage::Done => json!({
-            "content": {"video_url": link(host, &task)}, "resolution": task.size, "ratio": "16:9",
+            "content": {"video_url": link(host, &task)}, "resolution": task.made(), "ratio": "16:9",
             "usage": {"completion_tokens": tokens, "total_tokens": tokens},
-            "duration": task.seconds, "framespersecond": 24,
+            "duration": task.lasts(), "framespersecond": 24,
         }),
         Stage::Failed => json!({"error": {"code": "OutputVideoSensitiveContentDetected",
             "message": "The request failed because the output video may contain sensitive information."}}),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::http::Reply;
 use super::super::ids::Ids;
 use super::super::server::Call;
-use super::{Film, Refusal, Stage, Task, add, is, link, object, only, staged, stuck, text};
+use super::{Film, Refusal, Stage, Task, add, is, link, object, one_of, only, staged, stuck, text};
 
 pub(super) fn answer(film: &Film, call: &Call<'_>, path: &str, host: &str) -> Option<Reply> {
     let request = call.request;
@@ -90,18 +90,35 @@ fn create(film: &Film, call: &Call<'_>, framed: bool, id: &str) -> Result<Reply,
             text(input.get(name), name)?;
         }
     }
-    if let Some(size) = parameters.get("size") {
-        let size = size.as_str().unwrap_or_default();
-        if !size.contains('*') {
-            return Err(Refusal(400, format!("size must be width*height, not {size}")));
-        }
+    let size = one_of(parameters.get("size"), "size", SIZES, "1280*720")?;
+    let lines = one_of(parameters.get("resolution"), "resolution", &["480P", "720P", "1080P"], "720P")?;
+    let from_image = model.contains("i2v");
+    let newest = model.contains("wan2.7") || model.contains("wan3");
+    let wrong = match () {
+        () if newest || animate => None,
+        () if from_image => parameters.get("size").map(|_| "size"),
+        () if framed => None,
+        () => parameters.get("resolution").map(|_| "resolution"),
+    };
+    if let Some(name) = wrong {
+        return Err(Refusal(400, format!("{name} is not supported by this model")));
+    }
+    if !from_image && !newest && input.contains_key("img_url") {
+        return Err(Refusal(400, "img_url is not supported by this model".to_owned()));
     }
     let prompt = input.get("prompt").and_then(Value::as_str).unwrap_or_default().to_owned();
     if prompt.is_empty() && !animate {
         return Err(Refusal(400, "'input.prompt' is required".to_owned()));
     }
     let seconds = parameters.get("duration").and_then(Value::as_u64).unwrap_or(5);
-    let task = Task { model, prompt, seconds, size: "720".to_owned(), ..Task::default() };
+    if model.contains("wan2.5") && !matches!(seconds, 5 | 10) {
+        return Err(Refusal(400, "duration must be 5 or 10".to_owned()));
+    }
+    let size = match parameters.get("size") {
+        Some(_) => lines_of(&size),
+        None => lines.trim_end_matches('P').to_owned(),
+    };
+    let task = Task { model, prompt, seconds, size, ..Task::default() };
     let prompt = task.prompt.clone();
     Ok(staged(
         &prompt,
@@ -114,6 +131,35 @@ fn create(film: &Film, call: &Call<'_>, framed: bool, id: &str) -> Result<Reply,
             )
         },
     ))
+}
+
+/// Sizes of videos from texts.
+const SIZES: &[&str] = &[
+    "832*480",
+    "480*832",
+    "624*624",
+    "1280*720",
+    "720*1280",
+    "960*960",
+    "1088*832",
+    "832*1088",
+    "1920*1080",
+    "1080*1920",
+    "1440*1440",
+    "1632*1248",
+    "1248*1632",
+];
+
+/// The lines that a size counts as.
+fn lines_of(size: &str) -> String {
+    let points =
+        size.split_once('*').and_then(|(w, h)| Some(w.parse::<u64>().ok()? * h.parse::<u64>().ok()?));
+    let lines = match points.unwrap_or(0) {
+        0..=500_000 => "480",
+        500_001..=1_000_000 => "720",
+        _ => "1080",
+    };
+    lines.to_owned()
 }
 
 fn look(film: &Film, task: &str, host: &str, id: &str) -> Result<Reply, Refusal> {
@@ -141,7 +187,7 @@ fn look(film: &Film, task: &str, host: &str, id: &str) -> Result<Reply, Refusal>
         ),
         Stage::Done => (
             json!({"video_url": link(host, &task), "orig_prompt": task.prompt}),
-            json!({"duration": task.seconds, "SR": 720, "video_count": 1}),
+            json!({"duration": task.lasts(), "SR": task.made().parse::<u64>().unwrap_or(720), "video_count": 1}),
         ),
         Stage::Failed => (
             json!({"code": "DataInspectionFailed", "message": "Output data may contain inappropriate content."}),

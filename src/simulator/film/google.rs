@@ -99,6 +99,15 @@ fn create(film: &Film, call: &Call<'_>, model: &str, vertex: bool, name: &str) -
     let seconds = parameters.get("durationSeconds").map_or(Some(8), Value::as_u64);
     let seconds = seconds.filter(|seconds| matches!(seconds, 4 | 6 | 8));
     let seconds = seconds.ok_or_else(|| Refusal(400, "durationSeconds must be 4, 6 or 8".to_owned()))?;
+    if !vertex && size == "1080p" && seconds != 8 {
+        return Err(Refusal(400, "The number of seconds must be 8 when the resolution is 1080p.".to_owned()));
+    }
+    let last = instance.contains_key("lastFrame");
+    if last && !(model.contains("3.1") && instance.contains_key("image")) {
+        return Err(Refusal(400, "`lastFrame` isn't supported by this model.".to_owned()));
+    }
+    let people = &["allow_all", "allow_adult", "dont_allow"];
+    one_of(parameters.get("personGeneration"), "personGeneration", people, "allow_all")?;
     let task = Task { model: model.to_owned(), prompt, seconds, size, ..Task::default() };
     let prompt = task.prompt.clone();
     Ok(staged(

@@ -17,6 +17,8 @@
 //! | `[[film stuck 503]]` | looks are answered with this status |
 //! | `[[film gone]]` | the video is not there when it is fetched |
 //! | `[[film bytes 1000000]]` | the size of the video |
+//! | `[[film makes 1080p]]` | what the vendor says that it has made, in place of what it was asked for |
+//! | `[[film lasts 12]]` | how long it says that this is, in seconds |
 
 mod ark;
 mod dashscope;
@@ -92,6 +94,16 @@ impl Task {
             _ if self.directive("expire").is_some() => Stage::Expired,
             _ => Stage::Done,
         }
+    }
+
+    /// What is said of its resolution or size.
+    fn made(&self) -> &str {
+        self.directive("makes").unwrap_or(&self.size)
+    }
+
+    /// What is said of its length.
+    fn lasts(&self) -> u64 {
+        self.number("lasts").unwrap_or(self.seconds)
     }
 
     /// The video.
@@ -205,6 +217,33 @@ fn one_of(value: Option<&Value>, name: &str, all: &[&str], usual: &str) -> Resul
             None => Err(Refusal(400, format!("'{name}' must be one of {all:?}, not {value}"))),
         },
     }
+}
+
+/// The options in a prompt: `--rs 720p`, by their longer names.
+fn options(prompt: &str) -> HashMap<String, String> {
+    const SHORT: [(&str, &str); 7] = [
+        ("rs", "resolution"),
+        ("rt", "ratio"),
+        ("dur", "duration"),
+        ("fps", "framespersecond"),
+        ("sd", "seed"),
+        ("cf", "camerafixed"),
+        ("wm", "watermark"),
+    ];
+    let mut found = HashMap::new();
+    let mut rest = prompt;
+    while let Some((_, after)) = rest.split_once("--") {
+        let end = after.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(after.len());
+        let (name, value) = after.split_at_checked(end).unwrap_or_default();
+        rest = value;
+        let value = value.trim_start();
+        let value = value.split(char::is_whitespace).next().unwrap_or_default();
+        if !name.is_empty() && !value.is_empty() {
+            let name = SHORT.iter().find(|(short, _)| *short == name).map_or(name, |(_, name)| name);
+            found.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    found
 }
 
 fn is(request: &Request, method: &Method) -> bool {

@@ -53,7 +53,8 @@ fn create(film: &Film, call: &Call<'_>) -> Result<Reply, Refusal> {
     }
     let prompt = text(body.get("prompt"), "prompt")?;
     let seconds = one_of(body.get("seconds"), "seconds", &["4", "8", "12"], "4")?;
-    let size = one_of(body.get("size"), "size", SIZES, "720x1280")?;
+    let sizes = if model.contains("pro") { SIZES } else { SIZES.get(..2).unwrap_or_default() };
+    let size = one_of(body.get("size"), "size", sizes, "720x1280")?;
     if let Some(reference) = body.get("input_reference") {
         text(reference.get("image_url"), "input_reference.image_url")?;
     }
@@ -90,7 +91,7 @@ fn video(task: &Task) -> Value {
     json!({
         "id": task.id, "object": "video", "model": task.model, "status": status, "progress": progress,
         "created_at": 1_760_000_000, "completed_at": null, "expires_at": null, "prompt": task.prompt,
-        "seconds": task.seconds.to_string(), "size": task.size,
+        "seconds": task.lasts().to_string(), "size": task.made(),
         "remixed_from_video_id": task.remixed, "error": failed,
     })
 }

@@ -33,10 +33,20 @@ pub(super) fn draw(body: &Value, model: &str) -> Result<Reply, ApiError> {
         if text_of(image, "aspectRatio").is_some_and(|ratio| !RATIOS.contains(&ratio)) {
             return Err(ApiError::invalid("Invalid aspect ratio."));
         }
-        if get(image, "imageSize").is_some() && !model.contains("pro") {
-            return Err(ApiError::invalid("Image size is not supported for this model."));
+        if let Some(size) = get(image, "imageSize") {
+            if !model.contains("pro") {
+                return Err(ApiError::invalid("Image size is not supported for this model."));
+            }
+            if size != "1K" && size != "2K" && size != "4K" {
+                return Err(ApiError::invalid("Invalid image size."));
+            }
         }
     }
+    let modes = list(config, "responseModalities");
+    if !modes.iter().all(|mode| mode == "TEXT" || mode == "IMAGE") {
+        return Err(ApiError::invalid("The requested combination of response modalities is not supported."));
+    }
+    let talks = modes.iter().any(|mode| mode == "TEXT");
     let (mut words, mut images) = (String::new(), 0u64);
     for part in list(body, "contents").iter().flat_map(|content| list(content, "parts")) {
         if let Some(text) = text_of(part, "text") {
@@ -66,7 +76,7 @@ pub(super) fn draw(body: &Value, model: &str) -> Result<Reply, ApiError> {
             return Reply::new(200, Style::Whole.content_type(), pretty(&body));
         }
         let data = picture::base64(seed, directives.big.unwrap_or(0));
-        let mut parts = vec![json!({"text": "Here it is:"})];
+        let mut parts: Vec<Value> = talks.then(|| json!({"text": "Here it is:"})).into_iter().collect();
         if model.contains("pro") {
             let draft = json!({"mimeType": "image/png", "data": picture::base64(seed ^ 1 << 60, 0)});
             parts.insert(0, json!({"thought": true, "inlineData": draft}));

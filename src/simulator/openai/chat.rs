@@ -12,7 +12,7 @@ use super::chat_answer;
 use super::errors::{
     ApiError, Fields, OVERLOADED, empty_array, for_status, missing, wrong_type, wrong_value,
 };
-use super::tools::{check_image, function_tool, mentions_json, read_choice, read_schema};
+use super::tools::{check_image, check_location, function_tool, mentions_json, read_choice, read_schema};
 
 /// What a request may hold. Source: `CompletionCreateParams` of openai-python 3.52.
 const KNOWN: [&str; 37] = [
@@ -79,7 +79,22 @@ pub(super) fn answer(call: &Call<'_>, body: &Value, ids: Ids) -> Result<Reply, A
 fn read(body: &Value) -> Result<Chat, ApiError> {
     let fields = Fields(body);
     let model = super::model(fields.string("model")?)?;
+    if super::is_for_responses(model) {
+        let message = "This model is only supported in v1/responses and not in v1/chat/completions.";
+        return Err(ApiError::new(404, "invalid_request_error", message).param("model"));
+    }
     check_members(fields, model)?;
+    if let Some(location) = fields
+        .object("web_search_options")?
+        .map(|search| search.object("user_location"))
+        .transpose()?
+        .flatten()
+    {
+        check_location(location, "web_search_options.user_location")?;
+        if location.get("approximate").is_none() {
+            return Err(missing("web_search_options.user_location.approximate"));
+        }
+    }
     let messages = fields.get("messages").ok_or_else(|| missing("messages"))?;
     let messages =
         messages.as_array().ok_or_else(|| wrong_type("messages", "an array of objects", messages))?;

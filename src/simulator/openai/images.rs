@@ -129,6 +129,10 @@ fn answer(request: &Request, body: &Value, images: u64) -> Result<Reply, ApiErro
     }
     let quality = fields.string("quality")?.unwrap_or("high");
     let format = fields.string("output_format")?.unwrap_or("png");
+    let qualities = ["low", "medium", "high", "auto"];
+    if newer && (!qualities.contains(&quality) || !["png", "jpeg", "webp"].contains(&format)) {
+        return Err(ApiError::invalid("Invalid value of 'quality' or 'output_format'.").code("invalid_value"));
+    }
     let inline = newer || fields.string("response_format")? == Some("b64_json");
     let (directives, words) = directive::take(prompt);
     if directives.refuse {

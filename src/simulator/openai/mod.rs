@@ -104,6 +104,12 @@ fn model(name: Option<&str>) -> Result<&str, ApiError> {
     if name.starts_with("missing-") { Err(errors::model_not_found(name)) } else { Ok(name) }
 }
 
+/// Whether a model answers through the responses API alone ("Models": o1-pro, o3-pro, the models of Codex and others).
+fn is_for_responses(model: &str) -> bool {
+    let families = ["o1-pro", "o3-pro", "gpt-5-pro", "gpt-5-codex", "codex-mini", "computer-use"];
+    families.iter().any(|family| model.starts_with(family)) || model.contains("deep-research")
+}
+
 /// Whether a model thinks before it answers, and therefore refuses what steers sampling.
 fn is_reasoning_model(model: &str) -> bool {
     let gpt5 = model.strip_prefix("gpt-5").is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));

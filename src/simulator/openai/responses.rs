@@ -9,7 +9,7 @@ use super::super::server::Call;
 use super::super::text::{tokens, weigh};
 use super::errors::{ApiError, Fields, OVERLOADED, for_status, missing, wrong_value};
 use super::store::Store;
-use super::tools::{function_tool, mentions_json, read_choice, read_schema};
+use super::tools::{check_location, function_tool, mentions_json, read_choice, read_schema};
 use super::{input, response_answer};
 
 /// What a request may hold. Source: `ResponseCreateParams` of openai-python 3.52.
@@ -126,6 +126,7 @@ fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
     let mut ask = input::conversation(instructions, &everything)?.ask("OpenAI", model);
     ask.tools = tools(fields)?;
     ask.choice = match fields.get("tool_choice") {
+        Some(choice) if choice.get("function").is_some() => return Err(unknown("tool_choice.function")),
         Some(choice) => read_choice(choice, "tool_choice")?,
         None => Choice::Auto,
     };
@@ -139,6 +140,21 @@ fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
     );
     let reasoning = fields.object("reasoning")?;
     let effort = reasoning.map(|reasoning| reasoning.string("effort")).transpose()?.flatten();
+    for name in ["summary", "generate_summary"] {
+        match reasoning.map(|reasoning| reasoning.string(name)).transpose()?.flatten() {
+            None | Some("auto" | "concise" | "detailed") => {}
+            Some(other) => {
+                let path = format!("reasoning.{name}");
+                return Err(wrong_value(&path, other, &["concise", "detailed", "auto"]));
+            }
+        }
+    }
+    match fields.string("truncation")? {
+        None | Some("auto" | "disabled") => {}
+        Some(other) => return Err(wrong_value("truncation", other, &["auto", "disabled"])),
+    }
+    fields.integer("max_tool_calls", 1)?;
+    fields.object("metadata")?;
     let summary = reasoning.is_some_and(|r| r.get("summary").or(r.get("generate_summary")).is_some());
     ask.thinking = match effort {
         None => summary,
@@ -163,6 +179,10 @@ fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
     })
 }
 
+fn unknown(path: &str) -> ApiError {
+    ApiError::invalid(format!("Unknown parameter: '{path}'.")).param(path).code("unknown_parameter")
+}
+
 fn check_sampling(fields: Fields<'_>, model: &str) -> Result<(), ApiError> {
     fields.decimal("temperature", 0.0, 2.0)?;
     fields.decimal("top_p", 0.0, 1.0)?;
@@ -181,6 +201,12 @@ fn tools(fields: Fields<'_>) -> Result<Vec<Tool>, ApiError> {
     let mut read = Vec::new();
     for (at, tool) in fields.array("tools")?.into_iter().flatten().enumerate() {
         let path = format!("tools[{at}]");
+        if let Some(location) = Fields(tool).object("user_location")? {
+            check_location(location, &format!("{path}.user_location"))?;
+        }
+        if tool.get("function").is_some() {
+            return Err(unknown(&format!("{path}.function")));
+        }
         match tool.get("type").and_then(Value::as_str) {
             Some("function") => read.push(function_tool(tool, &path, true)?),
             Some("custom") => {

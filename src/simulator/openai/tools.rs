@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::ids::decode_base64;
 use super::super::schema::strict_violation;
 use super::super::script::{Choice, Format, Tool};
-use super::errors::{ApiError, missing, wrong_type, wrong_value};
+use super::errors::{ApiError, Fields, missing, wrong_type, wrong_value};
 
 /// A function as it stands in a tool; responses have it in the tool itself.
 pub(super) fn function_tool(function: &Value, path: &str, strict_known: bool) -> Result<Tool, ApiError> {
@@ -107,6 +107,15 @@ pub(super) fn mentions_json(value: &Value) -> bool {
         Value::Array(items) => items.iter().any(mentions_json),
         Value::Object(members) => members.values().any(mentions_json),
         _ => false,
+    }
+}
+
+/// Where the user of a search is: the type must be said.
+pub(super) fn check_location(location: Fields<'_>, path: &str) -> Result<(), ApiError> {
+    match location.string("type")? {
+        Some("approximate") => Ok(()),
+        Some(other) => Err(wrong_value(&format!("{path}.type"), other, &["approximate"])),
+        None => Err(missing(&format!("{path}.type"))),
     }
 }
 

@@ -165,6 +165,11 @@ fn parameters(body: &Map<String, Value>, model: &str) -> Result<u64, Refusal> {
     {
         return Err(invalid("size must be in the format of `width*height`."));
     }
+    const QWEN: [&str; 7] =
+        ["1328*1328", "1664*928", "928*1664", "1472*1140", "1140*1472", "1472*1104", "1104*1472"];
+    if model.contains("qwen") && text(parameters, "size")?.is_some_and(|size| !QWEN.contains(&size)) {
+        return Err(invalid("size is not supported by this model."));
+    }
     whole(parameters, "seed", 2_147_483_647)?;
     mark(parameters)?;
     let several = model.contains("edit-plus") || model.contains("edit-max");

@@ -24,8 +24,8 @@ mod part;
 pub mod request;
 mod schema;
 mod signature;
+pub(super) mod spellings;
 pub mod stream;
-mod time;
 mod usage;
 pub mod watch;
 

@@ -35,7 +35,7 @@ pub(super) fn write(usage: &Usage, json: &mut Writer<'_, BytesMut>) {
 }
 
 fn details(json: &mut Writer<'_, BytesMut>, name: &str, total: u64, parts: [(&str, Option<u64>); 2]) {
-    let known: u64 = parts.iter().filter_map(|part| part.1).sum();
+    let known = parts.iter().filter_map(|part| part.1).fold(0, u64::saturating_add);
     if known == 0 {
         return;
     }

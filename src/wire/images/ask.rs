@@ -3,7 +3,6 @@
 use base64_simd::STANDARD;
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use super::check::{nearest, sides};
 use super::file;
 use crate::canonical::image::{
     ImageDialect, ImageFamily, ImageInput, ImagePart, ImageRequest, ImageShape, ImageSource, ImageTurn,
@@ -28,9 +27,6 @@ pub struct Asked {
 pub fn needs_bytes(shape: ImageShape) -> bool {
     matches!(shape, ImageShape::List | ImageShape::Parts | ImageShape::Instances)
 }
-
-/// Ratios that Imagen has.
-const IMAGEN_RATIOS: [&str; 5] = ["1:1", "3:4", "4:3", "9:16", "16:9"];
 
 /// Writes a call for so many images.
 pub fn ask(request: &ImageRequest, dialect: &ImageDialect, model: &str, count: u32) -> Asked {
@@ -102,6 +98,10 @@ fn list(request: &ImageRequest, dialect: &ImageDialect, model: &str, count: u32)
             json.key("seed").number(seed);
         }
         raw(&mut json, "guidance_scale", request.guidance.as_ref());
+        string(&mut json, "image_size", request.tier.as_ref());
+        if request.watermark {
+            json.key("watermark").boolean(true);
+        }
     }
     extras(&mut json, request, dialect);
     json.end_object();
@@ -124,6 +124,20 @@ fn list_form(request: &ImageRequest, dialect: &ImageDialect, model: &str, count:
     }
     if let Some(format) = output_format(request, dialect) {
         form.field("output_format", &format);
+    }
+    if dialect.takes("*") {
+        let seed = request.seed.map(|seed| seed.to_string());
+        let mark = request.watermark.then(|| "true".to_owned());
+        for (name, value) in [
+            ("seed", &seed),
+            ("guidance_scale", &request.guidance),
+            ("image_size", &request.tier),
+            ("watermark", &mark),
+        ] {
+            if let Some(value) = value {
+                form.field(name, value);
+            }
+        }
     }
     for (name, value) in request.extra.iter().filter(|(name, _)| dialect.takes(name)) {
         let value = RawJson::from_text(value);
@@ -224,7 +238,7 @@ fn flat(request: &ImageRequest, dialect: &ImageDialect, model: &str) -> BytesMut
     out
 }
 
-fn is_third(family: ImageFamily) -> bool {
+pub(super) fn is_third(family: ImageFamily) -> bool {
     matches!(family, ImageFamily::Seedream3 | ImageFamily::Seededit3 | ImageFamily::Other)
 }
 
@@ -239,7 +253,11 @@ fn parts(request: &ImageRequest) -> BytesMut {
     }
     request.turns.iter().for_each(|each| turn(&mut json, request, each));
     json.end_array().key("generationConfig").begin_object();
-    json.key("responseModalities").begin_array().string("TEXT").string("IMAGE").end_array();
+    json.key("responseModalities").begin_array();
+    if request.words != Some(false) {
+        json.string("TEXT");
+    }
+    json.string("IMAGE").end_array();
     if request.size.is_some() || request.tier.is_some() {
         json.key("imageConfig").begin_object();
         string(&mut json, "aspectRatio", request.size.as_ref());
@@ -286,10 +304,7 @@ fn instances(request: &ImageRequest, dialect: &ImageDialect, count: u32) -> Byte
     }
     json.end_object().end_array().key("parameters").begin_object();
     json.key("sampleCount").number(count);
-    let size = request.size.as_deref().and_then(sides);
-    if let Some(ratio) = size.and_then(|sides| nearest(sides, &IMAGEN_RATIOS)) {
-        json.key("aspectRatio").string(&ratio);
-    }
+    string(&mut json, "aspectRatio", request.size.as_ref());
     string(&mut json, "sampleImageSize", request.tier.as_ref());
     if let Some(seed) = request.seed {
         json.key("seed").number(seed);

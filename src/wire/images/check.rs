@@ -1,7 +1,8 @@
 //! Whether a family of models takes what a request asks for (specification, sections 4.11 and 8).
 
 use super::{file, unsupported, wrong};
-use crate::canonical::image::{ImageInput, ImageRequest, ImageRules, ImageSource, Sizes};
+use crate::canonical::Lost;
+use crate::canonical::image::{ImageInput, ImageRequest, ImageRules, ImageSource, Sizes, Tells};
 use crate::error::{ApiError, Kind};
 
 /// Least points of a side of an image that is changed.
@@ -26,7 +27,8 @@ pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiEr
             return Err(unsupported(count_field, &why));
         }
     }
-    request.size = size(request.size.take(), rules, request.lenient)?;
+    request.size = size(request.size.take(), rules, request)?;
+    request.tier = request.tier.take().map(|tier| tier.to_ascii_uppercase());
     if let Some(tier) = &request.tier
         && !matches!(rules.sizes, Sizes::Any)
         && !rules.tiers.contains(&tier.as_str())
@@ -39,14 +41,20 @@ pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiEr
             return Err(wrong("image_size", &message));
         }
         request.tier = None;
+        request.lost.push(Lost::dropped("parameters.sampleImageSize"));
     }
+    step(request, rules);
     if let Some(quality) = &request.quality {
         const USUAL: [&str; 3] = ["low", "medium", "high"];
         let known = rules.qualities.contains(&quality.as_str());
         match rules.qualities {
             _ if known || matches!(rules.sizes, Sizes::Any) && rules.qualities.is_empty() => {}
             // It says nothing to these families.
-            [] if USUAL.contains(&quality.as_str()) || quality == "auto" => request.quality = None,
+            [] if quality == "auto" => request.quality = None,
+            [] if USUAL.contains(&quality.as_str()) => {
+                request.quality = None;
+                request.lost.push(Lost::dropped("quality"));
+            }
             [] => return Err(wrong("quality", &one_of(&USUAL))),
             qualities => return Err(wrong("quality", &one_of(qualities))),
         }
@@ -56,6 +64,7 @@ pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiEr
             return Err(unsupported("guidance_scale", "is not taken by this model"));
         }
         request.guidance = None;
+        request.lost.push(Lost::dropped("parameters.guidanceScale"));
     }
     if request.sequence.is_some() && !rules.sequence {
         return Err(unsupported("sequential_image_generation", "cannot be 'auto' for this model"));
@@ -148,7 +157,12 @@ fn one_of(words: &[&str]) -> String {
 }
 
 /// A size in the words of a family.
-fn size(given: Option<String>, rules: &ImageRules, lenient: bool) -> Result<Option<String>, ApiError> {
+fn size(
+    given: Option<String>,
+    rules: &ImageRules,
+    request: &ImageRequest,
+) -> Result<Option<String>, ApiError> {
+    let ImageRequest { lenient, group, .. } = *request;
     let Some(size) = given else {
         return Ok(match rules.sizes {
             Sizes::Adaptive(word) => Some(word.to_owned()),
@@ -174,9 +188,42 @@ fn size(given: Option<String>, rules: &ImageRules, lenient: bool) -> Result<Opti
         Sizes::Pixels(known, words) => match sides {
             _ if known.contains(&size.as_str()) || words.contains(&size.as_str()) => Ok(Some(size)),
             Some(sides) if lenient => Ok(nearest(sides, known)),
+            Some(sides) if group && is_free(sides, rules) => Ok(Some(format!("{}x{}", sides.0, sides.1))),
             _ if size == "auto" => Ok(None),
             _ => Err(wrong(field, &one_of(&[known, words].concat()))),
         },
+    }
+}
+
+/// Whether the vendor makes an image of these sides although the family has no such size.
+fn is_free((width, height): (u32, u32), rules: &ImageRules) -> bool {
+    let (long, short) = (u64::from(width.max(height)), u64::from(width.min(height)));
+    let (least, most) = rules.free;
+    (least.max(1)..=most).contains(&(long * short)) && long <= short * u64::from(rules.ratio.max(1))
+}
+
+/// Puts a step of size into the vendor's words.
+fn step(request: &mut ImageRequest, rules: &ImageRules) {
+    let Some(tier) = &request.tier else { return };
+    // No vendor has a step of this name.
+    let between = tier == "3K";
+    match rules.tells {
+        Tells::Nothing => request.tier = None,
+        Tells::Points if request.size.is_some() => {
+            if request.size != request.tier {
+                request.lost.push(Lost::dropped("image_size"));
+            }
+            request.tier = None;
+        }
+        Tells::Points if between => {
+            request.tier = None;
+            request.size = Some("3072x3072".to_owned());
+        }
+        Tells::LargerStep if between => {
+            request.lost.push(Lost::instead("image_size", "3K made as 4K"));
+            request.tier = Some("4K".to_owned());
+        }
+        _ => {}
     }
 }
 

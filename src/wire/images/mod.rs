@@ -13,7 +13,9 @@
 pub mod answer;
 pub mod ask;
 pub mod check;
+pub mod convert;
 pub mod file;
+pub mod fit;
 pub mod predict;
 pub mod reply;
 pub mod request;

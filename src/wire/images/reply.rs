@@ -18,6 +18,8 @@ pub enum Shape {
     Plain,
     /// Google's predictions.
     Predictions,
+    /// The task group's: addresses in its envelope.
+    Group,
 }
 
 impl Shape {
@@ -36,6 +38,7 @@ impl Shape {
             Shape::Envelope => "envelope",
             Shape::Plain => "plain",
             Shape::Predictions => "predictions",
+            Shape::Group => "group",
         }
     }
 }
@@ -135,6 +138,15 @@ pub fn encode(made: Made, shape: Shape) -> Body {
             }
             out.add("]}");
         }
+        Shape::Group => {
+            out.add("{\"code\":200,\"msg\":\"success\",\"data\":{\"images\":[");
+            for (number, (image, _)) in made.images.into_iter().enumerate() {
+                out.add(if number == 0 { "{\"url\":" } else { ",{\"url\":" });
+                address(&mut out, image);
+                out.add("}");
+            }
+            out.add("]}}");
+        }
         Shape::Envelope | Shape::Plain => {
             let envelope = shape == Shape::Envelope;
             out.add(if envelope {
@@ -161,6 +173,19 @@ pub fn encode(made: Made, shape: Shape) -> Body {
         }
     }
     out.finish()
+}
+
+/// An image as an address, whatever it came as.
+fn address(out: &mut Text, image: Shown) {
+    let media = image.media();
+    let piece = match image {
+        Shown::Link(url) => return out.string(&url),
+        Shown::Base64(text) => Piece::Text(text),
+        Shown::Bytes(bytes) | Shown::Data(bytes) => Piece::Base64(bytes),
+    };
+    out.add(&format!("\"data:{media};base64,"));
+    out.push(piece);
+    out.add("\"");
 }
 
 /// In the envelope what is not filled is there all the same.

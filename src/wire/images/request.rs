@@ -212,8 +212,7 @@ fn field(request: &mut ImageRequest, open: &mut Open, name: &str, value: Given<'
             }
             request.media = Some(media);
         }
-        // Images are what this is for; whether words come too is nothing that the answer has a place for.
-        "response_modalities" => {}
+        "response_modalities" => request.words = Some(words(name, value)?),
         "sequential_image_generation" => {
             open.sequential = match value.string(name)?.as_str() {
                 "auto" => true,
@@ -252,6 +251,23 @@ fn field(request: &mut ImageRequest, open: &mut Open, name: &str, value: Given<'
         }
     }
     Ok(())
+}
+
+/// Whether words are wanted beside images, which are what this is for. Some clients send a list.
+fn words(name: &str, value: Given<'_>) -> Result<bool, ApiError> {
+    let text = match value {
+        Given::Json(value) if value.text().starts_with('[') => value.text().to_owned(),
+        value => value.string(name)?,
+    };
+    let (mut words, mut images) = (false, false);
+    for word in text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()) {
+        match word.to_ascii_lowercase().as_str() {
+            "image" => images = true,
+            "text" => words = true,
+            _ => return Err(wrong(name, "'image', or 'text' and 'image'")),
+        }
+    }
+    if images { Ok(words) } else { Err(wrong(name, "'image', or 'text' and 'image'")) }
 }
 
 /// One image, or several of them.
@@ -295,7 +311,7 @@ fn any_source(field: &str, value: RawJson<'_>) -> Result<ImageSource, ApiError> 
 }
 
 /// An address, a data URL, or bare base64.
-fn source(field: &str, text: &str) -> Result<ImageSource, ApiError> {
+pub(crate) fn source(field: &str, text: &str) -> Result<ImageSource, ApiError> {
     let begins = |start: &str| text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
     if begins("http://") || begins("https://") {
         return Ok(ImageSource::Link(text.to_owned()));

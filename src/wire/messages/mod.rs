@@ -20,6 +20,7 @@ mod content;
 pub mod error;
 mod finish;
 pub mod request;
+pub(super) mod spellings;
 pub mod stream;
 mod usage;
 pub mod watch;

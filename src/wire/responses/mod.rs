@@ -17,6 +17,7 @@ pub mod answer;
 pub mod error;
 pub mod request;
 mod shell;
+pub(super) mod spellings;
 pub mod stored;
 pub mod stream;
 mod text;

@@ -5,14 +5,38 @@ use std::borrow::Cow;
 use bytes::{Bytes, BytesMut};
 
 use super::Task;
+use crate::canonical::Lost;
+use crate::canonical::image::{ImageInput, ImageRequest};
 use crate::canonical::video::{Picture, PictureRole, PictureSource, Seconds, Video};
 use crate::error::ApiError;
 use crate::json::{Cursor, RawJson, Writer};
+use crate::wire::images::request::source;
 use crate::wire::video::ask::read_source;
-use crate::wire::video::members::{Members, wrong};
+use crate::wire::video::members::{Field, Members, wrong};
 
 /// Lengths of a video from a text, in seconds (specification, section 8).
 const SECONDS: Seconds = Seconds::OneOf(&[3, 5, 8, 10, 12]);
+/// Names of fields, by the names that they have where images are asked for otherwise.
+const NAMES: &[(&str, &[&str])] = &[
+    ("image", &["image", "imageUrl", "image_url"]),
+    ("mask", &["image_urls", "imageUrls"]),
+    ("optimize_prompt_options", OPTIMIZE),
+    ("sequential_image_generation", SEQUENTIAL),
+    ("sequential_image_generation_options", SEQUENTIAL_OPTIONS),
+    ("response_format", FORMAT),
+    ("n", &["n"]),
+    ("size", &["size"]),
+    ("quality", &["quality"]),
+    ("temperature", &["temperature"]),
+    ("watermark", &["watermark"]),
+];
+const OPTIMIZE: &[&str] =
+    &["promptOptions", "prompt_options", "optimize_prompt_options", "optimizePrompt", "optimize_prompt"];
+const SEQUENTIAL: &[&str] = &["sequentialImageGeneration", "sequential_image_generation"];
+const SEQUENTIAL_OPTIONS: &[&str] =
+    &["sequentialImageGenerationOptions", "sequential_image_generation_options"];
+const FORMAT: &[&str] = &["responseFormat", "response_format"];
+
 /// What the product of width and height must stay below.
 const PIXELS: u64 = 2048 * 2048;
 /// Longest tag.
@@ -27,6 +51,29 @@ pub struct Asked<'a> {
     pub tag: Option<Cow<'a, str>>,
     /// What is asked for.
     pub what: What<'a>,
+    /// The client's paths of fields, by the names that they have where images are asked for otherwise.
+    pub names: Vec<(&'static str, String)>,
+    /// What nobody has a place for.
+    pub lost: Vec<Lost>,
+}
+
+impl Asked<'_> {
+    /// An error in the client's words.
+    pub fn named(&self, mut error: ApiError) -> ApiError {
+        let known = |param: &str| {
+            let found = self.names.iter().find(|(name, _)| param.strip_prefix(name).is_some_and(is_end))?;
+            Some((found.0, found.1.as_str()))
+        };
+        if let Some((ours, theirs)) = error.param.as_deref().and_then(known) {
+            error.message = error.message.replacen(&format!("'{ours}"), &format!("'{theirs}"), 1).into();
+            error.param = error.param.map(|param| param.replacen(ours, theirs, 1).into());
+        }
+        error
+    }
+}
+
+fn is_end(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with(['.', '['])
 }
 
 /// What is asked for.
@@ -37,7 +84,7 @@ pub enum What<'a> {
     /// A video with another face.
     Face(Face<'a>),
     /// Pictures.
-    Image(Box<Image<'a>>),
+    Image(Box<ImageRequest>),
 }
 
 /// A video with another face.
@@ -49,27 +96,6 @@ pub struct Face<'a> {
     pub video: Cow<'a, str>,
     /// How much like the face.
     pub similarity: Option<Cow<'a, str>>,
-}
-
-/// Pictures.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Image<'a> {
-    /// What is to be seen.
-    pub prompt: Cow<'a, str>,
-    /// What they are made from: addresses or data URLs.
-    pub images: Vec<Cow<'a, str>>,
-    /// Width and height, or a word for them.
-    pub size: Option<Cow<'a, str>>,
-    /// How many.
-    pub count: u64,
-    /// With a mark.
-    pub watermark: bool,
-    /// Several that belong together: `auto` or `disabled`.
-    pub sequential: Option<Cow<'a, str>>,
-    /// How many of them.
-    pub sequential_options: Option<RawJson<'a>>,
-    /// How the prompt is made better.
-    pub prompt_options: Option<RawJson<'a>>,
 }
 
 /// Reads a request, with its wrapper or without.
@@ -96,6 +122,7 @@ pub fn decode(task: Task, body: &str) -> Result<Asked<'_>, ApiError> {
         return Err(ApiError::missing(if task == Task::FaceMerge { "reqKey" } else { "req_key" }));
     }
     members.boolean(&["return_url", "returnUrl"])?;
+    let names = NAMES.iter().filter_map(|(name, all)| Some((*name, members.path(all)?.to_owned()))).collect();
     let model = match task {
         Task::TextToVideo | Task::ProductExtraction => Some(members.required(&["model"])?),
         _ => members.text(&["model"])?.map(|(_, model)| model),
@@ -112,7 +139,30 @@ pub fn decode(task: Task, body: &str) -> Result<Asked<'_>, ApiError> {
         Task::ProductExtraction => What::Image(Box::new(product(&mut members)?)),
         Task::ImageToImage => What::Image(Box::new(image_to_image(&mut members)?)),
     };
-    Ok(Asked { model, tag, what })
+    let mut lost: Vec<Lost> = members.rest().into_iter().map(|field| Lost::dropped(field.path)).collect();
+    if let What::Face(Face { similarity: Some(_), .. }) = &what {
+        lost.push(Lost::dropped("sourceSimilarity"));
+    }
+    Ok(Asked { model, tag, what, names, lost })
+}
+
+/// What a request says, whatever spaces stand between its words: two that say the same with the same tag are one.
+pub fn words(body: &str, mut each: impl FnMut(&[u8])) {
+    let (mut inside, mut escaped) = (false, false);
+    let mut from = 0;
+    for (at, byte) in body.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if inside => escaped = true,
+            b'"' => inside = !inside,
+            b' ' | b'\t' | b'\r' | b'\n' if !inside => {
+                each(body.as_bytes().get(from..at).unwrap_or_default());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    each(body.as_bytes().get(from..).unwrap_or_default());
 }
 
 /// The key that a request for a token has in its body, if it has one.
@@ -192,28 +242,25 @@ fn first_last<'a>(members: &mut Members<'a>) -> Result<Video<'a>, ApiError> {
     });
     let pictures = pictures.collect();
     let prompt = members.required(&["prompt"])?;
-    let (path, seconds) = members.whole(&["duration"])?.ok_or_else(|| ApiError::missing("duration"))?;
-    if seconds == 0 {
-        return Err(wrong(&path, "a number of seconds"));
-    }
     Ok(Video {
         prompt: Some(prompt),
         pictures,
-        seconds: Some(seconds),
+        seconds: Some(seconds(members)?),
         resolution: members.text(&["resolution"])?.map(|(_, text)| lower(&text)),
         ..Video::default()
     })
 }
 
+fn seconds(members: &mut Members<'_>) -> Result<u64, ApiError> {
+    let (path, seconds) = members.whole(&["duration"])?.ok_or_else(|| ApiError::missing("duration"))?;
+    if SECONDS.has(seconds) { Ok(seconds) } else { Err(wrong(&path, format_args!("{SECONDS} seconds"))) }
+}
+
 fn text_to_video<'a>(members: &mut Members<'a>) -> Result<Video<'a>, ApiError> {
     let prompt = members.required(&["prompt"])?;
-    let (path, seconds) = members.whole(&["duration"])?.ok_or_else(|| ApiError::missing("duration"))?;
-    if !SECONDS.has(seconds) {
-        return Err(wrong(&path, format_args!("{SECONDS} seconds")));
-    }
     Ok(Video {
         prompt: Some(prompt),
-        seconds: Some(seconds),
+        seconds: Some(seconds(members)?),
         ratio: Some(members.required(&["aspect_ratio", "aspectRatio"])?),
         resolution: members.text(&["resolution"])?.map(|(_, text)| lower(&text)),
         ..Video::default()
@@ -231,7 +278,7 @@ fn parse_size(text: &str) -> Option<(u64, u64)> {
     (width > 0 && height > 0).then_some((width, height))
 }
 
-fn text_to_image<'a>(members: &mut Members<'a>) -> Result<Image<'a>, ApiError> {
+fn text_to_image(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
     let prompt = members.required(&["prompt"])?;
     let size = members.required(&["size"])?;
     let value = members.required(&["value"])?;
@@ -249,71 +296,122 @@ fn text_to_image<'a>(members: &mut Members<'a>) -> Result<Image<'a>, ApiError> {
     if sides.0.checked_mul(sides.1).is_none_or(|pixels| pixels >= PIXELS) {
         return Err(wrong("size", "less than 2048 x 2048 in all"));
     }
-    Ok(Image {
-        prompt,
-        size: Some(Cow::Owned(format!("{}x{}", sides.0, sides.1))),
-        count: 1,
-        ..Image::default()
+    Ok(ImageRequest {
+        prompt: prompt.into_owned(),
+        size: Some(format!("{}x{}", sides.0, sides.1)),
+        group: true,
+        ..ImageRequest::default()
     })
 }
 
-fn product<'a>(members: &mut Members<'a>) -> Result<Image<'a>, ApiError> {
+fn product(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
     let prompt = members.required(&["prompt"])?;
     let (path, count) = members.whole(&["n"])?.ok_or_else(|| ApiError::missing("n"))?;
-    if !(1..=15).contains(&count) {
-        return Err(wrong(&path, "from 1 to 15"));
-    }
+    let count = u32::try_from(count).ok().filter(|count| (1..=15).contains(count));
+    let count = count.ok_or_else(|| wrong(&path, "from 1 to 15"))?;
     let size = members.required(&["size"])?;
-    members.whole(&["temperature"])?.ok_or_else(|| ApiError::missing("temperature"))?;
-    let watermark = members.boolean(&["watermark"])?.ok_or_else(|| ApiError::missing("watermark"))?;
-    let images = match members.text(&["image"])? {
-        Some((path, image)) => {
-            read_source(image.clone())
-                .ok_or_else(|| wrong(&path, "an http(s) address, or an image in base64"))?;
-            vec![image]
-        }
-        None => Vec::new(),
-    };
-    let object = |field: Option<crate::wire::video::members::Field<'a>>| match field {
-        Some(field) if field.value.text().starts_with('{') => Ok(Some(field.value)),
-        Some(field) => Err(wrong(&field.path, "an object")),
-        None => Ok(None),
-    };
-    let options = object(members.take(&["promptOptions", "prompt_options", "optimize_prompt_options"]))?;
-    let sequential_options =
-        object(members.take(&["sequentialImageGenerationOptions", "sequential_image_generation_options"]))?;
-    let sequential = members.text(&["sequentialImageGeneration", "sequential_image_generation"])?;
-    if let Some((path, word)) = &sequential
-        && !matches!(&**word, "auto" | "disabled")
-    {
-        return Err(wrong(path, "'auto' or 'disabled'"));
+    let (path, temperature) =
+        members.whole(&["temperature"])?.ok_or_else(|| ApiError::missing("temperature"))?;
+    if temperature > 2 {
+        return Err(wrong(&path, "from 0 to 2"));
     }
-    Ok(Image {
-        prompt,
-        images,
-        size: Some(size),
-        count,
+    let watermark = members.boolean(&["watermark"])?.ok_or_else(|| ApiError::missing("watermark"))?;
+    let mut request = ImageRequest {
+        prompt: prompt.into_owned(),
+        size: Some(size.into_owned()),
+        temperature: Some(temperature.to_string()),
         watermark,
-        sequential: sequential.map(|(_, word)| word),
-        sequential_options,
-        prompt_options: options,
-    })
+        group: true,
+        quality: members.text(&["quality"])?.map(|(_, quality)| quality.into_owned()),
+        ..ImageRequest::default()
+    };
+    if let Some((path, image)) = members.text(&["image"])? {
+        request.images.push(ImageInput { source: source(&path, &image)?, field: path });
+    }
+    if let Some((path, format)) = members.text(FORMAT)? {
+        request.inline = Some(match &*format {
+            "url" => false,
+            "b64_json" => true,
+            _ => return Err(wrong(&path, "'url' or 'b64_json'")),
+        });
+    }
+    request.optimize = optimize(members)?;
+    let sequential = match members.text(SEQUENTIAL)? {
+        None => false,
+        Some((_, word)) if word == "disabled" => false,
+        Some((_, word)) if word == "auto" => true,
+        Some((path, _)) => return Err(wrong(&path, "'auto' or 'disabled'")),
+    };
+    let most = match object(members.take(SEQUENTIAL_OPTIONS))? {
+        Some((path, _)) if !sequential => {
+            return Err(wrong(&path, "absent where the images do not belong together"));
+        }
+        Some((path, mut inner)) => {
+            let most = inner.whole(&["max_images", "maxImages"])?.map(|(_, most)| most);
+            let most = most.map(|most| u32::try_from(most).ok().filter(|most| (1..=4).contains(most)));
+            match most {
+                Some(None) => return Err(wrong(&format!("{path}.max_images"), "from 1 to 4")),
+                most => most.flatten(),
+            }
+        }
+        None => None,
+    };
+    if sequential {
+        request.sequence = Some(most.unwrap_or(count));
+    } else {
+        request.count = Some(count);
+    }
+    Ok(request)
 }
 
-fn image_to_image<'a>(members: &mut Members<'a>) -> Result<Image<'a>, ApiError> {
+/// How the prompt is made better: as a word, or as an object with one.
+fn optimize(members: &mut Members<'_>) -> Result<Option<String>, ApiError> {
+    let (words, objects) = (&["optimizePrompt", "optimize_prompt"], OPTIMIZE.get(..3).unwrap_or_default());
+    let word = members.text(words)?;
+    let mode = match object(members.take(objects))? {
+        Some((_, mut inner)) => inner.text(&["mode"])?,
+        None => None,
+    };
+    match mode.or(word) {
+        None => Ok(None),
+        Some((_, mode)) if matches!(&*mode, "" | "false") => Ok(None),
+        Some((_, mode)) if mode == "true" => Ok(Some("standard".to_owned())),
+        Some((_, mode)) if matches!(&*mode, "standard" | "fast") => Ok(Some(mode.into_owned())),
+        Some((path, _)) => Err(wrong(&path, "'standard' or 'fast'")),
+    }
+}
+
+/// The members of a field that is an object.
+fn object<'a>(field: Option<Field<'a>>) -> Result<Option<(String, Members<'a>)>, ApiError> {
+    let Some(field) = field else { return Ok(None) };
+    let mut members = Members::default();
+    members
+        .add(field.value.text(), &format!("{}.", field.path))
+        .map_err(|_| wrong(&field.path, "an object"))?;
+    Ok(Some((field.path, members)))
+}
+
+fn image_to_image(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
     let (path, single) =
         members.text(&["imageUrl", "image_url"])?.ok_or_else(|| ApiError::missing("imageUrl"))?;
-    read_source(single.clone()).ok_or_else(|| wrong(&path, "an http(s) address, or an image in base64"))?;
+    let single = ImageInput { source: source(&path, &single)?, field: path };
     let prompt = members.required(&["prompt"])?;
-    let images = match members.take(&["image_urls", "imageUrls"]) {
+    let mut request = ImageRequest { prompt: prompt.into_owned(), group: true, ..ImageRequest::default() };
+    match members.take(&["image_urls", "imageUrls"]) {
         Some(urls) => {
             let all = addresses(&urls.path, urls.value)?;
             if !(1..=2).contains(&all.len()) {
                 return Err(wrong(&urls.path, "an image and, where a part is to change, its mask"));
             }
-            all
+            let input = |(number, text): (usize, &Cow<'_, str>)| {
+                let field = format!("{}[{number}]", urls.path);
+                Ok(ImageInput { source: source(&field, text)?, field })
+            };
+            let mut inputs = all.iter().enumerate().map(input).collect::<Result<Vec<_>, ApiError>>()?;
+            request.mask = (inputs.len() == 2).then(|| inputs.pop()).flatten();
+            request.images = inputs;
         }
-        None => vec![single],
-    };
-    Ok(Image { prompt, images, count: 1, ..Image::default() })
+        None => request.images.push(single),
+    }
+    Ok(request)
 }

@@ -1,64 +1,9 @@
-//! Pictures, in the two forms that vendors want and answer, and videos with another face.
+//! Videos with another face, and the pictures that another gateway of the group answers with.
 
 use bytes::BytesMut;
 
-use super::ask::{Face, Image};
+use super::ask::Face;
 use crate::json::{Cursor, JsonError, RawJson, Writer};
-
-/// Writes a request in the form of most vendors.
-pub fn encode(image: &Image<'_>, model: &str, out: &mut BytesMut) {
-    let mut json = Writer::new(out);
-    json.begin_object().key("model").string(model).key("prompt").string(&image.prompt);
-    match image.images.as_slice() {
-        [] => {}
-        [one] => _ = json.key("image").string(one),
-        several => {
-            json.key("image").begin_array();
-            several.iter().for_each(|url| _ = json.string(url));
-            json.end_array();
-        }
-    }
-    if let Some(size) = &image.size {
-        json.key("size").string(size);
-    }
-    json.key("response_format").string("url").key("watermark").boolean(image.watermark);
-    // Several of one request are a sequence there; how many is said beside it.
-    if image.count > 1 || image.sequential.is_some() {
-        let word = image.sequential.as_deref().unwrap_or("auto");
-        json.key("sequential_image_generation").string(word);
-        match image.sequential_options {
-            Some(options) => _ = json.key("sequential_image_generation_options").raw(options),
-            None if word == "auto" => {
-                json.key("sequential_image_generation_options").begin_object();
-                json.key("max_images").number(image.count).end_object();
-            }
-            None => {}
-        }
-    }
-    if let Some(options) = image.prompt_options {
-        json.key("optimize_prompt_options").raw(options);
-    }
-    json.end_object();
-}
-
-/// Writes a request in the nested form: a conversation of one turn.
-pub fn encode_nested(image: &Image<'_>, model: &str, out: &mut BytesMut) {
-    let mut json = Writer::new(out);
-    json.begin_object().key("model").string(model);
-    json.key("input").begin_object().key("messages").begin_array().begin_object();
-    json.key("role").string("user").key("content").begin_array();
-    for url in &image.images {
-        json.begin_object().key("image").string(url).end_object();
-    }
-    json.begin_object().key("text").string(&image.prompt).end_object();
-    json.end_array().end_object().end_array().end_object();
-    json.key("parameters").begin_object();
-    if let Some(size) = image.size.as_deref().filter(|_| image.images.is_empty()) {
-        json.key("size").string(&size.replace(['x', 'X'], "*"));
-    }
-    json.key("n").number(image.count).key("watermark").boolean(image.watermark);
-    json.end_object().end_object();
-}
 
 /// Writes a request for a video with another face.
 pub fn encode_face(face: &Face<'_>, model: &str, out: &mut BytesMut) {

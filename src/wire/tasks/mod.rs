@@ -1,8 +1,9 @@
 //! The task group: six endpoints that begin videos and make images, in an envelope (specification, sections 2.10 and 4.14 to
 //! 4.17).
 //!
-//! Here live the requests ([`ask`]), the answers ([`answer`]) and what image vendors are asked in ([`image`]). What is
-//! asked for of videos is a [`Video`](crate::canonical::video::Video). Here must not live: tokens, and what the requests
+//! Here live the requests ([`ask`]), the answers ([`answer`]) and what another gateway of the group answers ([`image`]).
+//! What is asked for is a [`Video`](crate::canonical::video::Video) or an
+//! [`ImageRequest`](crate::canonical::image::ImageRequest), as elsewhere. Here must not live: tokens, and what the requests
 //! are charged.
 
 pub mod answer;
@@ -18,27 +19,37 @@ pub enum Place {
     Submit(Task),
     /// `GET /prod-api/svc/v4/api/task/{id}`
     Query(String),
+    /// `GET /prod-api/svc/v4/api/task/{id}/content`
+    Content(String),
     /// `POST /prod-api/svc/v4/api/token`
     Token,
+    /// Any other path of the group.
+    Unknown,
 }
+
+/// Where the group is.
+pub const ROOT: &str = "/prod-api/svc/v4/api";
 
 impl Place {
     /// The methods that it answers.
     pub const fn allow(&self) -> &'static str {
         match self {
             Place::Submit(_) | Place::Token => "POST",
-            Place::Query(_) => "GET",
+            Place::Query(_) | Place::Content(_) => "GET",
+            Place::Unknown => "",
         }
     }
 }
 
 /// The place that the segments of a path behind the group's own name.
-pub fn place(segments: &[&str]) -> Option<Place> {
+pub fn place(segments: &[&str]) -> Place {
+    let id = |id: &str| super::path::percent_decode(id).into_owned();
     match segments {
-        ["token"] => Some(Place::Token),
-        ["task", id] => Some(Place::Query(super::path::percent_decode(id).into_owned())),
-        [name] => Task::from_name(name).map(Place::Submit),
-        _ => None,
+        ["token"] => Place::Token,
+        ["task", task] => Place::Query(id(task)),
+        ["task", task, "content"] => Place::Content(id(task)),
+        [name] => Task::from_name(name).map_or(Place::Unknown, Place::Submit),
+        _ => Place::Unknown,
     }
 }
 

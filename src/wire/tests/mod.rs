@@ -8,6 +8,7 @@ mod models;
 mod path;
 mod request;
 mod request_edits;
+mod spellings;
 mod vendor_error;
 mod watch;
 mod watch_usage;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use crate::wire::path::{
     Action, Endpoint, parse, percent_decode, push_path_segment, query_value, query_without,
 };
-use crate::wire::{Api, Format};
+use crate::wire::{Api, Format, video};
 
 fn endpoint(path: &str) -> Option<Endpoint> {
     parse(path, None).endpoint
@@ -40,6 +40,97 @@ fn every_way_to_write_the_base_address_leads_to_the_endpoint() {
             assert_eq!(target.endpoint.as_ref(), Some(&expected), "{whole}");
             assert!(!target.beta, "{whole}");
         }
+    }
+}
+
+#[test]
+fn the_full_path_of_an_endpoint_may_be_the_base_address() {
+    for (base, path, expected) in [
+        ("/v1/chat/completions", "/chat/completions", Endpoint::Chat),
+        ("/v1/chat/completions/", "/v1/chat/completions", Endpoint::Chat),
+        ("/v1/chat/completions", "/models", Endpoint::Models),
+        ("/v1/chat/completions", "/embeddings", Endpoint::Embeddings),
+        ("/chat/completions", "/responses/resp_1", Endpoint::Response { id: "resp_1".to_owned() }),
+        ("/v1/messages", "/v1/messages", Endpoint::Messages),
+        ("/v1/messages", "/messages", Endpoint::Messages),
+        ("/v1/messages", "/v1/messages/count_tokens", Endpoint::CountTokens),
+        ("/v1/messages", "/v1/models", Endpoint::Models),
+        ("/v1/messages/count_tokens", "/v1/messages", Endpoint::Messages),
+        ("/v1/responses", "/responses", Endpoint::Responses),
+        ("/v1/responses", "/responses/input_tokens", Endpoint::InputTokens),
+        ("/v1/responses", "/responses/resp_1", Endpoint::Response { id: "resp_1".to_owned() }),
+        ("/v1/responses", "/chat/completions", Endpoint::Chat),
+        ("/v1/embeddings", "/embeddings", Endpoint::Embeddings),
+        ("/v1/rerank", "/v2/rerank", Endpoint::Rerank),
+        ("/v1/images/generations", "/images/generations", Endpoint::Images),
+        ("/v1/images/generations", "/images/edits", Endpoint::ImageEdits),
+        ("/v1/video/generations", "/video/generations", Endpoint::Video(video::Place::Submit)),
+        ("/v1/videos", "/videos", Endpoint::Video(video::Place::Create)),
+        ("/v1/videos", "/videos/video_1", Endpoint::Video(video::Place::Retrieve("video_1".to_owned()))),
+        ("/v1/chat/completions/chat/completions", "/chat/completions", Endpoint::Chat),
+    ] {
+        let whole = format!("{base}{path}");
+        let target = parse(&whole, None);
+        assert_eq!(target.endpoint.as_ref(), Some(&expected), "{whole}");
+        assert!(!target.beta, "{whole}");
+    }
+    let base = "/v1beta/models/gemini-2.5-flash:generateContent";
+    for rest in [
+        "/v1beta/models/gemini-2.5-pro:streamGenerateContent",
+        "/models/gemini-2.5-pro:streamGenerateContent",
+    ] {
+        let whole = format!("{base}{rest}");
+        assert_eq!(endpoint(&whole), native("gemini-2.5-pro", Action::Stream { sse: false }), "{whole}");
+    }
+    assert!(parse("/v1/messages/v1beta/models", None).beta);
+    for path in
+        ["/v1/chat/completions/x", "/v1/messages/v1", "/v1/messages/v1/batches", "/v1/responses/models/"]
+    {
+        let expected = path.contains("models").then_some(Endpoint::Models);
+        assert_eq!(endpoint(path), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_base_address_may_end_in_a_query() {
+    let query = |rest: &str| format!("api-version=2025-04-01-preview{rest}");
+    for (path, rest, expected) in [
+        ("/v1", "/responses", Some(Endpoint::Responses)),
+        ("/v1/", "/chat/completions", Some(Endpoint::Chat)),
+        ("", "/v1/messages", Some(Endpoint::Messages)),
+        ("/v1", "&x=y/embeddings", Some(Endpoint::Embeddings)),
+        ("/v1/responses", "/responses", Some(Endpoint::Responses)),
+        ("/v1/responses", "", Some(Endpoint::Responses)),
+        ("/v1/chat/completions", "/models", Some(Endpoint::Models)),
+        ("/v1", "/models?limit=3", Some(Endpoint::Models)),
+        ("/v1", "", Some(Endpoint::Root)),
+        ("/v1", "/anything", Some(Endpoint::Root)),
+        // Not a base address: the slash belongs to a value.
+        ("/v1/models", "&after_id=openai/chat", Some(Endpoint::Models)),
+        ("/v1/responses/resp_1", "/models", Some(Endpoint::Response { id: "resp_1".to_owned() })),
+    ] {
+        let query = query(rest);
+        assert_eq!(parse(path, Some(&query)).endpoint, expected, "{path}?{query}");
+    }
+    let stream = parse("/v1beta", Some("x=1/models/m:streamGenerateContent?alt=sse"));
+    assert_eq!(stream.endpoint, native("m", Action::Stream { sse: true }));
+    assert!(stream.beta);
+}
+
+#[test]
+fn what_is_not_there_is_told_from_what_takes_another_method() {
+    for (path, method, unknown) in [
+        ("/v1beta/models/gemini:nope", "POST", true),
+        ("/v1beta/models/gemini:nope", "GET", false),
+        ("/v1beta/models/gemini", "POST", false),
+        ("/v1beta/models/gemini:generateContent", "POST", false),
+        ("/prod-api/svc/v4/api/nope", "POST", true),
+        ("/prod-api/svc/v4/api/nope", "GET", true),
+        ("/prod-api/svc/v4/api", "GET", true),
+        ("/prod-api/svc/v4/api/task/1/2", "GET", true),
+        ("/prod-api/svc/v4/api/task/1", "POST", false),
+    ] {
+        assert_eq!(endpoint(path).unwrap().is_unknown(method), unknown, "{method} {path}");
     }
 }
 

@@ -272,7 +272,7 @@ fn what_limits_the_output_is_found_in_every_format() {
         (Api::Chat, r#"{"model":"m","messages":[],"max_tokens":null,"n":null}"#, None, None),
         (Api::Chat, r#"{"model":"m","n":5,"messages":[]}"#, None, Some(5)),
         (Api::Chat, r#"{"model":"m","\u006e":5,"messages":[]}"#, None, Some(5)),
-        (Api::Messages, r#"{"model":"m","messages":[],"max_tokens":100,"n":3}"#, Some(100), None),
+        (Api::Messages, r#"{"model":"m","messages":[{}],"max_tokens":100,"n":3}"#, Some(100), None),
         (Api::Responses, r#"{"model":"m","input":"x","max_output_tokens":16}"#, Some(16), None),
         (
             Api::Generate,

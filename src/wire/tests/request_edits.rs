@@ -124,7 +124,7 @@ fn usage_is_not_asked_for_twice_nor_against_what_is_strange() {
 #[test]
 fn usage_is_asked_for_in_chat_alone() {
     for api in [Api::Messages, Api::CountTokens, Api::Responses] {
-        let text = r#"{"model":"m","messages":[],"input":[],"max_tokens":1,"stream":true}"#;
+        let text = r#"{"model":"m","messages":[{}],"input":[{}],"max_tokens":1,"stream":true}"#;
         assert_eq!(read(api, false, text).ask_usage(), None, "{api}");
     }
 }

@@ -2,17 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::markers;
 use super::members::{Members, one_of, unsupported, wrong};
+use super::{markers, settle};
 use crate::canonical::request::Extra;
 use crate::canonical::video::{Picture, PictureRole, PictureSource, Video, VideoDialect, VideoShape};
 use crate::error::{ApiError, Kind};
 use crate::json::{Cursor, RawJson};
-
-/// Resolutions that the gateway has a name for (specification, 4.8).
-const RESOLUTIONS: &[&str] = &["480p", "720p", "1080p", "4k"];
-/// The same for ratios.
-const RATIOS: &[&str] = &["16:9", "9:16", "1:1", "4:3", "3:4", "21:9", "adaptive"];
 
 /// Most pictures of one request.
 const PICTURES: usize = 10;
@@ -59,14 +54,43 @@ pub fn decode<'a>(body: &'a str, dialect: &VideoDialect) -> Result<Video<'a>, Ap
     if let Some(metadata) = &metadata {
         members.add(metadata.value.text(), "metadata.").map_err(|_| wrong("metadata", "an object"))?;
     }
+    let mut paths = Vec::new();
+    let mut known = |members: &Members<'a>, name: &'static str, names: &[&str]| {
+        paths.extend(members.path(names).map(|path| (name, path.to_owned())));
+    };
+    const NEGATIVE: &[&str] = &["negative_prompt", "negativePrompt"];
+    const AUDIO: &[&str] = &["generateAudio", "generate_audio", "audio"];
+    const PEOPLE: &[&str] = &["personGeneration", "person_generation"];
+    const WATERMARK: &[&str] = &["addWatermark", "add_watermark", "watermark"];
+    for (name, names) in [
+        ("prompt", &["prompt"][..]),
+        ("negative_prompt", NEGATIVE),
+        ("generateAudio", AUDIO),
+        ("personGeneration", PEOPLE),
+        ("watermark", WATERMARK),
+        ("seed", &["seed"]),
+        ("frames", &["frames"]),
+        ("duration", settle::lengths(dialect.shape)),
+        ("size", &["size"]),
+        ("resolution", &["resolution"]),
+        ("aspect_ratio", settle::RATIO),
+    ] {
+        known(&members, name, names);
+    }
     let mut video = Video {
         prompt: members.text(&["prompt"])?.map(|(_, text)| text),
-        negative: members.text(&["negative_prompt", "negativePrompt"])?.map(|(_, text)| text),
-        audio: members.boolean(&["generateAudio", "generate_audio", "audio"])?,
-        people: members.text(&["personGeneration", "person_generation"])?.map(|(_, text)| text),
-        watermark: members.boolean(&["addWatermark", "add_watermark", "watermark"])?,
+        negative: members.text(NEGATIVE)?.map(|(_, text)| text),
+        audio: members.boolean(AUDIO)?,
+        watermark: members.boolean(WATERMARK)?,
+        paths,
         ..Video::default()
     };
+    if let Some((path, people)) = members.text(PEOPLE)? {
+        if !settle::PEOPLE.contains(&&*people) {
+            return Err(wrong(&path, one_of(settle::PEOPLE)));
+        }
+        video.people = Some(people);
+    }
     if let Some((path, seed)) = members.whole(&["seed"])? {
         if seed > 0xffff_ffff {
             return Err(wrong(&path, "at most 4294967295"));
@@ -74,8 +98,7 @@ pub fn decode<'a>(body: &'a str, dialect: &VideoDialect) -> Result<Video<'a>, Ap
         video.seed = Some(seed);
     }
     samples(&mut members, dialect, &mut video)?;
-    seconds(&mut members, dialect, &mut video)?;
-    frame(&mut members, dialect, &mut video)?;
+    settle::read(&mut members, dialect, &mut video)?;
     pictures(&mut members, &mut video)?;
     let content = members.take(&["content"]);
     if let Some(content) = content {
@@ -93,6 +116,7 @@ pub fn decode<'a>(body: &'a str, dialect: &VideoDialect) -> Result<Video<'a>, Ap
         }
         video.remix = Some(from);
     }
+    settle::settle(dialect, &mut video)?;
     check(dialect, &video)?;
     video.extra =
         members.rest().into_iter().map(|field| Extra { name: field.name, value: field.value }).collect();
@@ -124,76 +148,6 @@ fn samples<'a>(
         return Err(wrong(&path, if most == 1 { "1".to_owned() } else { format!("from 1 to {most}") }));
     }
     video.samples = Some(samples);
-    Ok(())
-}
-
-fn seconds<'a>(
-    members: &mut Members<'a>,
-    dialect: &VideoDialect,
-    video: &mut Video<'a>,
-) -> Result<(), ApiError> {
-    let names: &[&str] = match dialect.shape {
-        VideoShape::Remix => &["seconds", "duration"],
-        VideoShape::Preview => &["durationSeconds", "duration_seconds", "duration", "seconds"],
-        VideoShape::Nested | VideoShape::Bundled => &["duration", "seconds", "durationSeconds"],
-    };
-    let Some((path, seconds)) = members.whole(names)? else { return Ok(()) };
-    if !dialect.seconds.has(seconds) {
-        return Err(wrong(&path, format_args!("{} seconds", dialect.seconds)));
-    }
-    video.seconds = Some(seconds);
-    Ok(())
-}
-
-/// Size, resolution and ratio.
-fn frame<'a>(
-    members: &mut Members<'a>,
-    dialect: &VideoDialect,
-    video: &mut Video<'a>,
-) -> Result<(), ApiError> {
-    let known = |path: &str, text: &str, all: &[&str], can: &[&str]| {
-        if can.contains(&text) || (dialect.shape == VideoShape::Remix && all.contains(&text)) {
-            Ok(())
-        } else {
-            Err(wrong(path, format_args!("{} for this model", one_of(can))))
-        }
-    };
-    if let Some((path, ratio)) = members.text(&["aspect_ratio", "aspectRatio", "ratio"])? {
-        if !RATIOS.contains(&&*ratio) {
-            return Err(wrong(&path, one_of(RATIOS)));
-        }
-        if !dialect.ratios.contains(&&*ratio) {
-            return Err(wrong(&path, format_args!("{} for this model", one_of(dialect.ratios))));
-        }
-        video.ratio = Some(ratio);
-    }
-    if let Some((path, resolution)) = members.text(&["resolution"])? {
-        let resolution = Cow::Owned(resolution.to_ascii_lowercase());
-        if !RESOLUTIONS.contains(&&*resolution) {
-            return Err(wrong(&path, one_of(RESOLUTIONS)));
-        }
-        known(&path, &resolution, RESOLUTIONS, dialect.resolutions)?;
-        video.resolution = Some(resolution);
-    }
-    if let Some((path, size)) = members.text(&["size"])? {
-        let parts =
-            size.split_once(['x', 'X', '*']).and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
-        let parts: (u64, u64) = parts.ok_or_else(|| wrong(&path, "<width>x<height>"))?;
-        if dialect.shape == VideoShape::Remix {
-            let spelt = format!("{}x{}", parts.0, parts.1);
-            if !dialect.resolutions.contains(&&*spelt) {
-                return Err(wrong(&path, one_of(dialect.resolutions)));
-            }
-        }
-        video.size = Some(parts);
-    }
-    if dialect.shape == VideoShape::Remix && video.size.is_none() {
-        video.size = match video.ratio.as_deref() {
-            Some("16:9") => Some((1280, 720)),
-            Some(_) => Some((720, 1280)),
-            None => None,
-        };
-    }
     Ok(())
 }
 
@@ -280,6 +234,7 @@ fn read_content<'a>(
 ) -> Result<(), ApiError> {
     let not_json = |_| wrong(path, "an array of objects");
     let mut prompt: Option<Cow<'a, str>> = None;
+    let mut inside = None;
     let mut json = Cursor::new(value.text());
     json.begin_array().map_err(not_json)?;
     let mut at = 0;
@@ -295,6 +250,7 @@ fn read_content<'a>(
                 let (path, text) =
                     members.text(&["text"])?.ok_or_else(|| wrong(&format!("{here}.text"), "a string"))?;
                 check_markers(&path, &text, dialect)?;
+                inside = inside.or(Some(path));
                 prompt = Some(match prompt {
                     None => text,
                     Some(before) => Cow::Owned(format!("{before}\n{text}")),
@@ -321,6 +277,8 @@ fn read_content<'a>(
     if prompt.is_some() {
         // What stands beside the list is not used.
         video.prompt = prompt;
+        video.paths.retain(|(name, _)| *name != "prompt");
+        video.paths.extend(inside.map(|path| ("prompt", path)));
     }
     Ok(())
 }
@@ -339,6 +297,10 @@ fn check_markers(path: &str, text: &str, dialect: &VideoDialect) -> Result<(), A
             "duration" if !value.parse().is_ok_and(|seconds| dialect.seconds.has(seconds)) => {
                 return fault(format!("{} seconds", dialect.seconds));
             }
+            "frames" if !value.parse().is_ok_and(settle::has_frames) => {
+                return fault(settle::FRAMES.to_owned());
+            }
+            "framespersecond" if value != "24" => return fault("24".to_owned()),
             _ => {}
         }
     }
@@ -349,22 +311,8 @@ fn check_markers(path: &str, text: &str, dialect: &VideoDialect) -> Result<(), A
 ///
 /// # Errors
 /// It cannot do it; the error names the field.
-pub fn fit(dialect: &VideoDialect, video: &Video<'_>) -> Result<(), ApiError> {
-    if let Some(seconds) = video.seconds
-        && !dialect.seconds.has(seconds)
-    {
-        return Err(wrong("duration", format_args!("{} seconds for this model", dialect.seconds)));
-    }
-    let known = |name: &str, value: Option<&str>, all: &[&str]| match value {
-        Some(value) if !all.contains(&value) => {
-            Err(wrong(name, format_args!("{} for this model", one_of(all))))
-        }
-        _ => Ok(()),
-    };
-    known("aspect_ratio", video.ratio.as_deref(), dialect.ratios)?;
-    if dialect.shape != VideoShape::Remix {
-        known("resolution", video.resolution.as_deref(), dialect.resolutions)?;
-    }
+pub fn fit(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiError> {
+    settle::settle(dialect, video)?;
     check(dialect, video)
 }
 
@@ -373,6 +321,9 @@ pub fn fit(dialect: &VideoDialect, video: &Video<'_>) -> Result<(), ApiError> {
 /// # Errors
 /// It does not; the error names the field.
 pub fn check(dialect: &VideoDialect, video: &Video<'_>) -> Result<(), ApiError> {
+    if let Some(prompt) = video.prompt.as_deref().filter(|_| dialect.shape == VideoShape::Bundled) {
+        check_markers(video.path_of("prompt"), prompt, dialect)?;
+    }
     for picture in &video.pictures {
         let takes = match picture.role {
             PictureRole::First => dialect.first,

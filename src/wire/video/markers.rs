@@ -1,22 +1,24 @@
 //! Options that stand in the text of a prompt: `A cat --ratio 16:9 --dur 5`.
 
 /// Names of options, with the shorter ones that mean the same.
-const NAMES: [(&str, &[&str]); 7] = [
+const NAMES: [(&str, &[&str]); 8] = [
     ("resolution", &["resolution", "rs"]),
     ("ratio", &["ratio", "rt"]),
     ("duration", &["duration", "dur"]),
+    ("frames", &["frames"]),
     ("framespersecond", &["framespersecond", "fps"]),
     ("seed", &["seed", "sd"]),
     ("camerafixed", &["camerafixed", "cf"]),
     ("watermark", &["watermark", "wm"]),
 ];
 
-/// The options of a prompt: each with its full name and its value, in their order.
+/// The options of a prompt: each with its full name and its value, in their order. Vendors find one at the end of a word
+/// too.
 pub fn read(prompt: &str) -> Vec<(&'static str, &str)> {
     let mut found = Vec::new();
     let mut words = prompt.split_whitespace().peekable();
     while let Some(word) = words.next() {
-        let Some(given) = word.strip_prefix("--") else { continue };
+        let Some((_, given)) = word.rsplit_once("--") else { continue };
         let known = NAMES.iter().find(|(_, all)| all.contains(&given));
         if let (Some((name, _)), Some(value)) = (known, words.peek().filter(|next| !next.starts_with("--"))) {
             found.push((*name, *value));
@@ -35,6 +37,7 @@ mod tests {
             read("A cat -- really --ratio 16:9 jumps --dur 5 --rs 720p --other 1 --seed --wm false --cf"),
             [("ratio", "16:9"), ("duration", "5"), ("resolution", "720p"), ("watermark", "false")]
         );
+        assert_eq!(read("A cat.--rs 1080p"), [("resolution", "1080p")]);
         assert!(read("no markers, only -- dashes --").is_empty());
     }
 }

@@ -56,6 +56,12 @@ impl<'a> Members<'a> {
         found
     }
 
+    /// The path of the member that [`take`](Self::take) would take.
+    pub fn path(&self, names: &[&str]) -> Option<&str> {
+        let found = names.iter().find_map(|name| self.0.iter().find(|field| field.name == *name));
+        found.map(|field| field.path.as_str())
+    }
+
     /// Takes a text.
     ///
     /// # Errors

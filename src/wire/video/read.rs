@@ -228,7 +228,7 @@ fn nested(body: &str) -> Result<Report, Broken> {
 }
 
 fn bundled(body: &str) -> Result<Report, Broken> {
-    let [status, url, error_code, message, tokens, resolution, duration] = find(
+    let [status, url, error_code, message, tokens, resolution, duration, frames, rate] = find(
         body,
         [
             "status",
@@ -238,6 +238,8 @@ fn bundled(body: &str) -> Result<Report, Broken> {
             "usage.completion_tokens",
             "resolution",
             "duration",
+            "frames",
+            "framespersecond",
         ],
     )?;
     let stage = match text(status).ok_or(Broken)?.as_str() {
@@ -255,7 +257,10 @@ fn bundled(body: &str) -> Result<Report, Broken> {
     Ok(Report {
         stage,
         media: url.map(Medium::Public).into_iter().collect(),
-        millis: millis(duration),
+        millis: millis(duration).or_else(|| {
+            let rate = rate.and_then(RawJson::as_u64).filter(|rate| *rate > 0)?;
+            frames.and_then(RawJson::as_u64)?.checked_mul(1_000).map(|frames| frames.div_ceil(rate))
+        }),
         resolution: text(resolution),
         tokens: tokens.and_then(RawJson::as_u64),
         ..Report::default()

@@ -15,6 +15,7 @@ fn dialect(shape: VideoShape) -> VideoDialect {
         usual_seconds: 5,
         resolutions: &["720p", "1080p", "720x1280", "1280x720"],
         usual_resolution: "720p",
+        seconds_in_full: None,
         ratios: &["16:9", "9:16"],
         text: true,
         first: true,

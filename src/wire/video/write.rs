@@ -2,6 +2,9 @@
 
 use bytes::BytesMut;
 
+use super::markers;
+use super::settle::{FRAMES_A_SECOND, USUAL_RATIO, nested_size};
+use crate::canonical::Lost;
 use crate::canonical::request::Extra;
 use crate::canonical::video::{Picture, PictureRole, PictureSource, Sound, Video, VideoDialect, VideoShape};
 use crate::json::{JsonStr, Writer};
@@ -29,28 +32,100 @@ pub fn encode(video: &Video<'_>, dialect: &VideoDialect, model: &str, from: bool
     json.end_object();
 }
 
-/// What the video's length, size and number are, said or not: what it will cost depends on it.
-pub fn seconds(video: &Video<'_>, dialect: &VideoDialect) -> u64 {
-    let marked = || {
-        let options = super::markers::read(video.prompt.as_deref()?);
-        options.into_iter().find(|(name, _)| *name == "duration")?.1.parse().ok()
-    };
-    let marked = (dialect.shape == VideoShape::Bundled).then(marked).flatten();
-    video.seconds.or(marked).unwrap_or(dialect.usual_seconds)
+/// The markers of a name in the prompt of the bundled-prompt family.
+fn marked<'v>(video: &'v Video<'_>, dialect: &VideoDialect, name: &str) -> Vec<&'v str> {
+    match &video.prompt {
+        Some(prompt) if dialect.shape == VideoShape::Bundled => {
+            let options = markers::read(prompt).into_iter();
+            options.filter(|(known, _)| *known == name).map(|(_, value)| value).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
-/// The same for its resolution.
+fn frames_as_millis(frames: u64) -> u64 {
+    frames.saturating_mul(1_000).div_ceil(FRAMES_A_SECOND)
+}
+
+/// How long the video will be, said or not, in thousandths of a second: what it will cost depends on it. Of several lengths
+/// that are said it is the longest.
+pub fn millis(video: &Video<'_>, dialect: &VideoDialect) -> u64 {
+    let numbers = |name| marked(video, dialect, name).into_iter().filter_map(|text| text.parse::<u64>().ok());
+    let seconds = video.seconds.into_iter().chain(numbers("duration"));
+    let frames = video.frames.into_iter().chain(numbers("frames"));
+    let all = seconds.map(|seconds| seconds.saturating_mul(1_000)).chain(frames.map(frames_as_millis));
+    all.max().unwrap_or(dialect.usual_seconds * 1_000)
+}
+
+/// Its length in seconds, where that is told.
+fn seconds(video: &Video<'_>, dialect: &VideoDialect) -> u64 {
+    video.seconds.unwrap_or(dialect.usual_seconds)
+}
+
+/// The resolutions that are said, in the prompt too.
+fn resolutions<'v>(video: &'v Video<'_>, dialect: &VideoDialect) -> impl Iterator<Item = &'v str> {
+    video.resolution.as_deref().into_iter().chain(marked(video, dialect, "resolution"))
+}
+
+/// Its size or its resolution, said or not.
 pub fn resolution(video: &Video<'_>, dialect: &VideoDialect) -> String {
     if let Some((width, height)) = video.size {
         return format!("{width}x{height}");
     }
-    let marked = || {
-        let options = super::markers::read(video.prompt.as_deref()?);
-        Some(options.into_iter().find(|(name, _)| *name == "resolution")?.1.to_owned())
+    resolutions(video, dialect).next().unwrap_or(dialect.usual_resolution).to_owned()
+}
+
+/// The same as far as it is certain: nothing where the request says two.
+pub fn certain_resolution(video: &Video<'_>, dialect: &VideoDialect) -> String {
+    let first = resolution(video, dialect);
+    if resolutions(video, dialect).any(|other| other != first) { String::new() } else { first }
+}
+
+/// What the client says and the model is not told. `from` is a video that it is made from.
+pub fn lost(video: &Video<'_>, dialect: &VideoDialect, from: bool) -> Vec<Lost> {
+    let mut lost: Vec<Lost> = Vec::new();
+    let mut drop_if = |name: &'static str, dropped: bool| {
+        if dropped {
+            lost.push(Lost::dropped(video.path_of(name)));
+        }
     };
-    let marked = (dialect.shape == VideoShape::Bundled).then(marked).flatten();
-    let given = video.resolution.as_deref().filter(|_| dialect.shape != VideoShape::Remix);
-    given.map(str::to_owned).or(marked).unwrap_or_else(|| dialect.usual_resolution.to_owned())
+    use VideoShape::{Bundled, Nested, Preview, Remix};
+    let shape = dialect.shape;
+    let particular = shape == Preview && dialect.particular;
+    drop_if("negative_prompt", video.negative.is_some() && matches!(shape, Remix | Bundled));
+    drop_if("personGeneration", video.people.is_some() && shape != Preview);
+    let chance = matches!(shape, Nested | Bundled) || particular;
+    drop_if("seed", video.seed.is_some() && !chance);
+    drop_if("watermark", video.watermark.is_some() && !chance);
+    // Models that are not told make sound always, or never.
+    let sound = match dialect.sound {
+        Sound::Told(_) => None,
+        Sound::Fixed(always) => Some(always),
+        Sound::Untold => (shape != Nested).then_some(matches!(shape, Remix | Preview)),
+    };
+    drop_if("generateAudio", video.audio.zip(sound).is_some_and(|(wanted, always)| wanted != always));
+    let with_picture = shape == Nested && !dialect.listed && !video.pictures.is_empty();
+    // A size has been taken apart; its lines are told.
+    let ratio = if video.is_said("aspect_ratio") { "aspect_ratio" } else { "size" };
+    drop_if(ratio, with_picture && video.ratio.is_some());
+    if from {
+        for (name, said) in [
+            ("duration", video.seconds.is_some()),
+            ("size", video.size.is_some()),
+            ("image", !video.pictures.is_empty()),
+        ] {
+            drop_if(name, said);
+        }
+    }
+    let passes = |name: &str| match shape {
+        Remix => false,
+        Preview => name == "enhancePrompt" || (particular && name == "compressionQuality"),
+        Nested | Bundled => true,
+    };
+    lost.extend(
+        video.extra.iter().filter(|extra| !passes(extra.name)).map(|extra| Lost::dropped(extra.name)),
+    );
+    lost
 }
 
 fn remix(video: &Video<'_>, dialect: &VideoDialect, model: &str, json: &mut Json<'_>) {
@@ -77,7 +152,7 @@ fn preview(video: &Video<'_>, dialect: &VideoDialect, json: &mut Json<'_>) {
     }
     json.end_object().end_array();
     json.key("parameters").begin_object();
-    json.key("aspectRatio").string(video.ratio.as_deref().unwrap_or("16:9"));
+    json.key("aspectRatio").string(video.ratio.as_deref().unwrap_or(USUAL_RATIO));
     json.key("resolution").string(&resolution(video, dialect));
     json.key("durationSeconds").number(seconds(video, dialect));
     if let Some(negative) = &video.negative {
@@ -98,10 +173,10 @@ fn preview(video: &Video<'_>, dialect: &VideoDialect, json: &mut Json<'_>) {
             json.key("addWatermark").boolean(watermark);
         }
     }
-    for extra in
-        video.extra.iter().filter(|extra| matches!(extra.name, "enhancePrompt" | "compressionQuality"))
-    {
-        put(json, extra);
+    for extra in &video.extra {
+        if extra.name == "enhancePrompt" || (dialect.particular && extra.name == "compressionQuality") {
+            put(json, extra);
+        }
     }
     json.end_object();
 }
@@ -141,14 +216,12 @@ fn nested(video: &Video<'_>, dialect: &VideoDialect, model: &str, json: &mut Jso
     json.end_object();
     json.key("parameters").begin_object();
     let resolution = resolution(video, dialect);
-    let ratio = video.ratio.as_deref().unwrap_or("16:9");
+    let ratio = video.ratio.as_deref().unwrap_or(USUAL_RATIO);
     if dialect.listed {
         json.key("resolution").string(&resolution.to_ascii_uppercase());
         json.key("ratio").string(ratio);
-    } else if let Some((width, height)) = video.size {
-        json.key("size").string(&format!("{width}*{height}"));
-    } else if video.pictures.is_empty() {
-        json.key("size").string(nested_size(&resolution, ratio));
+    } else if let (Some(size), true) = (nested_size(&resolution, ratio), video.pictures.is_empty()) {
+        json.key("size").string(size);
     } else {
         json.key("resolution").string(&resolution.to_ascii_uppercase());
     }
@@ -164,25 +237,6 @@ fn nested(video: &Video<'_>, dialect: &VideoDialect, model: &str, json: &mut Jso
         put(json, extra);
     }
     json.end_object();
-}
-
-/// Width and height as the vendor of the nested form has them.
-fn nested_size(resolution: &str, ratio: &str) -> &'static str {
-    match (resolution, ratio) {
-        ("480p", "9:16") => "480*832",
-        ("480p", "1:1") => "624*624",
-        ("480p", _) => "832*480",
-        ("1080p", "9:16") => "1080*1920",
-        ("1080p", "1:1") => "1440*1440",
-        ("1080p", "4:3") => "1632*1248",
-        ("1080p", "3:4") => "1248*1632",
-        ("1080p", _) => "1920*1080",
-        (_, "9:16") => "720*1280",
-        (_, "1:1") => "960*960",
-        (_, "4:3") => "1088*832",
-        (_, "3:4") => "832*1088",
-        _ => "1280*720",
-    }
 }
 
 fn bundled(video: &Video<'_>, dialect: &VideoDialect, model: &str, json: &mut Json<'_>) {
@@ -207,14 +261,23 @@ fn bundled(video: &Video<'_>, dialect: &VideoDialect, model: &str, json: &mut Js
         json.raw(*item);
     }
     json.end_array();
-    // What the prompt's markers say is said there; what the client says beside it is said beside it.
-    if let Some(resolution) = &video.resolution {
+    // What the prompt's markers say is said there; what the client says beside it is said beside it. What is said nowhere
+    // is told, since models differ in what they do unasked; but the ratio of a picture is that of the video.
+    let unsaid = |name| marked(video, dialect, name).is_empty();
+    let resolution = video.resolution.as_deref();
+    if let Some(resolution) = resolution.or(unsaid("resolution").then_some(dialect.usual_resolution)) {
         json.key("resolution").string(resolution);
     }
-    if let Some(ratio) = &video.ratio {
+    let from_text = video.pictures.is_empty() && video.content.is_empty();
+    let usual = (from_text && unsaid("ratio")).then_some(USUAL_RATIO);
+    if let Some(ratio) = video.ratio.as_deref().or(usual) {
         json.key("ratio").string(ratio);
     }
-    if let Some(seconds) = video.seconds {
+    if let Some(frames) = video.frames {
+        json.key("frames").number(frames);
+    }
+    let usual = video.frames.is_none() && unsaid("duration") && unsaid("frames");
+    if let Some(seconds) = video.seconds.or(usual.then_some(dialect.usual_seconds)) {
         json.key("duration").number(seconds);
     }
     if let Some(seed) = video.seed {

@@ -50,7 +50,12 @@ impl Fit<'_, '_> {
                         value.as_u64() == Some(0) || !(self.tunes_nothing() || habits.lacks(name))
                     }
                     "reasoning_effort" => self.takes_effort(value),
-                    "web_search_options" => !habits.lacks("web_search") && habits.search_tool.is_none(),
+                    "web_search_options" => {
+                        let speaks = self.dialect.extensions.contains(&"enable_search");
+                        !(habits.lacks("web_search") || habits.search_tool.is_some() || speaks)
+                    }
+                    // Members that one vendor has invented, and its clients send to others too.
+                    "thinking" | "enable_thinking" | "parameters" => self.dialect.understands(name),
                     _ => !habits.lacks(name) && !habits.renames.iter().any(|(usual, _)| *usual == name),
                 };
                 self.fits &= own || value.is_null();

@@ -49,6 +49,18 @@ pub(super) fn is_known(name: &str) -> bool {
     READ.contains(&name) || OWN.iter().any(|own| last(own) == name)
 }
 
+/// The first member of a `generationConfig` that is not known here: its name, and its path.
+pub(super) fn unknown(config: RawJson<'_>) -> Option<(String, String)> {
+    let mut found = None;
+    let read = object(&mut Cursor::new(config.text()), String::new, |key, name, json| {
+        if !is_known(key) && found.is_none() {
+            found = Some((name.escaped().to_owned(), format!("generationConfig.{}", name.escaped())));
+        }
+        Ok(json.skip()?)
+    });
+    read.ok().and(found)
+}
+
 /// What the answer must look like, in the pieces that it is given in.
 #[derive(Default)]
 struct Output<'a> {

@@ -5,7 +5,7 @@ use super::read::{Fault, boolean, list, object, string, wrong};
 use super::{config, tools};
 use crate::canonical::request::Extra;
 use crate::canonical::{Request, Role, Turn};
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind as ErrorKind};
 use crate::json::{Cursor, Kind, RawJson};
 
 /// Members of the request itself that only this format has.
@@ -69,6 +69,19 @@ fn read(body: &str) -> Result<Request<'_>, Fault> {
     request.turns.extend(system.filter(|turn| !turn.blocks.is_empty()));
     request.turns.append(&mut reader.turns);
     Ok(request)
+}
+
+/// A member that this format does not have, as far as can be told: its vendor refuses such a request, whoever serves it.
+pub fn unknown(request: &Request<'_>) -> Option<ApiError> {
+    let top = |name: &str| !name.contains('.') && !OWN.contains(&name) && !tools::is_own(name);
+    let named = request.extra.iter().find_map(|extra| match extra.name {
+        config::ALL => config::unknown(extra.value),
+        name if top(name) => Some((name.to_owned(), name.to_owned())),
+        _ => None,
+    });
+    let (name, path) = named?;
+    let message = format!("Invalid JSON payload received. Unknown name \"{name}\": Cannot find field.");
+    Some(ApiError::new(ErrorKind::InvalidField, message).param(path))
 }
 
 /// `systemInstruction`: a text, a content, a part, or a list of these.

@@ -14,5 +14,5 @@ mod settings;
 mod tools;
 mod turns;
 
-pub use decode::decode;
+pub use decode::{decode, unknown};
 pub use encode::encode;

@@ -94,7 +94,7 @@ fn sampling(
         match value.text().parse::<f64>() {
             Ok(number) if range.contains(&number) || notes.from() == Format::Generate => json.raw(value),
             Ok(number) => {
-                notes.warn(element);
+                notes.clamp(element);
                 let nearest = if number < *range.start() { *range.start() } else { *range.end() };
                 json.raw(RawJson::from_text(&format!("{nearest}")))
             }

@@ -13,7 +13,8 @@ use crate::canonical::{BlockKind, Delta, Event, Finish, Start, ToolKind, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::{Cut, make_id};
 use crate::wire::generate::offsets::Offsets;
-use crate::wire::generate::{finish, grounding, logprobs, time, watch};
+use crate::wire::generate::{finish, grounding, logprobs, watch};
+use crate::wire::time::unix_seconds;
 use crate::wire::watch::{elements, members};
 
 /// Reads one answer.
@@ -158,7 +159,8 @@ impl Decoder {
                     (known, start.model) = (true, value.as_str().unwrap_or_default());
                 }
                 "createTime" | "create_time" => {
-                    start.created = value.as_str().and_then(|text| time::seconds(text.escaped()));
+                    let seconds = value.as_str().and_then(|text| unix_seconds(text.escaped()));
+                    start.created = seconds.and_then(|seconds| u64::try_from(seconds).ok());
                 }
                 "candidates" | "usageMetadata" | "usage_metadata" | "promptFeedback" | "prompt_feedback" => {
                     known = true;

@@ -136,7 +136,7 @@ impl<'a> Scribe<'_, '_, 'a> {
             self.json.key("temperature");
             if number(value) > 1.0 {
                 self.json.number(1u8);
-                self.notes.warn("temperature");
+                self.notes.clamp("temperature");
             } else {
                 self.json.raw(value);
             }

@@ -75,6 +75,7 @@ fn stop<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> 
 }
 
 fn reasoning<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+    let mut unknown = false;
     members(&mut Cursor::new(value.text()), |key, json| {
         let value = json.raw()?;
         if value.is_null() {
@@ -85,7 +86,7 @@ fn reasoning<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fa
                 Some("none") => request.thinking = Thinking::Off,
                 word => match word.and_then(Effort::from_name) {
                     Some(effort) => request.thinking = Thinking::Effort(effort),
-                    None => keep("reasoning_effort", value, request),
+                    None => unknown = true,
                 },
             },
             "max_tokens" => {
@@ -111,6 +112,10 @@ fn reasoning<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fa
         }
         Ok(())
     })?;
+    if unknown {
+        let words = "'none', 'minimal', 'low', 'medium', 'high', 'xhigh' or 'max'";
+        return Err(Fault::at("reasoning.effort", words));
+    }
     Ok(())
 }
 

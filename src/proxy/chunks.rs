@@ -1,0 +1,151 @@
+//! Framing of chunked request bodies (RFC 9112, section 7.1), checked while they are read.
+//!
+//! Pingora's parser skips a line feed inside a chunk extension, where another parser on the way may see the end of the
+//! line. What two parsers can read in two ways is refused. Only sizes, extensions and trailers are looked at; the data between
+//! them is stepped over.
+
+/// A body that is not framed as RFC 9112 says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the chunks of the body are framed wrongly")]
+pub(super) struct Misframed;
+
+/// Position in a chunked body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Before the first digit of a size.
+    #[default]
+    Begin,
+    Size,
+    Extension,
+    SizeEnd,
+    Data,
+    DataCr,
+    DataEnd,
+    /// At the beginning of a trailer line.
+    TrailerBegin,
+    Trailer,
+    TrailerEnd,
+    LastEnd,
+    Done,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Chunks {
+    state: State,
+    /// What is left of the chunk, in bytes.
+    left: u64,
+}
+
+impl Chunks {
+    /// Checks what was read; bytes behind the body are not looked at.
+    ///
+    /// # Errors
+    /// The framing is wrong.
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<(), Misframed> {
+        loop {
+            if self.state == State::Data {
+                let step = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+                self.left -= step as u64;
+                bytes = bytes.get(step..).unwrap_or_default();
+                if self.left == 0 {
+                    self.state = State::DataCr;
+                }
+            }
+            if matches!(self.state, State::Extension | State::Trailer) {
+                let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
+                bytes = bytes.get(end..).unwrap_or_default();
+            }
+            let Some((byte, rest)) = bytes.split_first() else { return Ok(()) };
+            if self.state == State::Done {
+                return Ok(());
+            }
+            self.state = self.step(*byte)?;
+            bytes = rest;
+        }
+    }
+
+    fn step(&mut self, byte: u8) -> Result<State, Misframed> {
+        Ok(match (self.state, byte) {
+            (State::Begin | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                let digit = char::from(byte).to_digit(16).ok_or(Misframed)?;
+                let size = if self.state == State::Begin { 0 } else { self.left };
+                self.left =
+                    size.checked_mul(16).and_then(|size| size.checked_add(digit.into())).ok_or(Misframed)?;
+                State::Size
+            }
+            (State::Size, b';' | b' ' | b'\t') => State::Extension,
+            (State::Size | State::Extension, b'\r') => State::SizeEnd,
+            (State::SizeEnd, b'\n') if self.left == 0 => State::TrailerBegin,
+            (State::SizeEnd, b'\n') => State::Data,
+            (State::DataCr, b'\r') => State::DataEnd,
+            (State::DataEnd, b'\n') => State::Begin,
+            (State::TrailerBegin, b'\r') => State::LastEnd,
+            (State::TrailerBegin, byte) if byte != b'\n' => State::Trailer,
+            (State::Trailer, b'\r') => State::TrailerEnd,
+            (State::TrailerEnd, b'\n') => State::TrailerBegin,
+            (State::LastEnd, b'\n') => State::Done,
+            _ => return Err(Misframed),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fed(body: &[u8], size: usize) -> Result<Chunks, Misframed> {
+        let mut chunks = Chunks::default();
+        for piece in body.chunks(size) {
+            chunks.feed(piece)?;
+        }
+        Ok(chunks)
+    }
+
+    #[test]
+    fn chunks_are_followed_to_their_end_however_they_are_cut() {
+        let body = b"5\r\na\nb\r\n\r\n00aB;name=\"v\"\r\n".to_vec();
+        let body = [body, vec![b'\n'; 0xab], b"\r\n1 ; x\r\nz\r\n0\r\nx: y\r\n\r\nGET /\n".to_vec()].concat();
+        for size in 1..body.len() {
+            assert_eq!(fed(&body, size).unwrap().state, State::Done, "{size}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn chunk_framing_does_not_depend_on_cuts(
+            parts in prop::collection::vec(prop::sample::select(&[
+                "1", "3", "0", "a", "\r\n", "\n", "\r", ";", "x", " ", "3\r\nabc\r\n", "0\r\n\r\n", "0\r\nx: y\r\n",
+            ][..]), 0..14),
+            size in 1usize..20,
+        ) {
+            let body = parts.concat();
+            let (whole, cut) = (fed(body.as_bytes(), body.len().max(1)), fed(body.as_bytes(), size));
+            prop_assert_eq!(whole.map(|chunks| chunks.state).ok(), cut.map(|chunks| chunks.state).ok());
+        }
+    }
+
+    #[test]
+    fn chunks_that_are_framed_wrongly_are_refused_however_they_are_cut() {
+        for body in [
+            "5;a\nb\r\nhello\r\n0\r\n\r\n",
+            "5\nhello\r\n0\r\n\r\n",
+            "5\r\nhello\n0\r\n\r\n",
+            "5\r\nhelloX\r\n0\r\n\r\n",
+            "5\r\nhello\r\n0\n\r\n",
+            "5\r\nhello\r\n0\r\n\n",
+            "5\r\nhello\r\n0\r\nx: y\n\r\n",
+            "\r\n",
+            "5;a\rb\r\nhello\r\n",
+            ";a\r\n",
+            "-5\r\n",
+            "0x5\r\n",
+            "fffffffffffffffff\r\n",
+        ] {
+            for size in [1, 3, body.len()] {
+                assert_eq!(fed(body.as_bytes(), size).err(), Some(Misframed), "{body:?} {size}");
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! HTTP/1 request heads: where one ends, and whether its bytes can be read in one way only.
+//!
+//! Pingora's parser takes more than RFC 9112 permits (line feeds alone, several spaces in the request line), has a limit of
+//! 1 MiB, and refuses a target in absolute form whose authority differs from `Host`. A head is checked here before it is
+//! parsed there. Bytes are looked at once, however they arrive.
+
+use bytes::BytesMut;
+
+/// Longest prefix of a request line that is checked for a method before the line is complete, in bytes.
+const METHOD: usize = 32;
+
+/// Reason for which a head is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum HeadFault {
+    #[error("it is larger than {0} bytes")]
+    TooLarge(usize),
+    #[error("it has a line feed without a carriage return")]
+    BareLineFeed,
+    #[error("its request line is not a method, a target and a version with one space between them")]
+    RequestLine,
+    #[error("its target is neither a path nor an http address")]
+    Target,
+    #[error("it has no Host header")]
+    NoHost,
+    #[error("it has more than one Host header")]
+    Hosts,
+    #[error("its Host header is not the name of a host")]
+    Host,
+}
+
+/// Scan of a head whose bytes arrive in pieces.
+#[derive(Debug, Default)]
+pub(super) struct HeadScan {
+    /// Where scanning goes on.
+    at: usize,
+    /// Where the line begins that is being scanned.
+    line: usize,
+    /// Where the request line begins, once it is complete: empty lines before it are skipped (RFC 9112, section 2.2).
+    request: Option<usize>,
+    form: Form,
+    version11: bool,
+    hosts: usize,
+    chunked: bool,
+}
+
+/// Form of the request target (RFC 9112, section 3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Form {
+    #[default]
+    Origin,
+    Absolute,
+    Other,
+}
+
+impl HeadScan {
+    /// Scans the bytes that have been added to `buf`; returns the head's length in bytes when it is complete.
+    ///
+    /// # Errors
+    /// The head is larger than `limit`, or not to be read in one way.
+    pub(super) fn advance(&mut self, buf: &[u8], limit: usize) -> Result<Option<usize>, HeadFault> {
+        while let Some(found) = memchr::memchr(b'\n', buf.get(self.at..).unwrap_or_default()) {
+            let end = self.at + found;
+            if end >= limit {
+                return Err(HeadFault::TooLarge(limit));
+            }
+            let line = buf.get(self.line..end).and_then(|line| line.strip_suffix(b"\r"));
+            let line = line.ok_or(HeadFault::BareLineFeed)?;
+            let start = self.line;
+            self.at = end + 1;
+            self.line = self.at;
+            match self.request {
+                None if line.is_empty() => {}
+                None => {
+                    self.request_line(line)?;
+                    self.request = Some(start);
+                }
+                Some(_) if line.is_empty() => {
+                    self.check()?;
+                    return Ok(Some(self.at));
+                }
+                Some(_) => self.field(line)?,
+            }
+        }
+        self.at = buf.len();
+        if self.at >= limit {
+            return Err(HeadFault::TooLarge(limit));
+        }
+        if self.request.is_none() {
+            // What is no HTTP at all, such as TLS, need not be waited for.
+            let begun = buf.get(self.line..).unwrap_or_default();
+            let method = begun.split(|byte| *byte == b' ').next().unwrap_or_default();
+            let method = method.strip_suffix(b"\r").unwrap_or(method);
+            if !method.iter().take(METHOD).copied().all(is_token) {
+                return Err(HeadFault::RequestLine);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the body comes in chunks, or in another transfer coding.
+    pub(super) fn is_chunked(&self) -> bool {
+        self.chunked
+    }
+
+    fn request_line(&mut self, line: &[u8]) -> Result<(), HeadFault> {
+        let mut parts = line.split(|byte| *byte == b' ');
+        let (method, target, version) = (parts.next(), parts.next(), parts.next());
+        let (Some(method), Some(target), Some(version), None) = (method, target, version, parts.next())
+        else {
+            return Err(HeadFault::RequestLine);
+        };
+        let printable = target.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
+        if method.is_empty() || !method.iter().copied().all(is_token) || target.is_empty() || !printable {
+            return Err(HeadFault::RequestLine);
+        }
+        self.version11 = match version {
+            b"HTTP/1.1" => true,
+            b"HTTP/1.0" => false,
+            _ => return Err(HeadFault::RequestLine),
+        };
+        self.form = match target {
+            [b'/', ..] => Form::Origin,
+            b"*" => Form::Other,
+            _ if method == b"CONNECT" => Form::Other,
+            _ if absolute(target).is_some() => Form::Absolute,
+            _ => return Err(HeadFault::Target),
+        };
+        Ok(())
+    }
+
+    fn field(&mut self, line: &[u8]) -> Result<(), HeadFault> {
+        if let Some(value) = value_of(line, b"host") {
+            self.hosts += 1;
+            if !value.iter().copied().all(is_host) {
+                return Err(HeadFault::Host);
+            }
+        } else if value_of(line, b"transfer-encoding").is_some() {
+            self.chunked = true;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), HeadFault> {
+        match self.hosts {
+            0 if self.version11 => Err(HeadFault::NoHost),
+            0 | 1 => Ok(()),
+            _ => Err(HeadFault::Hosts),
+        }
+    }
+
+    /// Rewrites a target in absolute form to origin form, and `Host` to the target's authority, which wins over the
+    /// one that was sent (RFC 9112, section 3.2.2). `length` is the head's, and so is what is returned.
+    pub(super) fn to_origin_form(&self, buf: &mut BytesMut, length: usize) -> usize {
+        let start = self.request.unwrap_or_default();
+        if self.form != Form::Absolute {
+            return length;
+        }
+        let Some(rewritten) = buf.get(start..length).and_then(origin_form) else { return length };
+        let rest = buf.split_off(length);
+        let length = rewritten.len();
+        *buf = rewritten;
+        buf.unsplit(rest);
+        length
+    }
+}
+
+/// A head with its target in origin form.
+fn origin_form(head: &[u8]) -> Option<BytesMut> {
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
+    let mut parts = lines.next()?.split(|byte| *byte == b' ');
+    let (method, target, version) = (parts.next()?, parts.next()?, parts.next()?);
+    let (authority, path) = absolute(target)?;
+    let mut out = BytesMut::with_capacity(head.len() + 8);
+    out.extend_from_slice(method);
+    out.extend_from_slice(if path.starts_with(b"/") { b" " } else { b" /" });
+    out.extend_from_slice(path);
+    out.extend_from_slice(b" ");
+    out.extend_from_slice(version);
+    out.extend_from_slice(b"host: ");
+    out.extend_from_slice(authority);
+    out.extend_from_slice(b"\r\n");
+    for line in lines.filter(|line| value_of(line, b"host").is_none()) {
+        out.extend_from_slice(line);
+    }
+    Some(out)
+}
+
+/// Authority and path with query of a target in absolute form.
+fn absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
+    let scheme = [&b"http://"[..], b"https://"];
+    let rest = scheme.into_iter().find_map(|scheme| {
+        let (begun, rest) = target.split_at_checked(scheme.len())?;
+        begun.eq_ignore_ascii_case(scheme).then_some(rest)
+    })?;
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end)?;
+    (!authority.is_empty() && authority.iter().copied().all(is_host)).then_some((authority, path))
+}
+
+/// The value of a header line, if it has this name.
+fn value_of<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
+    let (begun, rest) = line.split_at_checked(name.len())?;
+    let value = rest.strip_prefix(b":")?;
+    begun.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
+}
+
+/// Characters of a token (RFC 9110, section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Characters of a host with its port (RFC 3986, section 3.2), without user information.
+fn is_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMIT: usize = 1024;
+
+    /// What a head is found to be, read in pieces of this size.
+    fn scanned(head: &[u8], size: usize) -> (Result<Option<usize>, HeadFault>, HeadScan) {
+        let mut scan = HeadScan::default();
+        let mut end = 0;
+        while end < head.len() {
+            end = head.len().min(end + size);
+            match scan.advance(&head[..end], LIMIT) {
+                Ok(None) => {}
+                found => return (found, scan),
+            }
+        }
+        (Ok(None), scan)
+    }
+
+    #[test]
+    fn head_ends_at_its_empty_line_however_it_is_cut() {
+        let head = b"\r\nPOST /v1/x?y HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let with_body = [&head[..], b"{\n\n}"].concat();
+        for size in 1..=with_body.len() {
+            let (found, scan) = scanned(&with_body, size);
+            assert_eq!(found, Ok(Some(head.len())), "{size}");
+            assert!(scan.is_chunked());
+        }
+    }
+
+    #[test]
+    fn head_faults_are_found_however_they_are_cut() {
+        let large = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "y".repeat(LIMIT));
+        let lines = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(LIMIT));
+        for (head, fault) in [
+            ("GET / HTTP/1.1\nHost: a\r\n\r\n", HeadFault::BareLineFeed),
+            ("GET / HTTP/1.1\r\nHost: a\n\r\n", HeadFault::BareLineFeed),
+            ("GET / HTTP/1.1\r\nHost: a\r\n\n", HeadFault::BareLineFeed),
+            ("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::BareLineFeed),
+            ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
+            ("GET /  HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
+            ("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
+            ("GET / HTTP/1.1 \r\nHost: a\r\n\r\n", HeadFault::RequestLine),
+            (" GET / HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
+            ("GET\t/\tHTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
+            ("GET /\r\n\r\n", HeadFault::RequestLine),
+            ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
+            ("\u{16}\u{3}\u{1}", HeadFault::RequestLine),
+            ("GET v1/models HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
+            ("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
+            ("GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
+            ("GET http://u:p@a/x HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
+            ("GET http://a\\b/x HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
+            ("GET / HTTP/1.1\r\naccept: a\r\n\r\n", HeadFault::NoHost),
+            ("GET http://a/ HTTP/1.1\r\naccept: a\r\n\r\n", HeadFault::NoHost),
+            ("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n", HeadFault::Hosts),
+            ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", HeadFault::Host),
+            ("GET / HTTP/1.1\r\nHost: u@a\r\n\r\n", HeadFault::Host),
+            (&large, HeadFault::TooLarge(LIMIT)),
+            (&lines, HeadFault::TooLarge(LIMIT)),
+        ] {
+            for size in [1, 2, 7, head.len()] {
+                assert_eq!(scanned(head.as_bytes(), size).0, Err(fault), "{head:?} {size}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn head_scan_does_not_depend_on_cuts(
+            parts in prop::collection::vec(prop::sample::select(&[
+                "GET ", "/", " ", "HTTP/1.1", "\r\n", "\n", "\r", "host: a", "Host:", "x: y", ":", "http://a", "\0", "\t",
+                "GET / HTTP/1.1\r\n", "host: a\r\n", "\r\n\r\n", "Transfer-Encoding: chunked\r\n",
+            ][..]), 0..14),
+            size in 1usize..20,
+        ) {
+            let head = parts.concat();
+            let (whole, of_whole) = scanned(head.as_bytes(), head.len().max(1));
+            let (cut, of_cut) = scanned(head.as_bytes(), size);
+            prop_assert_eq!(whole.ok(), cut.ok());
+            prop_assert!(whole.is_err() || of_whole.is_chunked() == of_cut.is_chunked());
+        }
+    }
+
+    #[test]
+    fn heads_of_every_kind_are_taken() {
+        for head in [
+            "GET / HTTP/1.0\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+            "GET / HTTP/1.1\r\nhost:[::1]:8080\r\n\r\n",
+            "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n",
+            "CONNECT a:443 HTTP/1.1\r\nhost: a:443\r\n\r\n",
+            "GET HTTPS://a:1/x?y=/ HTTP/1.1\r\nhost: b\r\n\r\n",
+        ] {
+            assert_eq!(scanned(head.as_bytes(), 3).0, Ok(Some(head.len())), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn absolute_form_becomes_origin_form_and_its_authority_the_host() {
+        for (target, path, authority) in [
+            ("http://gateway.test/v1/models?x=1", "/v1/models?x=1", "gateway.test"),
+            ("HTTPS://gateway.test:8443", "/", "gateway.test:8443"),
+            ("http://gateway.test?x=http://b/", "/?x=http://b/", "gateway.test"),
+        ] {
+            let head = format!("GET {target} HTTP/1.1\r\naccept: a\r\nHost: other\r\nx: host: y\r\n\r\n");
+            for before in ["", "\r\n"] {
+                let whole = format!("{before}{head}body\r\n");
+                let (found, scan) = scanned(whole.as_bytes(), whole.len());
+                let mut buf = BytesMut::from(whole.as_bytes());
+                let length = scan.to_origin_form(&mut buf, found.unwrap().unwrap());
+                let expected =
+                    format!("GET {path} HTTP/1.1\r\nhost: {authority}\r\naccept: a\r\nx: host: y\r\n\r\n");
+                assert_eq!(std::str::from_utf8(&buf[..length]).unwrap(), expected);
+                assert_eq!(&buf[length..], b"body\r\n");
+            }
+        }
+        let head = b"GET /x HTTP/1.1\r\nHost: other\r\n\r\n";
+        let (found, scan) = scanned(head, head.len());
+        let mut buf = BytesMut::from(&head[..]);
+        assert_eq!(scan.to_origin_form(&mut buf, found.unwrap().unwrap()), head.len());
+        assert_eq!(&buf[..], head);
+    }
+}

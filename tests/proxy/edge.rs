@@ -1,0 +1,164 @@
+//! What can be sent before any key is known: heads of any size, handshakes that are never made.
+
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+use crate::support::client::{Client, request};
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::setup::{KEY, Setup};
+use crate::support::upstream::Upstream;
+use crate::support::{http2, reply, soon, tls};
+
+async fn gateway_with(limits: &str) -> (Upstream, Gateway) {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits(limits)).await;
+    (upstream, gateway)
+}
+
+/// A request whose head has this length.
+fn head_of(length: usize) -> Vec<u8> {
+    let bearer = format!("Bearer {KEY}");
+    let bare = request("GET", "/v1/models", &[("authorization", &bearer), ("cookie", "")]).len();
+    let cookie = "c".repeat(length - bare);
+    request("GET", "/v1/models", &[("authorization", &bearer), ("cookie", &cookie)])
+}
+
+#[tokio::test]
+async fn head_beyond_its_limit_is_told_431() {
+    for (limits, limit) in [("", 64 << 10), ("head = \"8KiB\"", 8 << 10), ("head = \"200KiB\"", 200 << 10)] {
+        let (_upstream, gateway) = gateway_with(limits).await;
+        let mut client = gateway.connect().await;
+        // The largest is served, more than once on a connection.
+        for _ in 0..2 {
+            let answer = client.ask(head_of(limit)).await;
+            assert_eq!(answer.status(), 200, "{limit}: {}", answer.text());
+        }
+        for head in [head_of(limit + 1), head_of(limit + 100_000)] {
+            let mut client = gateway.connect().await;
+            client.send(head).await;
+            let answer = client.answer().await;
+            assert_eq!(answer.status(), 431, "{limit}: {}", answer.text());
+            let (_, message) = Form::Chat.error(&answer);
+            assert!(message.contains(&limit.to_string()), "{message}");
+            assert_eq!(answer.get("x-should-retry"), Some("false"));
+            client.closed().await;
+        }
+        // Nor is there any end to wait for, in a header, between headers or in the request line.
+        for endless in ["GET / HTTP/1.1\r\nhost: a\r\nx: ", "GET /", "GET / HTTP/1.1\r\n", "\r\n"] {
+            let mut client = gateway.connect().await;
+            let filler = if endless.ends_with("\r\n") { "y: z\r\n" } else { "yyyyyyyy" };
+            let filler = if endless == "\r\n" { "\r\n" } else { filler };
+            let _ =
+                client.try_send(endless.to_owned() + &filler.repeat((limit + 20_000) / filler.len())).await;
+            assert_eq!(client.answer().await.status(), 431, "{limit} {endless:?}");
+        }
+        let metrics = gateway.metrics().await;
+        assert_eq!(metrics.sum("gateway_errors_total", &[("kind", "head_too_large")]), 6.0);
+    }
+}
+
+#[tokio::test]
+async fn head_beyond_its_limit_is_refused_over_http2() {
+    for (limits, limit) in [("", 64 << 10), ("head = \"8KiB\"", 8 << 10)] {
+        let (_upstream, gateway) = gateway_with(limits).await;
+        let mut client = http2::Client::connect(gateway.addr).await;
+        for (length, status) in [(limit - 1_000, 401), (limit + 1, 431), (limit + 20_000, 431)] {
+            let value = "c".repeat(length);
+            let (answer, mut send) = client.begin_with("/v1/chat/completions", &[("x-long", &value)]).await;
+            let _ = http2::send_all(&mut send, "{}".into(), true).await;
+            let (head, _) = http2::answer(answer).await;
+            assert_eq!(head.status(), status, "{limit} {length}");
+        }
+        // Its connection serves others.
+        let (head, _) = http2::answer(client.request(Form::Chat, false).await).await;
+        assert_eq!(head.status(), 200);
+    }
+}
+
+/// Many connections with heads that do not end hold no more than the limit each.
+#[tokio::test]
+async fn heads_that_do_not_end_hold_little_memory() {
+    let (_upstream, gateway) = gateway_with("").await;
+    let before = gateway.memory("VmRSS");
+    let mut clients = Vec::new();
+    for _ in 0..100 {
+        let mut client = gateway.connect().await;
+        let _ = client.try_send(format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}", "y".repeat(60 << 10))).await;
+        clients.push(client);
+    }
+    gateway.wait_for_metric("gateway_connections", &[], 100.0).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let grown = gateway.memory("VmHWM").saturating_sub(before);
+    // 100 times 64 KiB, and what reallocation leaves behind; 1 MiB each would be 100 MiB.
+    assert!(grown < 32 << 10, "{grown} KiB");
+}
+
+fn tls_gateway(upstream: &Upstream, limits: &str) -> (tls::Authority, Setup) {
+    let authority = tls::Authority::new();
+    let identity = authority.identity(&["gateway.test"]);
+    let setup = Setup::vendors(upstream.addr).tls(&identity.chain, &identity.key).limits(limits);
+    (authority, setup)
+}
+
+#[tokio::test]
+async fn handshakes_that_are_not_made_count_as_connections_and_end() {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let (authority, setup) = tls_gateway(&upstream, "connections = 50\nheader_timeout = \"4s\"");
+    let gateway = Gateway::start(&setup).await;
+    gateway.wait_for_metric("gateway_connections", &[], 0.0).await;
+    let mut silent = Vec::new();
+    for number in 0..400 {
+        let mut client = Client::over(soon(TcpStream::connect(gateway.tls)).await.unwrap());
+        if number % 2 == 0 {
+            // The beginning of a hello.
+            let _ = client.try_send(b"\x16\x03\x01\x02\x00\x01").await;
+        }
+        silent.push(client);
+    }
+    gateway.wait_for_metric("gateway_connections", &[], 50.0).await;
+    gateway.wait_for_metric("gateway_connections_refused_total", &[], 350.0).await;
+    // The limit is one of both listeners.
+    let mut refused = gateway.connect().await;
+    let _ = refused.try_send(Form::Chat.request(false)).await;
+    assert_eq!(refused.answer().await.status(), 503);
+    // All of them end without their doing: well before the 60 s that were fixed once, as `soon` has it.
+    for mut client in silent {
+        assert_eq!(client.closed().await, b"");
+    }
+    gateway.wait_for_metric("gateway_connections", &[], 0.0).await;
+    gateway.wait_for_metric("gateway_tls_handshakes_failed_total", &[("reason", "timeout")], 50.0).await;
+    // And the places are free for those who mean it.
+    for alpn in [&["h2"][..], &["http/1.1"], &[]] {
+        let (mut client, agreed) = gateway.connect_tls(authority.client(alpn), "gateway.test").await.unwrap();
+        assert_eq!(agreed.as_deref(), alpn.first().map(|name| name.as_bytes()));
+        if alpn != ["h2"] {
+            assert_eq!(client.ask(Form::Chat.request(false)).await.status(), 200);
+        }
+    }
+    let mut client = http2::Client::connect_tls(gateway.tls, authority.client(&["h2"]), "gateway.test").await;
+    let (head, _) = http2::answer(client.request(Form::Chat, false).await).await;
+    assert_eq!(head.status(), 200);
+}
+
+#[tokio::test]
+async fn handshake_faults_are_counted_and_plaintext_listeners_stay_plaintext() {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let (authority, setup) = tls_gateway(&upstream, "");
+    let gateway = Gateway::start(&setup).await;
+    // Plain HTTP to the TLS listener, and TLS to the other one.
+    let mut client = Client::over(soon(TcpStream::connect(gateway.tls)).await.unwrap());
+    client.send(Form::Chat.request(false)).await;
+    assert!(!client.closed().await.starts_with(b"HTTP/"));
+    assert!(Client::connect_tls(gateway.addr, authority.client(&[]), "gateway.test").await.is_err());
+    // A client that does not trust the certificate.
+    let other = tls::Authority::new();
+    assert!(gateway.connect_tls(other.client(&[]), "gateway.test").await.is_err());
+    let metrics = gateway.admin("/metrics").await.text().to_owned();
+    let shown: Vec<&str> =
+        metrics.lines().filter(|line| line.contains("handshakes") || line.contains("connections")).collect();
+    eprintln!("{shown:#?}");
+    gateway.wait_for_metric("gateway_tls_handshakes_failed_total", &[("reason", "failed")], 2.0).await;
+    assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
+}

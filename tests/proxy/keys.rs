@@ -1,0 +1,110 @@
+//! Keys in more than one place of a request, and keys where none should stand.
+
+use crate::support::client::{post_with, request};
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::reply;
+use crate::support::setup::{KEY, NARROW_KEY, Setup};
+use crate::support::upstream::Upstream;
+
+/// Where a key may stand.
+const PLACES: [&str; 6] =
+    ["authorization", "x-api-key", "x-goog-api-key", "x-vendor-api-key", "api-key", "query"];
+
+/// A request with keys in these places.
+fn keyed(form: Form, keys: &[(&str, &str)]) -> Vec<u8> {
+    let (mut path, body) = (form.path(form.model(), false), form.body(form.model(), false));
+    let mut headers = Vec::new();
+    for (place, key) in keys {
+        match *place {
+            "query" => path += &format!("{}key={key}", if path.contains('?') { '&' } else { '?' }),
+            "authorization" => headers.push((*place, format!("Bearer {key}"))),
+            header => headers.push((header, (*key).to_owned())),
+        }
+    }
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
+    post_with(&path, &headers, body)
+}
+
+async fn vendors() -> (Upstream, Gateway) {
+    let upstream = Upstream::start(|mut conn| async move {
+        while let Some(request) = conn.request().await {
+            let form =
+                Form::ALL.into_iter().find(|form| request.head.target().contains(form.mark())).unwrap();
+            conn.send(reply::json(200, form.whole(form.model()))).await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    (upstream, gateway)
+}
+
+#[tokio::test]
+async fn key_places_in_pairs_empty_equal_and_different() {
+    let (upstream, gateway) = vendors().await;
+    let mut client = gateway.connect().await;
+    let mut served = 0;
+    for form in Form::ALL {
+        for one in PLACES {
+            for other in PLACES {
+                // An empty place is no key.
+                let pairs: &[[&str; 2]] =
+                    if one == other { &[[KEY, KEY]] } else { &[["", KEY], [KEY, ""], [KEY, KEY]] };
+                for [first, second] in pairs {
+                    let answer = client.ask(keyed(form, &[(one, first), (other, second)])).await;
+                    let what = format!("{form:?}, {one} '{first}', {other} '{second}'");
+                    assert_eq!(answer.status(), 200, "{what}: {}", answer.text());
+                    served += 1;
+                }
+                // Two different ones are not chosen from, whether or not they are good.
+                for second in [NARROW_KEY, "sk-wrong-key-of-somebody"] {
+                    let answer = gateway.ask(keyed(form, &[(one, KEY), (other, second)])).await;
+                    assert_eq!(answer.status(), 401, "{form:?}, {one} and {other}: {}", answer.text());
+                    let (kind, message) = form.error(&answer);
+                    let expected = match form {
+                        Form::Messages => "authentication_error",
+                        Form::Generate => "UNAUTHENTICATED",
+                        Form::Chat | Form::Responses => "invalid_request_error",
+                    };
+                    assert_eq!(kind, expected, "{form:?}, {one} and {other}");
+                    assert!(message.contains("Two different API keys"), "{one} and {other}: {message}");
+                    assert!(!message.contains("key-of"), "{message}");
+                }
+            }
+        }
+        // Empty everywhere is missing.
+        let empty: Vec<(&str, &str)> = PLACES.iter().map(|place| (*place, "")).collect();
+        let answer = gateway.ask(keyed(form, &empty)).await;
+        assert_eq!(answer.status(), 401);
+        assert!(form.error(&answer).1.contains("didn't provide an API key"), "{}", answer.text());
+    }
+    assert_eq!(upstream.count(), served);
+}
+
+#[tokio::test]
+async fn key_in_the_path_is_not_logged() {
+    let made = "mgw_4JkQabcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSx1f0c3a9";
+    let (_upstream, gateway) = vendors().await;
+    let escaped = KEY.replace('-', "%2D");
+    let paths = [
+        format!("/v1/{made}/chat/completions"),
+        format!("/v1beta/models/{made}:generateContent"),
+        format!("/{}", made.replace('_', "%5F")),
+        // Keys that were made elsewhere have no form; they are known all the same.
+        format!("/v1/{KEY}/chat/completions"),
+        format!("/v1beta/models/{KEY}:generateContent"),
+        format!("/{escaped}"),
+    ];
+    for path in &paths {
+        let answer = gateway.ask(request("GET", path, &[("x-api-key", KEY)])).await;
+        assert!(answer.status() >= 400, "{path}");
+    }
+    let lines = gateway.wait_for_log(paths.len()).await;
+    for line in &lines {
+        assert!(line["path"].as_str().unwrap().contains("***"), "{line}");
+    }
+    let written = gateway.everything_written();
+    for secret in [made, &made[4..], KEY, &escaped] {
+        assert!(!written.contains(secret), "{secret}: {written}");
+    }
+}

@@ -1,0 +1,346 @@
+//! The specification's spellings, defaults and ranges, where client and provider speak the same format and where not.
+
+use serde_json::{Value, json};
+
+use crate::support::client::{Answer, post_with};
+use crate::support::form::{Form, vendor_error};
+use crate::support::gateway::Gateway;
+use crate::support::reply;
+use crate::support::setup::{KEY, Setup, vendor_of};
+use crate::support::upstream::Upstream;
+
+/// An upstream that answers everything in one format.
+async fn answering(form: Form) -> Upstream {
+    Upstream::answering(reply::json(200, form.whole("m"))).await
+}
+
+async fn ask(gateway: &Gateway, path: &str, body: &Value) -> Answer {
+    let bearer = format!("Bearer {KEY}");
+    gateway.ask(post_with(path, &[("authorization", &bearer)], body.to_string())).await
+}
+
+fn path_of(form: Form, model: &str) -> String {
+    form.path(model, false)
+}
+
+/// A request in a format, with more members.
+fn request(form: Form, model: &str, more: &Value) -> Value {
+    let turns = json!([{"role": "user", "content": "Hi"}]);
+    let mut body = match form {
+        Form::Chat => json!({"model": model, "messages": turns}),
+        Form::Messages => json!({"model": model, "max_tokens": 3000, "messages": turns}),
+        Form::Responses => json!({"model": model, "input": turns}),
+        Form::Generate => json!({"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}),
+    };
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+#[tokio::test]
+async fn a_provider_of_the_client_s_format_is_told_in_its_own_words() {
+    let persistent = json!({"type": "text", "text": "x", "cache_control": {"type": "persistent"}});
+    let hour = json!({"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "ttl": "1h"}});
+    let nested = json!([{"type": "function", "function": {"name": "f", "description": "d"}}]);
+    let flat = json!([{"type": "function", "name": "f", "description": "d"}]);
+    let place = json!({"country": "CN"});
+    for (form, said, told) in [
+        (Form::Messages, json!({"system": [persistent]}), json!({"system": [hour]})),
+        (
+            Form::Messages,
+            json!({"temperature": 1.0, "top_p": 0, "thinking": {"type": "enabled", "budget_tokens": 2000}}),
+            json!({"temperature": 1.0, "thinking": {"type": "enabled", "budget_tokens": 2000}}),
+        ),
+        (Form::Responses, json!({"tools": nested}), json!({"tools": flat})),
+        (
+            Form::Responses,
+            json!({"tools": flat, "tool_choice": {"type": "function", "function": {"name": "f"}}}),
+            json!({"tools": flat, "tool_choice": {"type": "function", "name": "f"}}),
+        ),
+        (
+            Form::Responses,
+            json!({"input": [{"type": "input_text", "text": "a"}, {"type": "input_file", "file_url": "b"}]}),
+            json!({"input": [{"role": "user", "content": [
+                {"type": "input_text", "text": "a"}, {"type": "input_file", "file_url": "b"}]}]}),
+        ),
+        (
+            Form::Responses,
+            json!({"reasoning": {"effort": "low", "summary": "none"}}),
+            json!({"reasoning": {"effort": "low"}}),
+        ),
+        (
+            Form::Chat,
+            json!({"web_search_options": {"user_location": {"approximate": place}}}),
+            json!({"web_search_options": {"user_location": {"type": "approximate", "approximate": place}}}),
+        ),
+        (
+            Form::Generate,
+            json!({"tools": [{"groundingSearch": {}}]}),
+            json!({"tools": [{"googleSearch": {}}]}),
+        ),
+        (
+            Form::Generate,
+            json!({"functionCallingConfig": {"mode": "ANY"}}),
+            json!({"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}),
+        ),
+    ] {
+        let upstream = answering(form).await;
+        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
+        let model = vendor_of(form);
+        let answer = ask(&gateway, &path_of(form, model), &request(form, model, &said)).await;
+        assert_eq!(answer.status(), 200, "{said}: {}", answer.text());
+        assert_eq!(upstream.only_request().json(), request(form, model, &told), "{form:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_its_provider_hides_behind_a_header_needs_none_here() {
+    let upstream = answering(Form::Messages).await;
+    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
+    let model = vendor_of(Form::Messages);
+    let path = path_of(Form::Messages, model);
+    let bearer = format!("Bearer {KEY}");
+    for (more, given, wanted) in [
+        (json!({"mcp_servers": [{"type": "url"}]}), None, "mcp-client-2025-04-04"),
+        (json!({"context_management": {"edits": []}}), None, "context-management-2025-06-27"),
+        (
+            json!({"mcp_servers": []}),
+            Some("a-2025-01-01, mcp-client-2025-11-20"),
+            "a-2025-01-01, mcp-client-2025-11-20",
+        ),
+        (json!({"mcp_servers": [], "tools": [{"type": "mcp_toolset"}]}), None, "mcp-client-2025-11-20"),
+        (json!({}), None, ""),
+    ] {
+        let mut headers = vec![("authorization", &*bearer)];
+        headers.extend(given.map(|value| ("anthropic-beta", value)));
+        let body = request(Form::Messages, model, &more).to_string();
+        let answer = gateway.ask(post_with(&path, &headers, body)).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        let asked = upstream.last_request();
+        let said: Vec<&str> = asked
+            .head
+            .fields
+            .iter()
+            .filter(|(name, _)| name.eq_ignore_ascii_case("anthropic-beta"))
+            .map(|(_, value)| &**value)
+            .collect();
+        assert_eq!(said.join(", "), wanted, "{more}");
+    }
+}
+
+/// 400 that names the field, whichever provider serves the model; nobody is asked.
+#[tokio::test]
+async fn values_out_of_range_are_refused_whoever_serves_the_model() {
+    let upstream = answering(Form::Chat).await;
+    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
+    for vendor in Form::ALL {
+        let model = vendor_of(vendor);
+        for (form, more, field) in [
+            (Form::Chat, json!({"temperature": 2.5}), "temperature"),
+            (Form::Chat, json!({"temperature": -1}), "temperature"),
+            (Form::Chat, json!({"top_p": 1.5}), "top_p"),
+            (Form::Chat, json!({"max_tokens": 0}), "max_tokens"),
+            (Form::Messages, json!({"temperature": 1.5}), "temperature"),
+            (Form::Messages, json!({"top_p": -0.5}), "top_p"),
+            (
+                Form::Messages,
+                json!({"thinking": {"type": "enabled", "budget_tokens": 1023}}),
+                "budget_tokens",
+            ),
+            (Form::Responses, json!({"temperature": 2.1}), "temperature"),
+            (Form::Responses, json!({"top_p": 1.1}), "top_p"),
+            (Form::Responses, json!({"max_output_tokens": 0}), "max_output_tokens"),
+            (Form::Responses, json!({"truncation": "weird"}), "truncation"),
+            (Form::Responses, json!({"max_tool_calls": -1}), "max_tool_calls"),
+            (Form::Responses, json!({"metadata": []}), "metadata"),
+            (Form::Responses, json!({"input": []}), "input"),
+            (Form::Generate, json!({"generationConfig": {"temperature": 2.5}}), "temperature"),
+            (Form::Generate, json!({"generationConfig": {"topP": 2}}), "topP"),
+        ] {
+            let answer = ask(&gateway, &path_of(form, model), &request(form, model, &more)).await;
+            assert_eq!(answer.status(), 400, "{form:?} at {vendor:?}: {more}");
+            let (_, message) = form.error(&answer);
+            assert!(message.contains(field), "{message}");
+        }
+    }
+    assert_eq!(upstream.count(), 0, "nobody is asked");
+}
+
+#[tokio::test]
+async fn what_is_brought_into_a_range_is_called_clamped() {
+    let upstream = answering(Form::Messages).await;
+    let setup = Setup::new()
+        .provider("anthropic", "anthropic", &format!("http://{}/v1", upstream.addr), "")
+        .model("claude-3-7-sonnet", "anthropic", "claude-3-7-sonnet");
+    let gateway = Gateway::start(&setup).await;
+    let body = |more| request(Form::Chat, "claude-3-7-sonnet", &more);
+    let answer = ask(&gateway, "/v1/chat/completions", &body(json!({"temperature": 1.6}))).await;
+    assert_eq!((answer.status(), answer.get("x-gateway-warning")), (200, Some("temperature clamped")));
+    assert_eq!(upstream.last_request().json()["temperature"], 1);
+    let answer =
+        ask(&gateway, "/v1/chat/completions", &body(json!({"reasoning": {"max_tokens": 500}}))).await;
+    assert_eq!((answer.status(), answer.get("x-gateway-warning")), (200, Some("budget_tokens clamped")));
+    assert_eq!(upstream.last_request().json()["thinking"]["budget_tokens"], 1024);
+}
+
+#[tokio::test]
+async fn extensions_of_one_family_reach_it_at_the_top_and_others_in_their_words() {
+    let upstream = answering(Form::Chat).await;
+    let base = format!("http://{}/v1", upstream.addr);
+    let setup = Setup::new()
+        .provider("qwen", "openai-compatible", &base, "dialect = \"qwen\"")
+        .provider("openai", "openai", &base, "apis = [\"chat\"]")
+        .model("qwen3.5-plus", "qwen", "qwen3.5-plus")
+        .model("gpt-4o", "openai", "gpt-4o")
+        .model("gpt-5", "openai", "gpt-5");
+    let gateway = Gateway::start(&setup).await;
+    for (model, said, there, gone) in [
+        (
+            "qwen3.5-plus",
+            json!({"parameters": {"enable_search": true, "search_options": {"region": "CN"}, "temperature": 0.4}}),
+            json!({"enable_search": true, "search_options": {"region": "CN"}, "temperature": 0.4}),
+            "parameters",
+        ),
+        (
+            "qwen3.5-plus",
+            json!({"web_search_options": {}}),
+            json!({"enable_search": true}),
+            "web_search_options",
+        ),
+        (
+            "qwen3.5-plus",
+            json!({"thinking": {"type": "disabled"}}),
+            json!({"enable_thinking": false}),
+            "thinking",
+        ),
+        ("gpt-4o", json!({"thinking": {"type": "disabled"}}), json!({"model": "gpt-4o"}), "thinking"),
+        ("gpt-5", json!({"max_tokens": 77}), json!({"max_completion_tokens": 77}), "max_tokens"),
+    ] {
+        let answer = ask(&gateway, "/v1/chat/completions", &request(Form::Chat, model, &said)).await;
+        assert_eq!(answer.status(), 200, "{said}: {}", answer.text());
+        let asked = upstream.last_request().json();
+        for (name, value) in there.as_object().unwrap() {
+            assert_eq!(&asked[name], value, "{said} became {asked}");
+        }
+        assert_eq!(asked.get(gone), None, "{asked}");
+    }
+}
+
+#[tokio::test]
+async fn models_that_only_the_responses_api_serves_are_asked_there() {
+    let upstream = answering(Form::Responses).await;
+    let base = format!("http://{}/v1", upstream.addr);
+    let setup = Setup::new()
+        .provider("openai", "openai", &base, "")
+        .model("o3-pro", "openai", "o3-pro")
+        .model("gpt-4o", "openai", "gpt-4o");
+    let gateway = Gateway::start(&setup).await;
+    for model in ["o3-pro", "openai/o3-pro"] {
+        let answer = ask(&gateway, "/v1/chat/completions", &request(Form::Chat, model, &json!({}))).await;
+        assert_eq!((answer.status(), &answer.json()["object"]), (200, &json!("chat.completion")), "{model}");
+        assert!(upstream.last_request().head.target().ends_with("/responses"));
+    }
+    // A sequence that ends the answer is no word of that format; where there is another one, it is asked.
+    let stops = json!({"stop_sequences": ["x"]});
+    let _ = ask(&gateway, "/v1/messages", &request(Form::Messages, "gpt-4o", &stops)).await;
+    let asked = upstream.last_request();
+    assert!(asked.head.target().ends_with("/chat/completions"));
+    assert_eq!(asked.json()["stop"], json!(["x"]));
+    let _ = ask(&gateway, "/v1/messages", &request(Form::Messages, "gpt-4o", &json!({}))).await;
+    assert!(upstream.last_request().head.target().ends_with("/responses"));
+}
+
+#[tokio::test]
+async fn a_member_that_generate_does_not_have_is_refused_whoever_serves_the_model() {
+    let upstream = answering(Form::Messages).await;
+    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
+    let model = vendor_of(Form::Messages);
+    for (more, name) in [
+        (json!({"nonsense": {"a": 1}}), "nonsense"),
+        (json!({"generationConfig": {"nonsense": 1, "temperature": 1}}), "nonsense"),
+    ] {
+        let answer =
+            ask(&gateway, &path_of(Form::Generate, model), &request(Form::Generate, model, &more)).await;
+        assert_eq!(answer.status(), 400, "{more}");
+        assert!(Form::Generate.error(&answer).1.contains(name), "{}", answer.text());
+    }
+    assert_eq!(upstream.count(), 0);
+}
+
+/// The status and the words stay; the provider's own type stands beside that of the table.
+#[tokio::test]
+async fn errors_of_messages_have_the_types_of_the_table() {
+    for (status, own, table) in [
+        (400, "invalid_request_error", "invalid_request"),
+        (404, "not_found_error", "invalid_request"),
+        (413, "request_too_large", "invalid_request"),
+        (429, "rate_limit_error", "rate_limit_error"),
+        (500, "api_error", "upstream_error"),
+        (504, "timeout_error", "upstream_error"),
+        (529, "overloaded_error", "upstream_error"),
+    ] {
+        let error =
+            json!({"type": "error", "error": {"type": own, "message": "Its words."}, "request_id": "req_v"});
+        let upstream = Upstream::answering(reply::json(status, error.to_string())).await;
+        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
+        let model = vendor_of(Form::Messages);
+        for stream in [false, true] {
+            let body = request(Form::Messages, model, &json!({"stream": stream}));
+            let answer = ask(&gateway, "/v1/messages", &body).await;
+            let mut expected = error.clone();
+            if own != table {
+                expected["error"]["type"] = table.into();
+                expected["error"]["provider_type"] = own.into();
+            }
+            assert_eq!((answer.status(), answer.json()), (status, expected));
+        }
+        let gateway = Gateway::start(&Setup::each_vendor_with(upstream.addr, "errors = \"own\"")).await;
+        let answer = ask(&gateway, "/v1/messages", &request(Form::Messages, model, &json!({}))).await;
+        assert_eq!((answer.status(), answer.json()), (status, error), "as they came");
+    }
+    // Providers of other formats, likewise.
+    for (status, table) in [(400, "invalid_request"), (404, "invalid_request"), (529, "upstream_error")] {
+        let upstream =
+            Upstream::answering(reply::json(status, vendor_error(Form::Chat, status, "No."))).await;
+        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
+        let body = request(Form::Messages, vendor_of(Form::Chat), &json!({}));
+        let answer = ask(&gateway, "/v1/messages", &body).await;
+        assert_eq!((answer.status(), &answer.json()["error"]["type"]), (status, &json!(table)));
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_a_stream_of_messages_has_the_type_of_the_table() {
+    let mut frames = Form::Messages.frames("m");
+    frames.truncate(2);
+    let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    frames.push(format!("event: error\ndata: {error}\n\n"));
+    let upstream = Upstream::answering(reply::stream(&frames)).await;
+    for (lines, kind) in [
+        ("", r#""type":"upstream_error","provider_type":"overloaded_error""#),
+        ("errors = \"own\"", r#""type":"overloaded_error""#),
+    ] {
+        let gateway = Gateway::start(&Setup::each_vendor_with(upstream.addr, lines)).await;
+        let body = request(Form::Messages, vendor_of(Form::Messages), &json!({"stream": true}));
+        let answer = ask(&gateway, "/v1/messages", &body).await;
+        let expected = error.replace(r#""type":"overloaded_error""#, kind);
+        assert!(answer.text().ends_with(&format!("event: error\ndata: {expected}\n\n")), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn usage_is_told_where_the_provider_tells_none() {
+    for usage in ["", r#","usage":null"#] {
+        let completion = format!(
+            r#"{{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{{"index":0,"message":{{"role":"assistant","content":"Good day to you."}},"finish_reason":"stop"}}]{usage}}}"#
+        );
+        let upstream = Upstream::answering(reply::json(200, &completion)).await;
+        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
+        let model = vendor_of(Form::Chat);
+        let answer = ask(&gateway, "/v1/chat/completions", &request(Form::Chat, model, &json!({}))).await;
+        let told = answer.json();
+        let count = |name: &str| told["usage"][name].as_u64().unwrap();
+        assert!(count("prompt_tokens") > 0 && count("completion_tokens") > 0, "{told}");
+        assert_eq!(count("total_tokens"), count("prompt_tokens") + count("completion_tokens"));
+        assert_eq!(told["choices"][0]["message"]["content"], "Good day to you.");
+    }
+}
