@@ -163,9 +163,8 @@ pub(crate) fn run() {
     let own = FORMATS.into_iter().find(|format| format.name() == named).unwrap();
     let only = std::env::var("LINEAR_ONLY").unwrap_or_default();
     let few = std::env::var("LINEAR_FEW").ok().and_then(|few| few.parse().ok()).unwrap_or(FEW);
-    for (name, build) in
-        requests::SHAPES.into_iter().chain(schemas::SHAPES).filter(|shape| shape.0.contains(&only))
-    {
+    let shapes = requests::SHAPES.into_iter().chain(schemas::SHAPES).chain(settings::SHAPES);
+    for (name, build) in shapes.filter(|shape| shape.0.contains(&only)) {
         let sizes = [4, few, 4 * few].map(|n| build(own, n));
         let [Some(warm), Some(few), Some(many)] = &sizes else { continue };
         for vendor in FORMATS {
