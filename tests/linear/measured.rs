@@ -24,7 +24,7 @@ pub(crate) const CASE: &str = "case: ";
 
 /// Of how much there is a little, unless the variable `LINEAR_FEW` says how much. Hash maps have taken the place of scans
 /// for long, and the whole test takes two minutes of two processors.
-const FEW: usize = 60;
+const FEW: usize = 40;
 
 const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
 
