@@ -121,7 +121,7 @@ fn types_that_are_said_twice_do_not_double_a_schema() {
 }
 
 fn answered(vendor: Format, body: String) -> bool {
-    let route = Route { client: Format::Messages, vendor, stream: false };
+    let route = Route { client: Format::Generate, vendor, stream: false };
     let reply = Arc::new(Reply::default());
     let mut translated = Translated::new(&route, Arrival::Whole, reply, Restore::default(), 1 << 28);
     translated.whole(Bytes::from(body)).is_ok()
@@ -144,14 +144,9 @@ fn an_answer_with_too_many_choices_or_parts_is_broken() {
     };
     assert!(answered(Format::Generate, generate(MAX_CHOICES - 1)));
     assert!(!answered(Format::Generate, generate(MAX_CHOICES)));
-    let calls = |n: u32| {
-        let calls = list(n as usize, |i| {
-            format!(r#"{{"id":"c{i}","type":"function","function":{{"name":"t","arguments":"{{}}"}}}}"#)
-        });
-        format!(
-            r#"{{"id":"x","choices":[{{"index":0,"message":{{"content":null,"tool_calls":[{calls}]}},"finish_reason":"tool_calls"}}]}}"#
-        )
-    };
-    assert!(answered(Format::Chat, calls(MAX_BLOCKS)));
-    assert!(!answered(Format::Chat, calls(MAX_BLOCKS + 1)));
+    let texts = list(MAX_BLOCKS as usize + 1, |_| r#"{"type":"text","text":"x"}"#.to_owned());
+    let body = format!(
+        r#"{{"id":"x","type":"message","role":"assistant","model":"m","content":[{texts}],"stop_reason":"end_turn","usage":{{"input_tokens":1,"output_tokens":1}}}}"#
+    );
+    assert!(!answered(Format::Messages, body));
 }
