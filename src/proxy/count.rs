@@ -36,7 +36,7 @@ impl Gateway {
             let text = count_tokens::request(format, text)
                 .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body must be a JSON object."))?;
             count_tokens::encode(format, count(format, family, text)?, &mut out);
-            Ok(())
+            Ok::<(), ApiError>(())
         })?;
         self.reply_json(client, ctx, out.freeze()).await
     }

@@ -215,33 +215,33 @@ impl Gateway {
         let chosen = Chosen { model: model.clone(), index, permit, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
         let length = body.text.len();
-        if matches!(api, Api::Embeddings | Api::EmbedContent) {
-            return self.offload.turn(length).await?.run(|| chosen.embed(name, action, body));
-        }
-        if api == Api::Rerank {
-            return self.offload.turn(length).await?.run(|| chosen.rank(body));
-        }
-        if let Some(request) = &body.image {
-            return self.offload.turn(length).await?.run(|| self.draw(ctx, chosen, (**request).clone()));
-        }
-        if upstream == api
+        let turn = self.offload.turn(if chosen.is_read(&body) { length } else { 0 }).await?;
+        let prepared = if matches!(api, Api::Embeddings | Api::EmbedContent) {
+            turn.run(|| chosen.embed(name, action, body))
+        } else if api == Api::Rerank {
+            turn.run(|| chosen.rank(body))
+        } else if let Some(request) = &body.image {
+            turn.run(|| self.draw(ctx, chosen, (**request).clone()))
+        } else if upstream == api
             && thinking == Thinking::Unsaid
             && ctx.resume.is_none()
-            && (!chosen.is_read() || self.offload.turn(length).await?.run(|| chosen.passes(&body)))
+            && turn.run(|| chosen.passes(&body))
         {
-            return chosen.pass_on(name, body);
-        }
-        let contiguous = |body: Given<'_>| apart_if_large(length, || body.into_contiguous());
-        if api == Api::Responses && upstream != api && self.keeps() {
-            // Boxed: hardly any request has to wait for the store.
-            Box::pin(self.translate_kept(ctx, chosen, thinking, contiguous(body))).await
+            turn.run(|| chosen.pass_on(name, body))
         } else {
-            let text = contiguous(body);
-            let stored = Stored { remembers: self.may_recall(&chosen), ..Stored::default() };
-            match self.translate(ctx, chosen, thinking, &text, stored).await {
-                Ok(plan) => Ok(plan),
-                // Boxed: hardly any request lacks anything.
-                Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,
+            // The translation has a turn of its own, which it does not keep while it waits for the store.
+            drop(turn);
+            let text = apart_if_large(length, || body.into_contiguous());
+            if api == Api::Responses && upstream != api && self.keeps() {
+                // Boxed: hardly any request has to wait for the store.
+                Box::pin(self.translate_kept(ctx, chosen, thinking, text)).await
+            } else {
+                let stored = Stored { remembers: self.may_recall(&chosen), ..Stored::default() };
+                match self.translate(ctx, chosen, thinking, &text, stored).await {
+                    Ok(plan) => Ok(plan),
+                    // Boxed: hardly any request lacks anything.
+                    Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,
+                }
             }
         };
         prepared.map(|plan| Plan { betas, ..plan })

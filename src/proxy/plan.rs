@@ -128,15 +128,21 @@ impl Chosen {
         Ok(Plan { body_len: text.len(), body: text.into_pieces(), changes, warning, ..self.plan() })
     }
 
-    /// Whether the body must be read before it can go to a provider of the client's own format.
-    pub(super) fn is_read(&self) -> bool {
+    /// Whether all of the body is read before it can go to a provider of the client's own format, or a job be made of it.
+    pub(super) fn is_read(&self, body: &Body) -> bool {
+        let job =
+            matches!(self.api, Api::Embeddings | Api::EmbedContent | Api::Rerank) || body.image.is_some();
+        job || (self.api == self.upstream && (self.is_particular() || body.may_be_spelled()))
+    }
+
+    fn is_particular(&self) -> bool {
         self.api == Api::Chat && self.target().is_ok_and(|target| target.provider.is_particular())
     }
 
     /// Whether the body can go to a provider of the client's own format as it is.
     pub(super) fn passes(&self, body: &Body) -> bool {
         let Ok(target) = self.target() else { return true };
-        if !self.is_read() {
+        if !self.is_particular() {
             // One vendor refuses the members of others; whoever has copied it may know them.
             return !(target.provider.has_no_extensions() && body.has_extensions());
         }

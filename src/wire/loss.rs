@@ -1,6 +1,9 @@
 //! What is done when an element of a request has no place in the format of its target: one table, from which the
 //! documentation is printed (docs/translation.md).
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::Format;
 
 /// What is done about an element that is not carried.
@@ -167,13 +170,14 @@ pub const ROWS: &[Row] = &[
     row("labels",                            [S, S, S, S]),
 ];
 
+/// The table by the names of its rows. A request may have millions of members that stand in no row.
+static ROWS_BY_NAME: LazyLock<HashMap<&'static str, &'static Row>> =
+    LazyLock::new(|| ROWS.iter().map(|row| (row.element, row)).collect());
+
 /// What is done about an element that is not carried to a target of this format.
 pub fn policy(element: &str, to: Format) -> Policy {
     let column = Format::ALL.iter().position(|format| *format == to).unwrap_or_default();
-    ROWS.iter()
-        .find(|row| row.element == element)
-        .and_then(|row| row.policies.get(column).copied())
-        .unwrap_or(Policy::Warn)
+    ROWS_BY_NAME.get(element).and_then(|row| row.policies.get(column).copied()).unwrap_or(Policy::Warn)
 }
 
 /// The table as Markdown, for docs and for whoever asks.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::fields::{chat as c, generate as g, messages as m, responses as r};
 use super::request::Body;
 use super::{Api, chat, generate, messages, responses};
-use crate::canonical::Dialect;
+use crate::canonical::{Dialect, Index, Key};
 use crate::json::{Cursor, Edit, Kind, RawJson, Rope};
 use crate::wire::watch;
 
@@ -125,7 +125,8 @@ impl Spelled {
         let Some(wrapped) = outer.get(index) else { return };
         let inner = places(wrapped.value.text(), wrapped.at.start);
         let mut text = String::new();
-        for place in inner.iter().filter(|place| find(outer, place.name).is_none()) {
+        let known: Index = outer.iter().map(|place| Key::of(place.name)).collect();
+        for place in inner.iter().filter(|place| !known.has(Key::of(place.name))) {
             if !text.is_empty() {
                 text.push(',');
             }

@@ -13,7 +13,7 @@ use crate::words::{
 pub(crate) type Build = fn(Format, usize) -> Option<String>;
 
 /// The shapes: what there are many of.
-pub(crate) const SHAPES: [(&str, Build); 50] = [
+pub(crate) const SHAPES: [(&str, Build); 47] = [
     ("unknown members", |format, n| Some(whole(format, &asks(format), &members(n)))),
     ("unknown members of settings", settings),
     ("unknown members of a turn", |format, n| {
@@ -352,19 +352,6 @@ pub(crate) const SHAPES: [(&str, Build); 50] = [
         };
         Some(whole(format, &asks(format), &name))
     }),
-    ("biased tokens", |format, n| {
-        let tokens = list(n, |i| format!(r#""{i}":1"#));
-        (format == Format::Chat)
-            .then(|| whole(format, &asks(format), &format!(r#""logit_bias":{{{tokens}}}"#)))
-    }),
-    ("notes", |format, n| {
-        let notes = list(n, |i| format!(r#""note{i}":"x""#));
-        let member = match format {
-            Format::Chat | Format::Responses | Format::Messages => format!(r#""metadata":{{{notes}}}"#),
-            Format::Generate => format!(r#""labels":{{{notes}}}"#),
-        };
-        Some(whole(format, &asks(format), &member))
-    }),
     ("instructions", |format, n| {
         let blocks = list(n, |i| match format {
             Format::Messages | Format::Generate => text(format, &format!("rule {i}")),
@@ -451,10 +438,6 @@ pub(crate) const SHAPES: [(&str, Build); 50] = [
             }
             Format::Chat => None,
         }
-    }),
-    ("members of parameters", |format, n| {
-        (format == Format::Chat)
-            .then(|| whole(format, &asks(format), &format!(r#""parameters":{{{}}}"#, members(n))))
     }),
     ("calls with seals apart", |format, n| {
         let calls = list(n, |i| {

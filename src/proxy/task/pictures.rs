@@ -20,7 +20,7 @@ use crate::canonical::image::ImageRequest;
 use crate::canonical::{Lost, Product, Usage};
 use crate::error::ApiError;
 use crate::job::image::{Ask, Imaging};
-use crate::job::{Body, Reply};
+use crate::job::{Body, Job as _, Reply};
 use crate::store::{NewTask, Settled};
 use crate::wire::Api;
 use crate::wire::error::VendorError;

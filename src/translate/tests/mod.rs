@@ -4,6 +4,7 @@
 //! One file a promise; [`streams`] has the answers that are passed. Here must not live: what a single frame means,
 //! which `wire` knows.
 
+mod bounds;
 mod changes;
 mod ends;
 mod first_error;

@@ -1,0 +1,27 @@
+//! Requests whose settings have many of one thing.
+
+use model_gateway::wire::Format;
+
+use crate::requests::Build;
+use crate::words::{asks, list, members, whole};
+
+/// The shapes: what there are many of.
+pub(crate) const SHAPES: [(&str, Build); 3] = [
+    ("biased tokens", |format, n| {
+        let tokens = list(n, |i| format!(r#""{i}":1"#));
+        (format == Format::Chat)
+            .then(|| whole(format, &asks(format), &format!(r#""logit_bias":{{{tokens}}}"#)))
+    }),
+    ("notes", |format, n| {
+        let notes = list(n, |i| format!(r#""note{i}":"x""#));
+        let member = match format {
+            Format::Chat | Format::Responses | Format::Messages => format!(r#""metadata":{{{notes}}}"#),
+            Format::Generate => format!(r#""labels":{{{notes}}}"#),
+        };
+        Some(whole(format, &asks(format), &member))
+    }),
+    ("members of parameters", |format, n| {
+        (format == Format::Chat)
+            .then(|| whole(format, &asks(format), &format!(r#""parameters":{{{}}}"#, members(n))))
+    }),
+];
