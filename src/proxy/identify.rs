@@ -44,7 +44,9 @@ pub(super) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<()
     let live = ctx.live.clone();
     let found = match (&ctx.endpoint, &live.snapshot.tokens) {
         // A token does not bring another one.
-        (Some(Endpoint::Group(Place::Submit(_) | Place::Query(_) | Place::Content(_))), Some(tokens)) if is_token(&text) => {
+        (Some(Endpoint::Group(Place::Submit(_) | Place::Query(_) | Place::Content(_))), Some(tokens))
+            if is_token(&text) =>
+        {
             key_of(tokens, &live.snapshot.keys, &text)?
         }
         _ => live.snapshot.keys.find(&text),

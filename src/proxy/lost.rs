@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn what_is_lost_fits_into_a_header() {
-        let lost = [Lost::dropped("seed"), Lost::dropped("x\r\ny, ü"), Lost::instead("image_size", "made as 4K")];
+        let lost =
+            [Lost::dropped("seed"), Lost::dropped("x\r\ny, ü"), Lost::instead("image_size", "made as 4K")];
         assert_eq!(warning(&lost).unwrap(), "seed dropped, xy dropped, image_size made as 4K");
         let many: Vec<Lost> = (0..99).map(|_| Lost::dropped("n".repeat(1_000))).collect();
         assert!(warning(&many).unwrap().len() < 1_000);

@@ -64,11 +64,8 @@ const BUNDLED: VideoDialect = VideoDialect {
 };
 
 /// The bundled-prompt family, 1.0.
-const BUNDLED_1_0: VideoDialect = VideoDialect {
-    seconds: Seconds::Range(2, 12),
-    resolutions: &["480p", "720p", "1080p"],
-    ..BUNDLED
-};
+const BUNDLED_1_0: VideoDialect =
+    VideoDialect { seconds: Seconds::Range(2, 12), resolutions: &["480p", "720p", "1080p"], ..BUNDLED };
 
 /// A step of the way to a video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,7 @@ use super::support::soon;
 
 const API: &str = "/prod-api/svc/v4/api";
 /// A grey image that is black on one side and white on the other.
-const MASK: &str =
-    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAAAAACPAi4CAAAAKklEQVR42u3MQREAAAwCIPuX3iL49yAASXFFBAKBQCAQCAQCgUAgEKwHD1Qt+GoVX6fRAAAAAElFTkSuQmCC";
+const MASK: &str = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAAAAACPAi4CAAAAKklEQVR42u3MQREAAAwCIPuX3iL49yAASXFFBAKBQCAQCAQCgUAgEKwHD1Qt+GoVX6fRAAAAAElFTkSuQmCC";
 
 struct Group {
     gateway: Gateway,
@@ -110,7 +109,12 @@ async fn what_a_model_of_the_group_does_not_take_is_named_as_the_client_names_it
     let group = Group::open().await;
     for (model, size, members, word) in [
         ("gpt-image-1", "1328x1328", json!({}), "'size'"),
-        ("gpt-image-1", "1024x1024", json!({"sequentialImageGeneration": "auto"}), "'sequentialImageGeneration'"),
+        (
+            "gpt-image-1",
+            "1024x1024",
+            json!({"sequentialImageGeneration": "auto"}),
+            "'sequentialImageGeneration'",
+        ),
         ("gpt-image-1", "1024x1024", json!({"optimizePrompt": "standard"}), "'optimizePrompt'"),
         ("gpt-image-1", "1024x1024", json!({"promptOptions": {"mode": "slow"}}), "'promptOptions.mode'"),
         ("gpt-image-1", "1024x1024", json!({"quality": "best"}), "'quality'"),
@@ -118,7 +122,12 @@ async fn what_a_model_of_the_group_does_not_take_is_named_as_the_client_names_it
         ("gpt-image-1", "1024x1024", json!({"n": 11}), "'n'"),
         ("gpt-image-1", "1024x1024", json!({"temperature": 3}), "'temperature'"),
         ("seedream", "64x64", json!({}), "'size'"),
-        ("seedream", "2K", json!({"sequentialImageGenerationOptions": {"max_images": 2}}), "'sequentialImageGenerationOptions'"),
+        (
+            "seedream",
+            "2K",
+            json!({"sequentialImageGenerationOptions": {"max_images": 2}}),
+            "'sequentialImageGenerationOptions'",
+        ),
         (
             "seedream",
             "2K",
@@ -143,8 +152,10 @@ async fn what_a_model_of_the_group_does_not_take_is_named_as_the_client_names_it
 async fn a_mask_is_a_mask_where_the_model_has_one() {
     let group = Group::open().await;
     let image = format!("data:image/png;base64,{}", STANDARD.encode(picture()));
-    let body = |mask: &str| json!({"vendorImageBo": {"imageUrl": image, "prompt": "p",
-        "image_urls": [image, format!("data:image/png;base64,{mask}")]}});
+    let body = |mask: &str| {
+        json!({"vendorImageBo": {"imageUrl": image, "prompt": "p",
+        "image_urls": [image, format!("data:image/png;base64,{mask}")]}})
+    };
     is_data_url(&data(&group.post("img2imgSubmit", &body(MASK)).await)["images"][0]["url"]);
     let sent = group.openai.last_request().unwrap().body;
     let has = |text: &[u8]| sent.windows(text.len()).any(|part| part == text);
@@ -160,7 +171,11 @@ async fn a_path_that_there_is_not_is_told_in_the_envelope() {
     for path in ["nothing", "task", "task/a/b", "text2imageSubmit/x", ""] {
         let answer = group.gateway.ask(post(&format!("{API}/{path}"), "{}")).await;
         let found = answer.json();
-        assert_eq!((answer.status(), &found["code"], &found["data"]), (404, &json!(404), &Value::Null), "{path}");
+        assert_eq!(
+            (answer.status(), &found["code"], &found["data"]),
+            (404, &json!(404), &Value::Null),
+            "{path}"
+        );
     }
 }
 

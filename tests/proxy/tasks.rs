@@ -187,7 +187,12 @@ async fn what_is_wrong_is_named_in_the_envelope() {
         ("vendorImageFirstLast", json!({"image_urls": urls, "prompt": "p", "duration": 13}), 400, "duration"),
         ("vendorImageFirstLast", json!({"image_urls": urls, "prompt": "p", "duration": 7}), 400, "duration"),
         ("vendorImageFirstLast", json!({"image_urls": urls, "prompt": "p", "duration": 0}), 400, "duration"),
-        ("vendorImageFirstLast", json!({"image_urls": urls, "prompt": "p --rs 1p", "duration": 5}), 400, "prompt"),
+        (
+            "vendorImageFirstLast",
+            json!({"image_urls": urls, "prompt": "p --rs 1p", "duration": 5}),
+            400,
+            "prompt",
+        ),
         ("videoFaceMergeSubmit", json!({"videoUrl": "https://h/v", "reqKey": "k"}), 400, "imageUrl"),
         ("videoFaceMergeSubmit", json!({"imageUrl": "https://h/v", "reqKey": "k"}), 400, "videoUrl"),
         (
@@ -227,7 +232,12 @@ async fn what_is_wrong_is_named_in_the_envelope() {
             400,
             "size",
         ),
-        ("text2imageSubmit", json!({"prompt": "p", "size": "1024x1024", "value": "1024x1024"}), 400, "req_key"),
+        (
+            "text2imageSubmit",
+            json!({"prompt": "p", "size": "1024x1024", "value": "1024x1024"}),
+            400,
+            "req_key",
+        ),
         (
             "productExtractionSubmit",
             json!({"model": "seedream", "prompt": "p", "size": "2K", "temperature": 1, "watermark": true}),
@@ -246,7 +256,8 @@ async fn what_is_wrong_is_named_in_the_envelope() {
         );
     }
     assert_eq!((group.ark.requests(), group.dashscope.requests()), (0, 0));
-    let body = json!({"prompt": "p [[status 429]]", "size": "1024x1024", "value": "1024x1024", "req_key": "k"});
+    let body =
+        json!({"prompt": "p [[status 429]]", "size": "1024x1024", "value": "1024x1024", "req_key": "k"});
     let answer = group.post("text2imageSubmit", &body).await;
     assert_eq!((answer.status(), &answer.json()["code"]), (429, &json!(429)));
     let nobody = group.gateway.ask(post_with(&format!("{API}/img2imgSubmit"), &[], "{}")).await;
@@ -288,7 +299,11 @@ async fn a_tag_makes_pictures_once() {
     let body = |tag: &str| json!({"prompt": "p", "size": "1328x1328", "value": "1328x1328", "req_key": tag});
     let first = data(&group.post("text2imageSubmit", &body("one")).await);
     assert_eq!(group.ark.requests(), 1);
-    assert_eq!(data(&group.post("text2imageSubmit", &json!({"req": body("one")})).await)["images"][0]["url"].is_string(), true);
+    assert_eq!(
+        data(&group.post("text2imageSubmit", &json!({"req": body("one")})).await)["images"][0]["url"]
+            .is_string(),
+        true
+    );
     let made = group.ark.requests();
     assert_eq!(data(&group.post("text2imageSubmit", &body("one")).await), first);
     assert_eq!(group.ark.requests(), made, "the vendor is not asked again");
@@ -298,11 +313,14 @@ async fn a_tag_makes_pictures_once() {
     data(&group.post("text2imageSubmit", &body("two")).await);
     assert_eq!(group.ark.requests(), made + 2);
     // Two that come at the same time are one; one that fails leaves its tag free.
-    let slow = json!({"prompt": "p [[delay 300]]", "size": "1328x1328", "value": "1328x1328", "req_key": "three"});
-    let (one, two) = tokio::join!(group.post("text2imageSubmit", &slow), group.post("text2imageSubmit", &slow));
+    let slow =
+        json!({"prompt": "p [[delay 300]]", "size": "1328x1328", "value": "1328x1328", "req_key": "three"});
+    let (one, two) =
+        tokio::join!(group.post("text2imageSubmit", &slow), group.post("text2imageSubmit", &slow));
     assert_eq!(data(&one), data(&two));
     assert_eq!(group.ark.requests(), made + 3);
-    let failing = json!({"prompt": "p [[status 500]]", "size": "1328x1328", "value": "1328x1328", "req_key": "four"});
+    let failing =
+        json!({"prompt": "p [[status 500]]", "size": "1328x1328", "value": "1328x1328", "req_key": "four"});
     for _ in 0..2 {
         assert_eq!(group.post("text2imageSubmit", &failing).await.status(), 500);
     }

@@ -296,7 +296,8 @@ async fn costs_and(gateway: &Gateway, body: &Value, see: impl Fn() -> Value) -> 
 #[tokio::test]
 async fn what_is_priced_is_what_the_vendor_is_told() {
     let (gateway, vendors) = by_resolution().await;
-    let told = |at: usize| -> Value { serde_json::from_slice(&vendors[at].last_request().unwrap().body).unwrap() };
+    let told =
+        |at: usize| -> Value { serde_json::from_slice(&vendors[at].last_request().unwrap().body).unwrap() };
     let prompt = "A cat [[film looks 0]]";
     for body in [
         json!({"model": PRO, "prompt": prompt, "size": "1x1"}),
@@ -320,11 +321,23 @@ async fn what_is_priced_is_what_the_vendor_is_told() {
     }
     // A size that is one of the model's is told as its resolution and ratio.
     for (body, at, cost, pointer, value) in [
-        (json!({"model": PRO, "prompt": prompt, "size": "1920x1080"}), 4, "25", "/resolution", json!("1080p")),
+        (
+            json!({"model": PRO, "prompt": prompt, "size": "1920x1080"}),
+            4,
+            "25",
+            "/resolution",
+            json!("1080p"),
+        ),
         (json!({"model": PRO, "prompt": prompt, "size": "480x864"}), 4, "5", "/ratio", json!("9:16")),
         (json!({"model": PRO, "prompt": prompt}), 4, "10", "/resolution", json!("720p")),
         (json!({"model": PRO, "prompt": prompt, "frames": 241}), 4, "10", "/frames", json!(241)),
-        (json!({"model": "sora-2-pro", "prompt": prompt, "resolution": "1080p"}), 1, "20", "/size", json!("1080x1920")),
+        (
+            json!({"model": "sora-2-pro", "prompt": prompt, "resolution": "1080p"}),
+            1,
+            "20",
+            "/size",
+            json!("1080x1920"),
+        ),
         (
             json!({"model": "wan2.5-t2v-preview", "prompt": prompt, "size": "1080x1920"}),
             3,
@@ -351,11 +364,17 @@ async fn what_the_vendor_says_that_it_made_is_charged() {
     let (gateway, _vendors) = by_resolution().await;
     for (body, cost) in [
         (json!({"model": PRO, "prompt": "A cat [[film looks 0]] [[film makes 1080p]]"}), "25"),
-        (json!({"model": PRO, "prompt": "A cat [[film looks 0]] [[film makes 480p]] [[film lasts 10]]"}), "10"),
+        (
+            json!({"model": PRO, "prompt": "A cat [[film looks 0]] [[film makes 480p]] [[film lasts 10]]"}),
+            "10",
+        ),
         // What it says is nothing that has a price: what was asked for has one.
         (json!({"model": PRO, "prompt": "A cat [[film looks 0]] [[film makes 704p]]"}), "10"),
         (json!({"model": "sora-2", "prompt": "A cat [[film looks 0]] [[film makes 1080x1920]]"}), "20"),
-        (json!({"model": "wan2.5-t2v-preview", "prompt": "A cat [[film looks 0]] [[film makes 1080]]"}), "25"),
+        (
+            json!({"model": "wan2.5-t2v-preview", "prompt": "A cat [[film looks 0]] [[film makes 1080]]"}),
+            "25",
+        ),
         // Two resolutions that contradict one another are held as the dearest.
         (json!({"model": PRO, "prompt": "A cat [[film looks 0]] --rs 480p", "resolution": "1080p"}), "25"),
     ] {

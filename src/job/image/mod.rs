@@ -10,7 +10,8 @@ use bytes::Bytes;
 
 use super::{Call, Fault, Job, Link, Reply};
 use crate::canonical::image::{
-    Comes, ImageDialect, ImageFamily, ImageInput, ImageRequest, ImageRules, ImageShape, ImageSource, Picture, Sizes,
+    Comes, ImageDialect, ImageFamily, ImageInput, ImageRequest, ImageRules, ImageShape, ImageSource, Picture,
+    Sizes,
 };
 use crate::canonical::{Lost, Product, Usage};
 use crate::error::{ApiError, Kind};

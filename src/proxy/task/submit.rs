@@ -418,10 +418,13 @@ mod tests {
     fn no_resolution_is_held_for_less_than_it_may_cost() {
         let most = tokens(5_000, "4k");
         assert_eq!(tokens(5_000, "720p"), 720 * 720 * 16 / 9 * 120 / 1_024);
-        for resolution in ["", "1p", "0p", "1x1", "none", "-720p", "99999999999999999999999999999999999999999p"] {
+        for resolution in
+            ["", "1p", "0p", "1x1", "none", "-720p", "99999999999999999999999999999999999999999p"]
+        {
             assert_eq!(tokens(5_000, resolution), most, "{resolution}");
         }
-        for resolution in ["4294967296p", "18446744073709551615p", "340282366920938463463374607431768211455p"] {
+        for resolution in ["4294967296p", "18446744073709551615p", "340282366920938463463374607431768211455p"]
+        {
             assert!(tokens(5_000, resolution) > most, "{resolution}");
             assert_eq!(tokens(u64::MAX, resolution), u64::MAX, "{resolution}");
         }

@@ -152,7 +152,8 @@ const SIZES: &[&str] = &[
 
 /// The lines that a size counts as.
 fn lines_of(size: &str) -> String {
-    let points = size.split_once('*').and_then(|(w, h)| Some(w.parse::<u64>().ok()? * h.parse::<u64>().ok()?));
+    let points =
+        size.split_once('*').and_then(|(w, h)| Some(w.parse::<u64>().ok()? * h.parse::<u64>().ok()?));
     let lines = match points.unwrap_or(0) {
         0..=500_000 => "480",
         500_001..=1_000_000 => "720",

@@ -13,11 +13,8 @@ use crate::simulator::{clock, directive};
 const COMMON: &[&str] =
     &["model", "prompt", "image", "size", "response_format", "watermark", "stream", "safety_identifier"];
 const THIRD: &[&str] = &["seed", "guidance_scale"];
-const FOURTH: &[&str] = &[
-    "sequential_image_generation",
-    "sequential_image_generation_options",
-    "optimize_prompt_options",
-];
+const FOURTH: &[&str] =
+    &["sequential_image_generation", "sequential_image_generation_options", "optimize_prompt_options"];
 /// What the vendor says when it has more to do than it can.
 const OVERLOADED: u16 = 429;
 /// Tokens of a picture.
@@ -70,7 +67,8 @@ fn route(call: &Call<'_>) -> Result<Reply, Refusal> {
 
 /// Whether a model makes images of a size: one of its words, or any within its bounds.
 fn has_size(model: &str, size: &str) -> bool {
-    let sides = size.split_once('x').and_then(|(w, h)| Some((w.parse::<u64>().ok()?, h.parse::<u64>().ok()?)));
+    let sides =
+        size.split_once('x').and_then(|(w, h)| Some((w.parse::<u64>().ok()?, h.parse::<u64>().ok()?)));
     let points = sides.map_or(0, |(width, height)| width.saturating_mul(height));
     match () {
         () if model.contains("seededit") => size == "adaptive",
@@ -108,7 +106,13 @@ fn images(request: &Request, body: &Map<String, Value>) -> Result<Reply, Refusal
         (false, 1..) if third => return Err(invalid("The parameter `image` is not valid for this model.")),
         _ => {}
     }
-    let usual = if model.contains("seededit") { "adaptive" } else if third { "1024x1024" } else { "2048x2048" };
+    let usual = if model.contains("seededit") {
+        "adaptive"
+    } else if third {
+        "1024x1024"
+    } else {
+        "2048x2048"
+    };
     let size = text(body, "size")?.unwrap_or(usual);
     if !has_size(model, size) {
         return Err(invalid("The parameter `size` is not valid for this model."));
@@ -120,9 +124,12 @@ fn images(request: &Request, body: &Map<String, Value>) -> Result<Reply, Refusal
     if body.contains_key("sequential_image_generation_options")
         && text(body, "sequential_image_generation")? != Some("auto")
     {
-        return Err(invalid("`sequential_image_generation_options` needs `sequential_image_generation` to be auto."));
+        return Err(invalid(
+            "`sequential_image_generation_options` needs `sequential_image_generation` to be auto.",
+        ));
     }
-    let mode = body.get("optimize_prompt_options").and_then(|options| options.get("mode")).and_then(Value::as_str);
+    let mode =
+        body.get("optimize_prompt_options").and_then(|options| options.get("mode")).and_then(Value::as_str);
     if !matches!(mode, None | Some("standard")) && !(mode == Some("fast") && model.contains("4-0")) {
         return Err(invalid("The parameter `optimize_prompt_options.mode` is not valid for this model."));
     }

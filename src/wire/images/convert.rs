@@ -95,7 +95,8 @@ pub fn mask(bytes: &Bytes) -> Option<Bytes> {
                 *kind = 3;
                 chunk(&mut out, b"IHDR", &head);
                 let last = (1_usize << depth) - 1;
-                let greys: Vec<u8> = (0..=last).filter_map(|grey| u8::try_from(grey * 255 / last).ok()).collect();
+                let greys: Vec<u8> =
+                    (0..=last).filter_map(|grey| u8::try_from(grey * 255 / last).ok()).collect();
                 let colours: Vec<u8> = greys.iter().flat_map(|grey| [*grey; 3]).collect();
                 let alpha: Vec<u8> = greys.iter().map(|grey| if *grey < 128 { 255 } else { 0 }).collect();
                 chunk(&mut out, b"PLTE", &colours);

@@ -21,11 +21,7 @@ const USUAL_MEDIA: &str = "image/png";
 ///
 /// # Errors
 /// It wants what the vendor cannot be told, and what no image would show the lack of; the error names the field.
-pub fn fit(
-    request: &mut ImageRequest,
-    dialect: &ImageDialect,
-    rules: &ImageRules,
-) -> Result<(), ApiError> {
+pub fn fit(request: &mut ImageRequest, dialect: &ImageDialect, rules: &ImageRules) -> Result<(), ApiError> {
     use ImageShape::{Flat, Instances, List, Parts, PromptLater, Turns, TurnsLater};
     let shape = dialect.shape;
     mask(request, shape, rules)?;

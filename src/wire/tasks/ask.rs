@@ -33,7 +33,8 @@ const NAMES: &[(&str, &[&str])] = &[
 const OPTIMIZE: &[&str] =
     &["promptOptions", "prompt_options", "optimize_prompt_options", "optimizePrompt", "optimize_prompt"];
 const SEQUENTIAL: &[&str] = &["sequentialImageGeneration", "sequential_image_generation"];
-const SEQUENTIAL_OPTIONS: &[&str] = &["sequentialImageGenerationOptions", "sequential_image_generation_options"];
+const SEQUENTIAL_OPTIONS: &[&str] =
+    &["sequentialImageGenerationOptions", "sequential_image_generation_options"];
 const FORMAT: &[&str] = &["responseFormat", "response_format"];
 
 /// What the product of width and height must stay below.
@@ -395,8 +396,7 @@ fn image_to_image(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
         members.text(&["imageUrl", "image_url"])?.ok_or_else(|| ApiError::missing("imageUrl"))?;
     let single = ImageInput { source: source(&path, &single)?, field: path };
     let prompt = members.required(&["prompt"])?;
-    let mut request =
-        ImageRequest { prompt: prompt.into_owned(), group: true, ..ImageRequest::default() };
+    let mut request = ImageRequest { prompt: prompt.into_owned(), group: true, ..ImageRequest::default() };
     match members.take(&["image_urls", "imageUrls"]) {
         Some(urls) => {
             let all = addresses(&urls.path, urls.value)?;

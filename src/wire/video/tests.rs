@@ -151,7 +151,8 @@ fn model(shape: VideoShape) -> VideoDialect {
 
 fn asked(shape: VideoShape, members: &str) -> Result<serde_json::Value, Option<String>> {
     let body = format!("{{\"model\":\"m\",\"prompt\":\"p\"{members}}}");
-    let video = ask::decode(&body, &model(shape)).map_err(|error| error.param.map(std::borrow::Cow::into_owned))?;
+    let video =
+        ask::decode(&body, &model(shape)).map_err(|error| error.param.map(std::borrow::Cow::into_owned))?;
     let mut out = bytes::BytesMut::new();
     write::encode(&video, &model(shape), "m", false, &mut out);
     Ok(serde_json::from_slice(&out).unwrap())
@@ -185,7 +186,11 @@ fn sizes_resolutions_and_ratios_are_those_of_the_model() {
         (Bundled, r#","size":"864x480""#, vec![("resolution", "480p"), ("ratio", "16:9")]),
         (Bundled, r#","size":"720x720""#, vec![("resolution", "720p"), ("ratio", "1:1")]),
         (Bundled, r#","size":"1680x720""#, vec![("resolution", "720p"), ("ratio", "21:9")]),
-        (Bundled, r#","image":"https://h/x""#, vec![("resolution", "720p"), ("duration", "5"), ("ratio", "none")]),
+        (
+            Bundled,
+            r#","image":"https://h/x""#,
+            vec![("resolution", "720p"), ("duration", "5"), ("ratio", "none")],
+        ),
         (Bundled, r#","frames":48"#, vec![("frames", "48"), ("duration", "none")]),
     ] {
         let body = asked(shape, members).unwrap_or_else(|error| panic!("{shape:?} {members}: {error:?}"));

@@ -103,10 +103,7 @@ pub fn lost(video: &Video<'_>, dialect: &VideoDialect, from: bool) -> Vec<Lost> 
         Sound::Fixed(always) => Some(always),
         Sound::Untold => (shape != Nested).then_some(matches!(shape, Remix | Preview)),
     };
-    drop_if(
-        "generateAudio",
-        video.audio.zip(sound).is_some_and(|(wanted, always)| wanted != always),
-    );
+    drop_if("generateAudio", video.audio.zip(sound).is_some_and(|(wanted, always)| wanted != always));
     let with_picture = shape == Nested && !dialect.listed && !video.pictures.is_empty();
     // A size has been taken apart; its lines are told.
     let ratio = if video.is_said("aspect_ratio") { "aspect_ratio" } else { "size" };
@@ -125,7 +122,9 @@ pub fn lost(video: &Video<'_>, dialect: &VideoDialect, from: bool) -> Vec<Lost> 
         Preview => name == "enhancePrompt" || (particular && name == "compressionQuality"),
         Nested | Bundled => true,
     };
-    lost.extend(video.extra.iter().filter(|extra| !passes(extra.name)).map(|extra| Lost::dropped(extra.name)));
+    lost.extend(
+        video.extra.iter().filter(|extra| !passes(extra.name)).map(|extra| Lost::dropped(extra.name)),
+    );
     lost
 }
 

@@ -54,7 +54,8 @@ fn read(png: &[u8]) -> (Vec<u8>, Vec<(String, Vec<u8>)>) {
         chunks.push((String::from_utf8(rest[4..8].to_vec()).unwrap(), rest[8..8 + length].to_vec()));
         rest = &rest[12 + length..];
     }
-    let data: Vec<u8> = chunks.iter().filter(|(name, _)| name == "IDAT").flat_map(|(_, data)| data.clone()).collect();
+    let data: Vec<u8> =
+        chunks.iter().filter(|(name, _)| name == "IDAT").flat_map(|(_, data)| data.clone()).collect();
     let head = &chunks[0].1;
     let width = u32::from_be_bytes(head[..4].try_into().unwrap()) as usize;
     let lines = inflated(&data);

@@ -28,7 +28,9 @@ fn every_family_takes_the_sizes_of_the_specification_and_no_others() {
         }
         if family.rules().sizes != Sizes::Any {
             for size in ["1000x1000", "1:7", "large", "0x0", "1024X1024"] {
-                if matches!(family, ImageFamily::Multimodal | ImageFamily::MultimodalPro) && size == "1000x1000" {
+                if matches!(family, ImageFamily::Multimodal | ImageFamily::MultimodalPro)
+                    && size == "1000x1000"
+                {
                     continue;
                 }
                 assert_eq!(refused(family, json!({"size": size})), "size", "{family:?} {size}");

@@ -6,8 +6,8 @@ use super::super::ask::ask;
 use super::super::fit::fit;
 use super::{asked, base64, png, refused};
 use crate::canonical::image::ImageFamily::{
-    GptImage, GptImageFree, Multimodal, MultimodalPro, Other, Qwen, QwenEdit, Seededit3, Seedream3, Seedream4,
-    Seedream45,
+    GptImage, GptImageFree, Multimodal, MultimodalPro, Other, Qwen, QwenEdit, Seededit3, Seedream3,
+    Seedream4, Seedream45,
 };
 use crate::canonical::image::{ImageDialect, ImageFamily, ImageShape};
 
@@ -38,14 +38,19 @@ fn told(family: ImageFamily, members: Value) -> (Value, String) {
     if family.rules().inputs.0 > 0 {
         members["image"] = json!(base64(&png(64, 64)));
     }
-    let mut request = asked(family, members.clone()).unwrap_or_else(|error| panic!("{family:?} {members}: {error:?}"));
+    let mut request =
+        asked(family, members.clone()).unwrap_or_else(|error| panic!("{family:?} {members}: {error:?}"));
     let dialect = dialect(family);
     fit(&mut request, &dialect, &family.rules()).unwrap();
     let body = ask(&request, &dialect, "m", 1).body;
-    let lost: Vec<String> = request.lost.iter().map(|lost| match &lost.instead {
-        Some(instead) => format!("{} {instead}", lost.field),
-        None => lost.field.clone(),
-    }).collect();
+    let lost: Vec<String> = request
+        .lost
+        .iter()
+        .map(|lost| match &lost.instead {
+            Some(instead) => format!("{} {instead}", lost.field),
+            None => lost.field.clone(),
+        })
+        .collect();
     (serde_json::from_slice(&body).unwrap_or_default(), lost.join(", "))
 }
 
@@ -56,7 +61,13 @@ fn image_size_is_what_the_family_makes_of_it() {
         (Multimodal, "1K", "/generationConfig/imageConfig", Value::Null, ""),
         (MultimodalPro, "1K", "/generationConfig/imageConfig/imageSize", json!("1K"), ""),
         (MultimodalPro, "2k", "/generationConfig/imageConfig/imageSize", json!("2K"), ""),
-        (MultimodalPro, "3K", "/generationConfig/imageConfig/imageSize", json!("4K"), "image_size 3K made as 4K"),
+        (
+            MultimodalPro,
+            "3K",
+            "/generationConfig/imageConfig/imageSize",
+            json!("4K"),
+            "image_size 3K made as 4K",
+        ),
         (MultimodalPro, "4K", "/generationConfig/imageConfig/imageSize", json!("4K"), ""),
         (Seedream4, "1K", "/size", json!("1K"), ""),
         (Seedream4, "2K", "/size", json!("2K"), ""),
@@ -77,7 +88,9 @@ fn image_size_is_what_the_family_makes_of_it() {
         }
         assert_eq!(refused(family, members), "image_size", "{family:?}");
     }
-    for (family, step) in [(Multimodal, "2K"), (Seedream45, "1K"), (Seedream3, "1K"), (GptImage, "1K"), (Qwen, "2K")] {
+    for (family, step) in
+        [(Multimodal, "2K"), (Seedream45, "1K"), (Seedream3, "1K"), (GptImage, "1K"), (Qwen, "2K")]
+    {
         assert_eq!(refused(family, json!({"image_size": step})), "image_size", "{family:?} {step}");
     }
     // Beside a size it says nothing.
@@ -90,7 +103,9 @@ fn quality_has_an_effect_or_is_said_to_have_none() {
     for quality in ["low", "medium", "high"] {
         let (body, lost) = told(GptImage, json!({"quality": quality}));
         assert_eq!((&body["quality"], lost.as_str()), (&json!(quality), ""));
-        for family in [Multimodal, MultimodalPro, Seedream3, Seededit3, Seedream4, Seedream45, Qwen, QwenEdit, Other] {
+        for family in
+            [Multimodal, MultimodalPro, Seedream3, Seededit3, Seedream4, Seedream45, Qwen, QwenEdit, Other]
+        {
             let (body, lost) = told(family, json!({"quality": quality}));
             assert!(!body.to_string().contains("quality"), "{family:?}");
             assert_eq!(lost, "quality", "{family:?}");
@@ -120,7 +135,10 @@ fn what_a_family_has_no_place_for_is_said() {
     }
     // What is what they do anyway is no loss.
     for family in [Multimodal, Qwen] {
-        let (_, lost) = told(family, json!({"mime_type": "image/png", "watermark": false, "response_modalities": ["IMAGE"]}));
+        let (_, lost) = told(
+            family,
+            json!({"mime_type": "image/png", "watermark": false, "response_modalities": ["IMAGE"]}),
+        );
         assert_eq!(lost, "", "{family:?}");
     }
     let (body, _) = told(GptImage, json!({"mime_type": "image/jpeg"}));
@@ -130,14 +148,22 @@ fn what_a_family_has_no_place_for_is_said() {
     let (body, _) = told(Multimodal, json!({"response_modalities": ["TEXT", "IMAGE"]}));
     assert_eq!(body["generationConfig"]["responseModalities"], json!(["TEXT", "IMAGE"]));
     for wrong in [json!("text"), json!("video"), json!([]), json!(""), json!(1)] {
-        assert_eq!(refused(Multimodal, json!({"response_modalities": wrong})), "response_modalities", "{wrong}");
+        assert_eq!(
+            refused(Multimodal, json!({"response_modalities": wrong})),
+            "response_modalities",
+            "{wrong}"
+        );
     }
 }
 
 #[test]
 fn ranges_are_held_at_both_ends() {
     for (field, good, bad) in [
-        ("temperature", vec![json!(0), json!(2), json!(0.7)], vec![json!(-0.1), json!(2.1), json!("1"), json!(true)]),
+        (
+            "temperature",
+            vec![json!(0), json!(2), json!(0.7)],
+            vec![json!(-0.1), json!(2.1), json!("1"), json!(true)],
+        ),
         ("top_p", vec![json!(0), json!(1), json!(0.98)], vec![json!(-0.1), json!(1.1), json!("x")]),
         ("seed", vec![json!(0), json!(2_147_483_647)], vec![json!(-1), json!(2_147_483_648_u32), json!(1.5)]),
         ("guidance_scale", vec![json!(1), json!(10), json!(5.5)], vec![json!(0.9), json!(10.1)]),
