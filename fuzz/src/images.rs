@@ -1,9 +1,9 @@
 //! Images: forms, headers of files, requests and answers.
 
 use bytes::Bytes;
-use model_gateway::canonical::image::{ImageFamily, ImageSource};
+use model_gateway::canonical::image::{ImageFamily, ImageSource, Picture};
 use model_gateway::wire::form;
-use model_gateway::wire::images::{answer, check::check, file, predict, request};
+use model_gateway::wire::images::{answer, check::check, convert, file, predict, request};
 
 use super::choose;
 
@@ -38,6 +38,13 @@ pub fn images(mut data: &[u8]) {
                 let longer = [data, &[0; 64]].concat();
                 let again = file(&longer).unwrap();
                 assert!(found.points.is_none() || again.points == found.points, "more bytes, another size");
+                if let Some(png) = convert::gif_to_png(data) {
+                    let made = file(&png).unwrap();
+                    assert!(made.picture == Picture::Png && made.points == found.points);
+                }
+                if let Some(mask) = convert::mask(&Bytes::copy_from_slice(data)) {
+                    assert!(file(&mask).unwrap().picture == Picture::Png);
+                }
             }
         }
         2 => {

@@ -83,7 +83,10 @@ fn request(text: &str, dialect: &VideoDialect) {
     let _ = (ask::model(text), ask::remix(text), ask::operation(text), markers::read(text));
     let Ok(video) = ask::decode(text, dialect) else { return };
     assert!(ask::check(dialect, &video).is_ok());
-    assert!((1_000..=13_000).contains(&write::millis(&video, dialect)), "a length that the model cannot make");
+    assert!(
+        (1_000..=13_000).contains(&write::millis(&video, dialect)),
+        "a length that the model cannot make"
+    );
     let known = |size: &str| size.is_empty() || dialect.resolutions.contains(&size);
     assert!(known(&write::certain_resolution(&video, dialect)), "a resolution that has no price");
     let _ = write::lost(&video, dialect, false);

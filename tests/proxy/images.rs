@@ -222,7 +222,7 @@ async fn each_vendor_is_asked_in_its_own_words() {
             "doubao-seededit-3-0-i2i",
             json!({"image": image, "watermark": true}),
             "/api/v3/images/generations",
-            json!({"/watermark": true, "/image": image, "/size": "adaptive"}),
+            json!({"/watermark": true, "/image": image, "/size": "adaptive", "/guidance_scale": 2.5}),
         ),
         (
             "doubao-seedream-4-5",
@@ -340,8 +340,11 @@ async fn what_is_wrong_is_named_and_nobody_is_asked() {
         let answer = studio.gateway.ask(post_with(path, &chatting, &body)).await;
         assert_eq!(answer.status(), 403, "{path}");
     }
-    assert_eq!(studio.gateway.ask(post_with(MADE, &[("x-api-key", "wrong")], &body)).await.status(), 401);
-    assert_eq!(studio.gateway.ask(request("GET", MADE, &chatting)).await.status(), 405);
+    // Whatever is wrong, and whoever asks, it is told in one shape.
+    let unknown = studio.gateway.ask(post_with(MADE, &[("x-api-key", "wrong")], &body)).await;
+    assert_eq!((unknown.status(), &unknown.json()["code"]), (401, &json!(401)), "{}", unknown.text());
+    let method = studio.gateway.ask(request("GET", MADE, &chatting)).await;
+    assert_eq!((method.status(), &method.json()["code"]), (405, &json!(405)), "{}", method.text());
 }
 
 #[tokio::test]

@@ -63,4 +63,5 @@ mod upstreams;
 mod vault;
 mod verbatim;
 mod video_money;
+mod video_rules;
 mod videos;

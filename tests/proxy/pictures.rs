@@ -148,3 +148,58 @@ async fn a_large_image_is_held_once() {
         assert!(peak < 1.5 * image as f64 / f64::from(1 << 20), "{peak} MiB");
     }
 }
+
+/// A GIF of two by two points.
+const GIF: &[u8] =
+    b"GIF89a\x02\0\x02\0\x80\0\0\xff\0\0\0\0\xff\x2c\0\0\0\0\x02\0\x02\0\0\x02\x03\x44\x02\x05\0\x3b";
+
+#[tokio::test]
+async fn a_gif_is_brought_into_a_form_that_the_vendor_takes() {
+    let studio = Studio::open().await;
+    let image = format!("data:image/gif;base64,{}", STANDARD.encode(GIF));
+    let body = json!({"model": "gpt-image-1", "prompt": "make it blue", "image": image});
+    let answer = studio.gateway.ask(post(MADE, body.to_string())).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let sent = studio.vendors["gpt-image-1"].last_request().unwrap();
+    assert_eq!(sent.path, "/v1/images/edits");
+    assert!(String::from_utf8_lossy(&sent.body).contains("image/png"));
+    // One that is none is named.
+    let image = format!("data:image/gif;base64,{}", STANDARD.encode(b"GIF89a\x40\0\x40\0"));
+    let body = json!({"model": "gpt-image-1", "prompt": "make it blue", "image": image});
+    let answer = studio.gateway.ask(post(MADE, body.to_string())).await;
+    assert_eq!(
+        (answer.status(), &answer.json()["error"]["param"]),
+        (400, &json!("image")),
+        "{}",
+        answer.text()
+    );
+}
+
+#[tokio::test]
+async fn what_a_model_has_no_place_for_is_said() {
+    let studio = Studio::open().await;
+    for (model, members, warning) in [
+        (
+            "gemini-2.5-flash-image",
+            json!({"mime_type": "image/jpeg", "image_size": "1K"}),
+            Some("mime_type dropped"),
+        ),
+        ("gemini-3-pro-image", json!({"image_size": "3K"}), Some("image_size 3K made as 4K")),
+        ("doubao-seedream-4-0", json!({"temperature": 0.5, "image_size": "3K"}), Some("temperature dropped")),
+        (
+            "gpt-image-1",
+            json!({"seed": 1, "nonsense": true, "user": "u"}),
+            Some("seed dropped, nonsense dropped"),
+        ),
+        ("qwen-image-plus", json!({"quality": "high", "negative_prompt": "fog"}), Some("quality dropped")),
+        ("gpt-image-1", json!({"quality": "high", "mime_type": "image/webp", "watermark": false}), None),
+    ] {
+        let mut body = json!({"model": model, "prompt": "x"});
+        for (name, value) in members.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        let answer = studio.gateway.ask(post(MADE, body.to_string())).await;
+        assert_eq!(answer.status(), 200, "{body}: {}", answer.text());
+        assert_eq!(answer.get("x-gateway-warning"), warning, "{body}");
+    }
+}

@@ -40,3 +40,28 @@ fn a_model_is_renamed_where_it_stands() {
     }
     assert_eq!(ask::rename(r#"{"n":1}"#, "y"), None);
 }
+
+#[test]
+fn what_stands_between_words_does_not_count() {
+    let of = |body: &str| {
+        let mut all = Vec::new();
+        ask::words(body, |part| all.extend_from_slice(part));
+        String::from_utf8(all).unwrap()
+    };
+    assert_eq!(of("{ \"a b\" :\n\t[1, \"\\\" x\" ]\r\n}"), "{\"a b\":[1,\"\\\" x\"]}");
+    assert_eq!(of(""), "");
+}
+
+#[test]
+fn an_error_is_told_in_the_client_s_words() {
+    let body = r#"{"model":"m","prompt":"p","n":1,"size":"s","temperature":1,"watermark":true,"sequentialImageGeneration":"auto"}"#;
+    let asked = ask::decode(Task::ProductExtraction, body).unwrap();
+    let error = |param: &'static str| {
+        let message = format!("'{param}' is not taken.");
+        asked.named(crate::error::ApiError::new(crate::error::Kind::Unsupported, message).param(param))
+    };
+    let named = error("sequential_image_generation");
+    assert_eq!(named.param.as_deref(), Some("sequentialImageGeneration"));
+    assert_eq!(named.message, "'sequentialImageGeneration' is not taken.");
+    assert_eq!(error("elsewhere").param.as_deref(), Some("elsewhere"));
+}

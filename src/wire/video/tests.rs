@@ -133,3 +133,133 @@ fn what_vendors_say_of_a_task_is_read_alike() {
         assert_eq!(read::looked(shape, body), Err(read::Broken), "{body}");
     }
 }
+
+fn model(shape: VideoShape) -> VideoDialect {
+    let seconds_in_full = (shape == VideoShape::Preview).then_some(8);
+    let (resolutions, usual_resolution): (&[&str], _) = match shape {
+        VideoShape::Remix => (&["720x1280", "1280x720", "1080x1920", "1920x1080"], "720x1280"),
+        VideoShape::Preview => (&["720p", "1080p"], "1080p"),
+        _ => (&["480p", "720p", "1080p"], "720p"),
+    };
+    let ratios: &[&str] = match shape {
+        VideoShape::Remix | VideoShape::Preview => &["16:9", "9:16"],
+        _ => &["16:9", "9:16", "1:1", "4:3", "3:4", "21:9"],
+    };
+    let usual_seconds = if shape == VideoShape::Preview { 4 } else { 5 };
+    VideoDialect { seconds_in_full, resolutions, usual_resolution, ratios, usual_seconds, ..dialect(shape) }
+}
+
+fn asked(shape: VideoShape, members: &str) -> Result<serde_json::Value, Option<String>> {
+    let body = format!("{{\"model\":\"m\",\"prompt\":\"p\"{members}}}");
+    let video =
+        ask::decode(&body, &model(shape)).map_err(|error| error.param.map(std::borrow::Cow::into_owned))?;
+    let mut out = bytes::BytesMut::new();
+    write::encode(&video, &model(shape), "m", false, &mut out);
+    Ok(serde_json::from_slice(&out).unwrap())
+}
+
+#[test]
+fn sizes_resolutions_and_ratios_are_those_of_the_model() {
+    use VideoShape::{Bundled, Nested, Preview, Remix};
+    for (shape, members, told) in [
+        (Remix, "", vec![("size", "720x1280")]),
+        (Remix, r#","resolution":"1080P""#, vec![("size", "1080x1920")]),
+        (Remix, r#","resolution":"1080p","aspect_ratio":"16:9""#, vec![("size", "1920x1080")]),
+        (Remix, r#","size":"1280X720","ratio":"16:9","resolution":"720p""#, vec![("size", "1280x720")]),
+        (Preview, "", vec![("resolution", "720p"), ("durationSeconds", "4")]),
+        (Preview, r#","duration":8"#, vec![("resolution", "1080p"), ("durationSeconds", "8")]),
+        (Preview, r#","duration":6"#, vec![("resolution", "720p"), ("durationSeconds", "6")]),
+        (Preview, r#","resolution":"1080p""#, vec![("resolution", "1080p"), ("durationSeconds", "8")]),
+        (Preview, r#","resolution":"720p""#, vec![("resolution", "720p"), ("durationSeconds", "4")]),
+        (Preview, r#","size":"720x1280""#, vec![("resolution", "720p"), ("aspectRatio", "9:16")]),
+        (Preview, r#","size":"1920*1080""#, vec![("resolution", "1080p"), ("aspectRatio", "16:9")]),
+        (
+            Preview,
+            r#","image":"iVBORw0K","lastFrame":"iVBORw0K""#,
+            vec![("resolution", "1080p"), ("durationSeconds", "8")],
+        ),
+        (Nested, "", vec![("size", "1280*720"), ("duration", "5")]),
+        (Nested, r#","size":"960x960""#, vec![("size", "960*960")]),
+        (Nested, r#","resolution":"480p","aspect_ratio":"1:1""#, vec![("size", "624*624")]),
+        (Nested, r#","image":"https://h/x","size":"1080x1920""#, vec![("resolution", "1080P")]),
+        (Bundled, "", vec![("resolution", "720p"), ("ratio", "16:9"), ("duration", "5")]),
+        (Bundled, r#","size":"864x480""#, vec![("resolution", "480p"), ("ratio", "16:9")]),
+        (Bundled, r#","size":"720x720""#, vec![("resolution", "720p"), ("ratio", "1:1")]),
+        (Bundled, r#","size":"1680x720""#, vec![("resolution", "720p"), ("ratio", "21:9")]),
+        (
+            Bundled,
+            r#","image":"https://h/x""#,
+            vec![("resolution", "720p"), ("duration", "5"), ("ratio", "none")],
+        ),
+        (Bundled, r#","frames":48"#, vec![("frames", "48"), ("duration", "none")]),
+    ] {
+        let body = asked(shape, members).unwrap_or_else(|error| panic!("{shape:?} {members}: {error:?}"));
+        for (name, value) in told {
+            let found = body.get(name).or_else(|| body["parameters"].get(name));
+            let found = found.map_or("none".to_owned(), |found| found.to_string());
+            assert_eq!(found.trim_matches('"'), value, "{shape:?} {members} {name}: {body}");
+        }
+    }
+    for (shape, members, field) in [
+        (Remix, r#","size":"1x1""#, "size"),
+        (Remix, r#","size":"x""#, "size"),
+        (Remix, r#","resolution":"480p""#, "resolution"),
+        (Remix, r#","resolution":"9000p""#, "resolution"),
+        (Remix, r#","size":"1280x720","resolution":"1080p""#, "resolution"),
+        (Remix, r#","size":"1280x720","aspectRatio":"9:16""#, "aspectRatio"),
+        (Remix, r#","aspect_ratio":"1:1""#, "aspect_ratio"),
+        (Preview, r#","duration":4,"resolution":"1080p""#, "duration"),
+        (Preview, r#","durationSeconds":6,"size":"1920x1080""#, "durationSeconds"),
+        (Preview, r#","resolution":"4k""#, "resolution"),
+        (Preview, r#","size":"1280x721""#, "size"),
+        (Preview, r#","size":"720x720""#, "size"),
+        (Preview, r#","size":"18446744073709551615x720""#, "size"),
+        (Nested, r#","size":"1281x720""#, "size"),
+        (Nested, r#","resolution":"480p","ratio":"3:4""#, "ratio"),
+        (Nested, r#","ratio":"21:9""#, "ratio"),
+        (Nested, r#","ratio":"7:5""#, "ratio"),
+        (Nested, r#","metadata":{"size":"1x1"}"#, "metadata.size"),
+        (Bundled, r#","size":"1x1""#, "size"),
+        (Bundled, r#","size":"3840x2160""#, "size"),
+        (Bundled, r#","size":"1280x720","resolution":"480p""#, "resolution"),
+        (Bundled, r#","size":"1280x720","ratio":"9:16""#, "ratio"),
+        (Bundled, r#","frames":10"#, "frames"),
+        (Bundled, r#","frames":"many""#, "frames"),
+        (Bundled, r#","prompt":"x --rs 1p""#, "prompt"),
+    ] {
+        let members = members.to_owned();
+        let members = if let Some(rest) = members.strip_prefix(",\"prompt\":") {
+            let body = format!("{{\"model\":\"m\",\"prompt\":{rest}}}");
+            let error = ask::decode(&body, &model(shape)).unwrap_err();
+            assert_eq!(error.param.as_deref(), Some(field), "{shape:?} {body}");
+            continue;
+        } else {
+            members
+        };
+        assert_eq!(asked(shape, &members), Err(Some(field.to_owned())), "{shape:?} {members}");
+    }
+}
+
+#[test]
+fn what_is_paid_for_is_the_most_that_is_said() {
+    let of = |prompt: &str, members: &str| {
+        let body = format!("{{\"model\":\"m\",\"prompt\":\"{prompt}\"{members}}}");
+        let dialect = model(VideoShape::Bundled);
+        let video = ask::decode(&body, &dialect).unwrap();
+        (write::millis(&video, &dialect), write::certain_resolution(&video, &dialect))
+    };
+    for (prompt, members, millis, resolution) in [
+        ("p", "", 5_000, "720p"),
+        ("p --dur 9 --rs 480p", "", 9_000, "480p"),
+        ("p --dur 3", r#","duration":7"#, 7_000, "720p"),
+        ("p --dur 3 --dur 11", r#","duration":7"#, 11_000, "720p"),
+        ("p --frames 96", "", 4_000, "720p"),
+        ("p --frames 96", r#","frames":49"#, 4_000, "720p"),
+        ("p", r#","frames":49"#, 2_042, "720p"),
+        ("p --rs 480p --resolution 1080p", "", 5_000, ""),
+        ("p --rs 480p", r#","resolution":"1080p""#, 5_000, ""),
+        ("p --rs 480p", r#","size":"864x480""#, 5_000, "480p"),
+    ] {
+        assert_eq!(of(prompt, members), (millis, resolution.to_owned()), "{prompt} {members}");
+    }
+}

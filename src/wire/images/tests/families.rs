@@ -13,7 +13,12 @@ fn every_family_takes_the_sizes_of_the_specification_and_no_others() {
             "2048x2048 2304x1728 1728x2304 2560x1440 1440x2560 2496x1664 1664x2496 3024x1296 4096x4096 4704x3520 \
              3520x4704 5504x3040 3040x5504 4992x3328 3328x4992 6240x2656 2K 4K",
         ),
-        (ImageFamily::Seedream45, "2048x2048 6240x2656 2K 4K"),
+        (
+            ImageFamily::Seedream45,
+            "2048x2048 2304x1728 1728x2304 2560x1440 1440x2560 2496x1664 1664x2496 3024x1296 4096x4096 4704x3520 \
+             3520x4704 5504x3040 3040x5504 4992x3328 3328x4992 6240x2656 2K 4K",
+        ),
+        (ImageFamily::MultimodalPro, "1:1 3:2 2:3 3:4 4:3 4:5 5:4 9:16 16:9 21:9"),
         (ImageFamily::GptImage, "1024x1024 1024x1536 1536x1024 auto"),
         (ImageFamily::GptImageFree, "1024x1024 2048x1152"),
         (ImageFamily::Qwen, "1328x1328 1664x928 928x1664 1472x1140 1140x1472"),
@@ -23,7 +28,9 @@ fn every_family_takes_the_sizes_of_the_specification_and_no_others() {
         }
         if family.rules().sizes != Sizes::Any {
             for size in ["1000x1000", "1:7", "large", "0x0", "1024X1024"] {
-                if family == ImageFamily::Multimodal && size == "1000x1000" {
+                if matches!(family, ImageFamily::Multimodal | ImageFamily::MultimodalPro)
+                    && size == "1000x1000"
+                {
                     continue;
                 }
                 assert_eq!(refused(family, json!({"size": size})), "size", "{family:?} {size}");
@@ -84,7 +91,7 @@ fn settings_have_the_bounds_of_the_specification() {
         (Multimodal, json!({"temperature": 2.1}), "temperature"),
         (Multimodal, json!({"top_p": "x"}), "top_p"),
         (Multimodal, json!({"image_size": "3K"}), "image_size"),
-        (MultimodalPro, json!({"image_size": "3K"}), "image_size"),
+        (MultimodalPro, json!({"image_size": "5K"}), "image_size"),
         (Qwen, json!({"image_size": "2K"}), "image_size"),
         (GptImage, json!({"n": 11}), "n"),
         (GptImage, json!({"n": 0}), "n"),

@@ -1,4 +1,5 @@
 mod families;
+mod fitting;
 mod vendors;
 
 use serde_json::{Value, json};

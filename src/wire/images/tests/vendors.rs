@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::super::answer::{self, Answer, Image, Place, State, Task};
 use super::super::ask::ask;
 use super::super::check::check;
+use super::super::fit::fit;
 use super::super::reply::{Made, Shape, Shown, encode};
 use super::super::{predict, reply, request};
 use super::{asked, base64, png};
@@ -27,7 +28,9 @@ fn dialect(shape: ImageShape, family: ImageFamily) -> ImageDialect {
 }
 
 fn body(request: &ImageRequest, dialect: &ImageDialect) -> Value {
-    serde_json::from_slice(&ask(request, dialect, "up", 2).body).unwrap()
+    let mut request = request.clone();
+    fit(&mut request, dialect, &dialect.family.rules()).unwrap();
+    serde_json::from_slice(&ask(&request, dialect, "up", 2).body).unwrap()
 }
 
 #[test]
@@ -43,7 +46,7 @@ fn each_vendor_is_asked_in_its_form() {
     assert_eq!(
         body(&request, &dialect(ImageShape::Flat, ImageFamily::Seedream3)),
         json!({"model": "up", "prompt": "a red circle", "size": "1024x1024", "response_format": "url",
-               "watermark": false, "seed": 7, "negative_prompt": "fog"})
+               "watermark": false, "seed": 7, "guidance_scale": 2.5, "negative_prompt": "fog"})
     );
     assert_eq!(
         body(&request, &dialect(ImageShape::Turns, ImageFamily::Qwen)),
