@@ -66,6 +66,7 @@ static CHAT_SOUGHT: Sought = Sought::new(
         "thinking",
         "enable_thinking",
         "parameters",
+        "reasoning",
     ],
     &[],
 );
@@ -79,6 +80,7 @@ pub(super) mod chat {
     pub(in crate::wire) const THINKING: usize = 11;
     pub(in crate::wire) const ENABLE_THINKING: usize = 12;
     pub(in crate::wire) const PARAMETERS: usize = 13;
+    pub(in crate::wire) const REASONING: usize = 14;
 }
 const CHAT: Fields = Fields {
     sought: &CHAT_SOUGHT,

@@ -323,7 +323,7 @@ impl Body {
     /// Whether a chat request has members that one vendor has and others refuse.
     pub fn has_extensions(&self) -> bool {
         self.api == Api::Chat
-            && [c::THINKING, c::ENABLE_THINKING, c::PARAMETERS]
+            && [c::THINKING, c::ENABLE_THINKING, c::PARAMETERS, c::REASONING]
                 .iter()
                 .any(|index| self.member(*index).is_some())
     }

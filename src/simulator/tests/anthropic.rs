@@ -192,6 +192,8 @@ async fn requests_that_are_refused() {
         (message(json!("x"), json!({"top_k": -1})), "top_k: Input should be greater than or equal to 0"),
         (message(json!("x"), json!({"logprobs": true})), "logprobs: Extra inputs are not permitted"),
         (message(json!("x"), json!({"service_tier": "default"})), "service_tier: Input should be"),
+        (message(json!("x"), json!({"mcp_servers": []})), "mcp_servers: Extra inputs are not permitted"),
+        (message(json!("x"), json!({"context_management": {}})), "context_management: Extra inputs"),
         (
             message(json!("x"), json!({"tools": [{"name": "a b", "input_schema": {"type": "object"}}]})),
             "tools.0.custom.name: String",

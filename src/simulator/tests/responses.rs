@@ -143,3 +143,39 @@ async fn requests_that_are_refused() {
         assert!(answer.status == 400 && message.contains(part), "{body}: {message}");
     }
 }
+
+#[tokio::test]
+async fn what_only_others_spell_is_refused() {
+    let simulator = start(Vendor::OpenAi).await;
+    let refused = async |path: &str, mut body: Value, more: Value, param: &str| {
+        for (name, value) in more.as_object().unwrap() {
+            body[name.as_str()] = value.clone();
+        }
+        let answer = post(&simulator, path, &body).await;
+        assert_eq!(answer.status, if param == "model" { 404 } else { 400 }, "{body}");
+        assert_eq!(answer.json()["error"]["param"], param, "{body}");
+    };
+    let nested = json!([{"type": "function", "function": {"name": "f"}}]);
+    for (more, param) in [
+        (json!({"tools": nested}), "tools[0].function"),
+        (
+            json!({"tools": tool(), "tool_choice": {"type": "function", "function": {"name": "add"}}}),
+            "tool_choice.function",
+        ),
+        (json!({"input": [{"type": "input_text", "text": "x"}]}), "input[0]"),
+        (json!({"reasoning": {"summary": "none"}}), "reasoning.summary"),
+        (
+            json!({"tools": [{"type": "web_search", "user_location": {"country": "CN"}}]}),
+            "tools[0].user_location.type",
+        ),
+        (json!({"truncation": "weird"}), "truncation"),
+        (json!({"max_tool_calls": 0}), "max_tool_calls"),
+        (json!({"metadata": []}), "metadata"),
+    ] {
+        refused(RESPONSES, json!({"model": "gpt-5", "input": "x"}), more, param).await;
+    }
+    let chat = |model: &str| json!({"model": model, "messages": [{"role": "user", "content": "x"}]});
+    let place = json!({"web_search_options": {"user_location": {"approximate": {"country": "CN"}}}});
+    refused("/v1/chat/completions", chat("gpt-4o"), place, "web_search_options.user_location.type").await;
+    refused("/v1/chat/completions", chat("o3-pro"), json!({}), "model").await;
+}

@@ -42,6 +42,9 @@ pub(in crate::wire) fn calling(calling: &str, config: &str, at: usize, out: &mut
         out.replace(at..at + config.len(), format!("{{\"functionCallingConfig\":{calling}}}"));
         return;
     }
+    if !config.starts_with('{') {
+        return;
+    }
     let comma = if members.is_empty() { "" } else { "," };
     let start = at + 1;
     out.replace(start..start, format!("\"functionCallingConfig\":{calling}{comma}"));

@@ -155,7 +155,7 @@ fn every_split_gives_the_same_edits() {
 fn what_a_provider_takes_passes_untouched() {
     for (api, _, text) in BODIES {
         let body = read(*api, text, usize::MAX);
-        assert_eq!(body.respelled(&dialect()).edits, [], "{text}");
+        assert!(body.respelled(&dialect()).edits.is_empty(), "{text}");
     }
     let plain = Dialect { max_completion_tokens: false, ..dialect() };
     let text = r#"{"model":"m","messages":[1],"max_tokens":77}"#;
@@ -283,11 +283,9 @@ fn any_value() -> impl Strategy<Value = serde_json::Value> {
     leaf.prop_recursive(5, 48, 5, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),
-            prop::collection::btree_map(name.clone(), inner, 0..5).prop_map(|map| map
-                .into_iter()
-                .map(|(k, v)| (k.to_owned(), v))
-                .collect::<serde_json::Map<_, _>>()
-                .into()),
+            prop::collection::btree_map(name.clone(), inner, 0..5).prop_map(|map| {
+                serde_json::Value::Object(map.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
+            }),
         ]
     })
 }

@@ -55,7 +55,9 @@ impl Fit<'_, '_> {
                         !(habits.lacks("web_search") || habits.search_tool.is_some() || speaks)
                     }
                     // Members that one vendor has invented, and its clients send to others too.
-                    "thinking" | "enable_thinking" | "parameters" => self.dialect.understands(name),
+                    "thinking" | "enable_thinking" | "parameters" | "reasoning" => {
+                        self.dialect.understands(name)
+                    }
                     _ => !habits.lacks(name) && !habits.renames.iter().any(|(usual, _)| *usual == name),
                 };
                 self.fits &= own || value.is_null();
