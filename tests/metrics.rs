@@ -79,6 +79,7 @@ fn counted() -> Metrics {
     metrics.losses.with_label_values(&["chat", "messages", "temperature", "warn"]).inc();
     metrics.store_operations.with_label_values(&["keep", "done"]).inc();
     metrics.reloads.with_label_values(&["applied"]).inc();
+    metrics.thread_restarts.with_label_values(&["ledger"]).inc();
     metrics.loaded.with_label_values(&["models"]).set(1);
     metrics
 }

@@ -125,6 +125,7 @@ impl Gateway {
             let text = body.text.into_contiguous();
             return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
         }
+        self.await_spent(client, ctx).await?;
         self.plan(ctx, client.req_header(), api, &endpoint, body).await?;
         Ok(false)
     }

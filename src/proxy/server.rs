@@ -23,7 +23,8 @@ use super::task::Watchman;
 use super::{Gateway, Parts, Shutdown, dns, open, roots};
 use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Vault};
 use crate::metrics::access_log::{AccessLog, Destination};
-use crate::metrics::{Metrics, MetricsError};
+use crate::metrics::{Metrics, MetricsError, log};
+use crate::supervise::Supervisor;
 
 /// Buffer for what is written to a client: a head and a usual JSON answer leave in one write.
 const WRITE_BUFFER: usize = 3 * 1024;
@@ -113,6 +114,14 @@ impl Server {
             .map_err(|source| ServeError::Io { what: "access log".to_owned(), source })?;
         let access_log = Arc::new(access_log);
         let shutdown = Shutdown::new();
+        let (store, tasks, ledger) =
+            (open::store(&settings)?, open::tasks(&settings)?, open::ledger(&settings)?);
+        let supervisor = Arc::new(Supervisor::default());
+        supervisor.add(store.iter().flat_map(|store| store.threads()));
+        supervisor.add(tasks.threads());
+        supervisor.add(ledger.iter().flat_map(|ledger| ledger.threads()));
+        supervisor.add(access_log.thread().cloned());
+        supervisor.add(log::thread());
         let unset = crate::snapshot::Snapshot::default();
         let gateway = Gateway::new(Parts {
             snapshot: unset,
@@ -120,9 +129,10 @@ impl Server {
             metrics: metrics.clone(),
             access_log: access_log.clone(),
             shutdown: shutdown.clone(),
-            store: open::store(&settings)?,
-            tasks: open::tasks(&settings)?,
-            ledger: open::ledger(&settings)?,
+            store,
+            tasks,
+            ledger,
+            supervisor,
             ca_file: roots::file()?,
         })?;
         let retired = Retired::default();
@@ -172,6 +182,7 @@ impl Server {
         )?;
         let signals = Signals {
             settings: self.settings,
+            gateway: self.gateway,
             reloader: self.reloader,
             retired: self.retired,
             access_log: self.access_log.clone(),
