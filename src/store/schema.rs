@@ -261,7 +261,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenErro
 fn failure(path: &Path, source: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match source.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+        Some(ErrorCode::DatabaseCorrupt) => {
             OpenError::Damaged { path, what: source.to_string() }
         }
         _ => OpenError::Database { path, source },

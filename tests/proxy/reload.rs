@@ -160,7 +160,7 @@ async fn no_request_fails_while_files_are_read_again_and_again() {
         gateway.replace("keys.toml", &(Setup::new().keys + &keys));
         gateway.reload("applied").await;
         let before = served.load(Ordering::SeqCst);
-        crate::support::until(|| served.load(Ordering::SeqCst) > before + 4).await;
+        until(|| served.load(Ordering::SeqCst) > before + 4).await;
     }
     stop.store(true, Ordering::SeqCst);
     for client in clients {

@@ -12,7 +12,7 @@ use crate::support::form::Form;
 use crate::support::gateway::{Gateway, free_ports};
 use crate::support::http1::Piece;
 use crate::support::setup::{Setup, vendor_of};
-use crate::support::{Gate, soon, until};
+use crate::support::{Gate, soon};
 
 const LOST: &str = "gateway_log_lost_lines_total";
 
