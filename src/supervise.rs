@@ -86,8 +86,13 @@ impl Supervised {
     fn panicked(&self, panic: &(dyn Any + Send)) {
         self.down.store(true, Ordering::Release);
         let words = panic.downcast_ref::<&str>().copied();
-        let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words");
-        tracing::error!(thread = self.name, panic = words, "a thread of the gateway panicked and is restarted");
+        let words =
+            words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words");
+        tracing::error!(
+            thread = self.name,
+            panic = words,
+            "a thread of the gateway panicked and is restarted"
+        );
     }
 
     fn restarted(&self) {

@@ -47,7 +47,7 @@ pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 /// Serves the admin port until it is cancelled.
-pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, status: Arc<dyn Status>) {
+pub async fn serve(listener: &TcpListener, metrics: Arc<Metrics>, status: Arc<dyn Status>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Out of descriptors: they come back when connections end.

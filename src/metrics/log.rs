@@ -14,7 +14,7 @@ use crate::supervise::{self, Supervised};
 
 const TERMS: Terms = Terms {
     // Each line wakes the thread; this is for those that come while it writes.
-    flush: Duration::from_millis(50),
+    flush: Duration::from_secs(5),
     batch: 1,
     full: 1 << 20,
 };

@@ -195,9 +195,7 @@ fn make_process(
 
 /// The log is there before the series are, and counts for all of the process.
 fn make_log(registry: &Registry, lost: IntCounter) -> Result<(), MetricsError> {
-    registry
-        .register(Box::new(lost))
-        .map_err(|source| MetricsError { name: table::LOG_LOST.name, source })
+    registry.register(Box::new(lost)).map_err(|source| MetricsError { name: table::LOG_LOST.name, source })
 }
 
 struct Maker<'r> {

@@ -177,9 +177,10 @@ impl Server {
         server.add_service(background_service("checks", Checks(self.gateway.clone())));
         let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
         let report = ProcessStatus { reloader, shutdown, gateway: self.gateway.clone() };
-        let admin = AdminThread::start(self.settings.admin, self.metrics.clone(), Arc::new(report)).map_err(
-            |source| ServeError::Io { what: format!("admin port {}", self.settings.admin), source },
-        )?;
+        let supervised = self.gateway.supervisor.add_new("admin");
+        let address = self.settings.admin;
+        let admin = AdminThread::start(address, self.metrics.clone(), Arc::new(report), supervised)
+            .map_err(|source| ServeError::Io { what: format!("admin port {address}"), source })?;
         let signals = Signals {
             settings: self.settings,
             gateway: self.gateway,

@@ -27,6 +27,7 @@ use crate::json::Writer;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::metrics::admin::{self, Status};
+use crate::supervise::Supervised;
 
 /// How long listeners may take to come up.
 const START: Duration = Duration::from_secs(20);
@@ -69,6 +70,7 @@ impl AdminThread {
         address: SocketAddr,
         metrics: Arc<Metrics>,
         status: Arc<dyn Status>,
+        supervised: Arc<Supervised>,
     ) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
@@ -78,8 +80,9 @@ impl AdminThread {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
             runtime.block_on(async {
+                let serve = || admin::serve(&listener, metrics.clone(), status.clone());
                 tokio::select! {
-                    () = admin::serve(listener, metrics, status) => {}
+                    () = supervised.keep_task(serve) => {}
                     _ = stopped => {}
                 }
             });

@@ -41,8 +41,7 @@ impl Board {
         let place = Place::of(path)?;
         let (jobs, queue) = sync_channel(QUEUE);
         let started = supervise::spawn("tasks", move || work(&mut connection, &place, &queue));
-        let (supervised, _) =
-            started.map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        let (supervised, _) = started.map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         Ok(Board { jobs, supervised })
     }
 

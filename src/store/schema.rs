@@ -261,9 +261,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenErro
 fn failure(path: &Path, source: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match source.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt) => {
-            OpenError::Damaged { path, what: source.to_string() }
-        }
+        Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { path, what: source.to_string() },
         _ => OpenError::Database { path, source },
     }
 }
@@ -297,8 +295,12 @@ impl Place {
         let path = self.path.display();
         match self.path.metadata() {
             Ok(there) if (there.dev(), there.ino()) == self.file => Ok(()),
-            Ok(_) => Err(format!("{path} was replaced while the gateway ran; restart it to take the new file")),
-            Err(error) => Err(format!("{path} was removed while the gateway ran ({error}); put it back, or restart")),
+            Ok(_) => {
+                Err(format!("{path} was replaced while the gateway ran; restart it to take the new file"))
+            }
+            Err(error) => {
+                Err(format!("{path} was removed while the gateway ran ({error}); put it back, or restart"))
+            }
         }
     }
 }

@@ -6,10 +6,10 @@ use crate::support::client::{Answer, post, post_with, request};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::metrics::Metrics;
-use crate::support::{reply, until};
 use crate::support::setup::{KEY, NARROW_KEY, Setup};
 use crate::support::sse::events;
 use crate::support::upstream::Upstream;
+use crate::support::{reply, until};
 
 /// The formats of vendors that keep no responses.
 const OTHERS: [Form; 3] = [Form::Chat, Form::Messages, Form::Generate];

@@ -71,7 +71,10 @@ impl Keeper {
             #[cfg(test)]
             assert!(!matches!(ask, Ok(Ask::Panic)), "on purpose");
             let there = self.look();
-            if there.is_ok() && matches!(ask, Err(RecvTimeoutError::Timeout)) && turned.elapsed() < self.terms.flush {
+            if there.is_ok()
+                && matches!(ask, Err(RecvTimeoutError::Timeout))
+                && turned.elapsed() < self.terms.flush
+            {
                 continue;
             }
             turned = Instant::now();

@@ -138,9 +138,7 @@ impl Leftover {
 }
 
 /// The journals in a folder whose processes have ended, one at a time.
-pub(in crate::store) fn leftovers(
-    folder: &Path,
-) -> io::Result<impl Iterator<Item = io::Result<Leftover>>> {
+pub(in crate::store) fn leftovers(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<Leftover>>> {
     let mut found = Vec::new();
     match std::fs::read_dir(folder) {
         Ok(entries) => {

@@ -165,7 +165,9 @@ impl Journal {
     pub(super) fn append(&self, payload: impl FnOnce(&mut Vec<u8>)) -> Settled {
         let mut queue = self.queue.lock();
         if queue.frames.len().saturating_add(queue.taken) >= UNWRITTEN {
-            return Settled::Known(Err(StoreError::Failed("the journal takes nothing, and memory is full".to_owned())));
+            return Settled::Known(Err(StoreError::Failed(
+                "the journal takes nothing, and memory is full".to_owned(),
+            )));
         }
         let number = queue.last.saturating_add(1);
         write(self.id, number, &mut queue.frames, payload);

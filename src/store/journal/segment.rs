@@ -123,7 +123,8 @@ mod tests {
         let mut bytes = opening(7).to_vec();
         let mut written = Vec::new();
         for number in 1..=1_000u64 {
-            let size = if number % 10 == 0 { frame::LARGEST } else { usize::try_from(number).unwrap() * 7 % 5_000 };
+            let size =
+                if number % 10 == 0 { frame::LARGEST } else { usize::try_from(number).unwrap() * 7 % 5_000 };
             write(7, number, &mut bytes, |out| out.resize(out.len() + size, 1));
             written.push((number, size));
         }

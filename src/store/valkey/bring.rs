@@ -188,7 +188,7 @@ impl Clerk {
                         // It was brought already, and the answer was lost.
                         let frames = sorted.get(account).map_or(&[][..], Vec::as_slice);
                         let booked = hand.booked;
-                        let lost = frames.iter().filter(|frame| (booked + 1..=stands).contains(&frame.0));
+                        let lost = frames.iter().filter(|frame| frame.0 > booked && frame.0 <= stands);
                         let cost = lost.fold(0i64, |sum, (_, record, _)| sum.saturating_add(record.cost));
                         hand.stands = stands;
                         hand.book(stands, if account.is_empty() { 0 } else { cost });

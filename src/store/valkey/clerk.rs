@@ -71,12 +71,7 @@ pub(super) struct Clerk {
 }
 
 impl Clerk {
-    pub(super) fn new(
-        address: Address,
-        shared: Arc<Shared>,
-        terms: Terms,
-        asks: WeakSender<Ask>,
-    ) -> Self {
+    pub(super) fn new(address: Address, shared: Arc<Shared>, terms: Terms, asks: WeakSender<Ask>) -> Self {
         let now = Instant::now();
         Clerk {
             address,

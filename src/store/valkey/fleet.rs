@@ -73,13 +73,26 @@ pub(super) type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the thread is asked.
 pub(super) enum Ask {
-    Hold { account: AccountId, amount: i64, outcome: oneshot::Sender<Result<Reservation, Refused>> },
-    Spent { day: i64, outcome: Outcome<Vec<Spent>> },
-    Flush { outcome: Outcome<()> },
+    Hold {
+        account: AccountId,
+        amount: i64,
+        outcome: oneshot::Sender<Result<Reservation, Refused>>,
+    },
+    Spent {
+        day: i64,
+        outcome: Outcome<Vec<Spent>>,
+    },
+    Flush {
+        outcome: Outcome<()>,
+    },
     /// All is brought, and what is set aside is given back.
-    End { outcome: Outcome<()> },
+    End {
+        outcome: Outcome<()>,
+    },
     Limit(Box<limits::Request>),
-    Spare { whose: Whose },
+    Spare {
+        whose: Whose,
+    },
 }
 
 impl Fleet {

@@ -165,8 +165,9 @@ impl World {
     /// this very moment, and until that program is there, it holds all the locks of its parent.
     fn await_end(&self, journal: u64) {
         let folder = schema::journals(&self.folder.path().join("state.db"));
-        let free =
-            || !exists(&folder, journal) || leftovers(&folder).unwrap().any(|left| left.unwrap().id == journal);
+        let free = || {
+            !exists(&folder, journal) || leftovers(&folder).unwrap().any(|left| left.unwrap().id == journal)
+        };
         let end = Instant::now() + PATIENCE;
         while !free() {
             assert!(Instant::now() < end, "the journal of a crashed process is still held");

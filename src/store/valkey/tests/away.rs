@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{adds_up, at, desk, flushed, soon};
 use crate::store::ledger::{Held, Ledger, Refused};
-use crate::store::suite::{OnServer, PATIENCE};
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle};
+use crate::store::suite::{OnServer, PATIENCE};
 use crate::store::valkey::Away;
 
 /// Nothing waits for a server that is not there.
