@@ -9,7 +9,7 @@ use model_gateway::canonical::Usage;
 use model_gateway::store::journal::SEGMENT;
 use model_gateway::store::office::Office as _;
 use model_gateway::store::valkey::{Address, Away, Desk, Fleet, Terms};
-use model_gateway::store::{AccountId, Held, Ledger, Settled, UsageRecord};
+use model_gateway::store::{AccountId, Held, Ledger, UsageRecord};
 
 /// Requests that are measured.
 const HOT: u32 = 300_000;
@@ -55,7 +55,7 @@ fn main() {
         visits += u32::from(!known);
         worst = worst.max(before.elapsed());
         let record = record(account.as_str(), n);
-        assert!(matches!(ledger.settle(Some(held), &record), Settled::Known(Ok(()))));
+        ledger.settle(Some(held), &record).wait(Duration::from_secs(5)).unwrap();
     }
     let (own, took) = (own() - own_began, began.elapsed());
     runtime.block_on(ledger.flush().within(Duration::from_secs(60))).unwrap();

@@ -36,6 +36,7 @@
 //! * [`route`] is the table of models and their targets, and the choice among them.
 //! * [`account`] is who asks: keys, as hashes only, what they permit, how much of it, and what it costs.
 //! * [`snapshot`] is routes and keys frozen together; each request holds the one with which it began.
+//! * [`supervise`] keeps threads running that have to run: what panics in one is caught, counted, and started again.
 //! * [`config`] reads three files, reports every fault at once, and reads two of them again on SIGHUP.
 //! * [`store`] is what outlives a request: balances and usage, and what is kept of conversations. Only it names a
 //!   database.
@@ -74,3 +75,5 @@ pub mod simulator;
 pub mod snapshot;
 #[cfg(feature = "proxy")]
 pub mod store;
+#[cfg(feature = "proxy")]
+pub mod supervise;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use model_gateway::canonical::Usage;
 use model_gateway::store::book::{Book, Desk, Filter, Terms};
 use model_gateway::store::journal::SEGMENT;
-use model_gateway::store::{AccountId, Held, Ledger, Settled, UsageRecord};
+use model_gateway::store::{AccountId, Held, Ledger, UsageRecord};
 use rand::{Rng as _, RngExt as _};
 
 /// How often somebody is killed.
@@ -78,7 +78,7 @@ fn child() {
                     let cost = random.random_range(0..60);
                     let request = format!("{process}-{:08x}-{thread}-{n}", random.next_u32());
                     let record = record(&request, account.as_str(), cost);
-                    let Settled::Known(Ok(())) = book.settle(Some(held), &record) else { panic!() };
+                    book.settle(Some(held), &record).wait(BOUND).unwrap();
                     let line = format!("confirmed {request} {cost} {account}\n");
                     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
                     if n % 16 == 0 {

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use disk::{Entry, Luck};
 use model_gateway::store::book::{Book, Desk, Filter, Terms};
 use model_gateway::store::journal::SEGMENT;
-use model_gateway::store::{AccountId, Ledger, Settled, UsageRecord};
+use model_gateway::store::{AccountId, Ledger, UsageRecord};
 use rand::RngExt as _;
 
 /// Moments at which the power is cut, each with three kinds of luck.
@@ -74,7 +74,7 @@ fn child() {
                     cost,
                     ..UsageRecord::default()
                 };
-                assert!(matches!(book.settle(None, &record), Settled::Known(Ok(()))));
+                book.settle(None, &record).wait(Duration::from_secs(20)).unwrap();
                 mark(format!("confirmed {request} {cost}"));
             }
             match random.random_range(0..4) {

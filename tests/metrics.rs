@@ -80,6 +80,7 @@ fn counted() -> Metrics {
     metrics.handshakes_failed.with_label_values(&["failed"]).inc();
     metrics.store_operations.with_label_values(&["keep", "done"]).inc();
     metrics.reloads.with_label_values(&["applied"]).inc();
+    metrics.thread_restarts.with_label_values(&["ledger"]).inc();
     metrics.loaded.with_label_values(&["models"]).set(1);
     metrics
 }

@@ -151,8 +151,8 @@ impl Gauge {
         let mut spend = self.spend.lock();
         if !spend.known {
             spend.known = true;
-            *spend.day.of(calendar.day) += day;
-            *spend.month.of(calendar.month) += month;
+            add(spend.day.of(calendar.day), day);
+            add(spend.month.of(calendar.month), month);
         }
     }
 
@@ -225,8 +225,8 @@ impl Gauge {
         if let Some(limit) = over(limits.spend_per_day, *spend.day.of(calendar.day)) {
             return Err(Exceeded { which: Which::SpendPerDay, limit, wait: wait(calendar.day_ends_in) });
         }
-        *spend.day.of(calendar.day) += ask.cost;
-        *spend.month.of(calendar.month) += ask.cost;
+        add(spend.day.of(calendar.day), ask.cost);
+        add(spend.month.of(calendar.month), ask.cost);
         Ok(())
     }
 
@@ -341,6 +341,11 @@ impl Drop for Ticket {
             }
         }
     }
+}
+
+/// Adds to a sum of money, which stays at the largest number.
+fn add(sum: &mut i64, amount: i64) {
+    *sum = sum.saturating_add(amount);
 }
 
 #[cfg(test)]

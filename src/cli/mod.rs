@@ -94,8 +94,14 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// Says something on standard error. Where that cannot be written, nobody hears it, and that is all.
+fn complain(message: impl std::fmt::Display) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "{message}");
+}
+
 /// Says what went wrong and gives the exit status for it.
 fn fail(message: impl std::fmt::Display) -> ExitCode {
-    eprintln!("{} {message}", style::bad("error:"));
+    complain(format_args!("{} {message}", style::bad("error:")));
     ExitCode::FAILURE
 }

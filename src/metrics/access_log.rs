@@ -4,25 +4,27 @@
 //! destination that does not keep up costs lines, never a request's time, and what was lost is counted.
 
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use super::lines::{Lines, Sink, Terms, open};
 use crate::canonical::Usage;
 use crate::json::{RawJson, Writer};
+use crate::supervise::{self, Supervised};
 
-/// How long a line waits at most until it is written.
-const FLUSH: Duration = Duration::from_millis(200);
-/// The buffer is taken over early when it holds this many bytes.
-const BATCH: usize = 64 * 1024;
-/// Beyond this many unwritten bytes lines are dropped: about 30,000 requests.
-const FULL: usize = 16 * 1024 * 1024;
+const TERMS: Terms = Terms {
+    flush: Duration::from_millis(200),
+    batch: 64 * 1024,
+    // About 30,000 requests.
+    full: 16 * 1024 * 1024,
+};
+/// How long the end of the process waits for lines to be written.
+const END: Duration = Duration::from_secs(2);
 
 /// Where lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,22 +231,9 @@ thread_local! {
 /// The access log of the process.
 #[derive(Debug)]
 pub struct AccessLog {
-    shared: Option<Arc<Shared>>,
+    lines: Option<Arc<Lines>>,
+    thread: Option<Arc<Supervised>>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
-    dropped: prometheus::IntCounter,
-}
-
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    wake: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    lines: Vec<u8>,
-    reopen: bool,
-    stop: bool,
 }
 
 impl AccessLog {
@@ -252,51 +241,51 @@ impl AccessLog {
     ///
     /// # Errors
     /// The file cannot be opened or the thread not started.
-    pub fn open(destination: Destination, dropped: prometheus::IntCounter) -> std::io::Result<Self> {
+    pub fn open(destination: Destination, lost: prometheus::IntCounter) -> std::io::Result<Self> {
         let mut sink = match destination {
-            Destination::Off => return Ok(AccessLog { shared: None, writer: Mutex::new(None), dropped }),
+            Destination::Off => return Ok(AccessLog { lines: None, thread: None, writer: Mutex::new(None) }),
             Destination::Stdout => Sink::Stdout,
             Destination::File(path) => Sink::File(open(&path)?, path),
         };
-        let shared = Arc::new(Shared { state: Mutex::default(), wake: Condvar::new() });
-        let theirs = shared.clone();
-        let writer =
-            std::thread::Builder::new().name("access-log".to_owned()).spawn(move || theirs.run(&mut sink))?;
-        Ok(AccessLog { shared: Some(shared), writer: Mutex::new(Some(writer)), dropped })
+        let lines = Lines::new(TERMS, lost);
+        let (own, mut taken) = (lines.clone(), Vec::new());
+        let (thread, writer) = supervise::spawn("access-log", move || own.run(&mut sink, &mut taken))?;
+        Ok(AccessLog { lines: Some(lines), thread: Some(thread), writer: Mutex::new(Some(writer)) })
     }
 
     /// Whether lines go anywhere.
     pub fn is_on(&self) -> bool {
-        self.shared.is_some()
+        self.lines.is_some()
+    }
+
+    /// The writing thread.
+    pub fn thread(&self) -> Option<&Arc<Supervised>> {
+        self.thread.as_ref()
     }
 
     /// Appends a line.
     pub fn write(&self, line: &Line<'_>) {
-        let Some(shared) = &self.shared else { return };
+        let Some(lines) = &self.lines else { return };
         SCRATCH.with_borrow_mut(|(clock, text)| {
             text.clear();
             line.write(clock, text);
-            if !shared.append(text) {
-                self.dropped.inc();
-            }
+            lines.append(text);
         });
     }
 
     /// Opens the file again, which may have been renamed by a log rotation.
     pub fn reopen(&self) {
-        if let Some(shared) = &self.shared {
-            shared.state.lock().reopen = true;
-            shared.wake.notify_one();
+        if let Some(lines) = &self.lines {
+            lines.reopen();
         }
     }
 
-    /// Writes what is left and ends the thread.
+    /// Writes what is left and ends the thread. A destination that stands still is not waited for.
     pub fn close(&self) {
-        if let Some(shared) = &self.shared {
-            shared.state.lock().stop = true;
-            shared.wake.notify_one();
-        }
-        if let Some(writer) = self.writer.lock().take() {
+        let (Some(lines), Some(writer)) = (&self.lines, self.writer.lock().take()) else { return };
+        lines.stop();
+        lines.flush(END);
+        if lines.is_written() {
             let _ = writer.join();
         }
     }
@@ -305,69 +294,6 @@ impl AccessLog {
 impl Drop for AccessLog {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-enum Sink {
-    Stdout,
-    File(File, PathBuf),
-}
-
-fn open(path: &PathBuf) -> std::io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
-}
-
-impl Shared {
-    /// False when too much is waiting to be written.
-    fn append(&self, line: &[u8]) -> bool {
-        let mut state = self.state.lock();
-        let before = state.lines.len();
-        if before > FULL {
-            return false;
-        }
-        state.lines.extend_from_slice(line);
-        let after = state.lines.len();
-        drop(state);
-        // The thread wakes by itself in time; it is called only when the buffer has become large.
-        if before < BATCH && after >= BATCH {
-            self.wake.notify_one();
-        }
-        true
-    }
-
-    fn run(&self, sink: &mut Sink) {
-        // Two buffers change places, so that nothing is allocated from line to line.
-        let mut lines = Vec::new();
-        loop {
-            let (reopen, stop) = {
-                let mut state = self.state.lock();
-                if !state.stop && state.lines.len() < BATCH {
-                    self.wake.wait_for(&mut state, FLUSH);
-                }
-                std::mem::swap(&mut state.lines, &mut lines);
-                (std::mem::take(&mut state.reopen), state.stop)
-            };
-            if !lines.is_empty() {
-                // A full disk or a closed pipe must not end the gateway.
-                let _ = match sink {
-                    Sink::Stdout => {
-                        std::io::stdout().lock().write_all(&lines).and_then(|()| std::io::stdout().flush())
-                    }
-                    Sink::File(file, _) => file.write_all(&lines),
-                };
-                lines.clear();
-                lines.shrink_to(4 * BATCH);
-            }
-            if reopen
-                && let Sink::File(file, path) = sink
-                && let Ok(new) = open(path)
-            {
-                *file = new;
-            }
-            if stop && self.state.lock().lines.is_empty() {
-                return;
-            }
-        }
     }
 }
 

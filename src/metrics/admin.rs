@@ -3,6 +3,7 @@
 //! It is served beside Pingora, because Pingora closes all its listeners in the moment in which a stop begins, and a
 //! stopping gateway must still say that it is stopping.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// What the admin port says about the process.
 pub trait Status: Send + Sync + 'static {
     /// Whether new requests are welcome.
-    fn ready(&self) -> Result<(), &'static str>;
+    fn ready(&self) -> Result<(), Cow<'static, str>>;
     /// What is loaded, how the last reload went, and how the targets are, as JSON.
     fn json(&self) -> String;
     /// Brings the series up to date that are not counted as things happen.
@@ -46,7 +47,7 @@ pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 /// Serves the admin port until it is cancelled.
-pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, status: Arc<dyn Status>) {
+pub async fn serve(listener: &TcpListener, metrics: Arc<Metrics>, status: Arc<dyn Status>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Out of descriptors: they come back when connections end.

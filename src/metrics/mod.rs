@@ -2,12 +2,14 @@
 //!
 //! Every series is declared in one table ([`table`]), which docs/metrics.md is compared with; [`Metrics`] holds them,
 //! and [`Series`] the handles that a request for one model at one provider needs, so that no label is looked up on
-//! the way. The access log is [`access_log`], the admin port [`admin`].
+//! the way. The access log is [`access_log`], the log of the process [`log`], the admin port [`admin`].
 //!
 //! Here must not live: anything that decides about a request.
 
 pub mod access_log;
 pub mod admin;
+mod lines;
+pub mod log;
 mod series;
 pub mod table;
 
@@ -100,6 +102,8 @@ pub struct Metrics {
     pub store_bytes: IntGauge,
     /// Access log lines that were lost.
     pub log_dropped: IntCounter,
+    /// Restarts of threads that panicked.
+    pub thread_restarts: IntCounterVec,
 }
 
 /// Why the series could not be made: two with the same name, or a name that Prometheus refuses.
@@ -160,8 +164,12 @@ impl Metrics {
             store_operations: make.counters(&table::STORE_OPERATIONS)?,
             store_bytes: make.gauge(&table::STORE_BYTES)?,
             log_dropped: make.counter(&table::LOG_DROPPED)?,
+            thread_restarts: make.counters(&table::THREAD_RESTARTS)?,
             registry,
         };
+        if let Some(lost) = log::lost() {
+            make_log(&metrics.registry, lost)?;
+        }
         let process = prometheus::process_collector::ProcessCollector::for_self();
         make_process(&metrics.registry, process)?;
         Ok(metrics)
@@ -192,6 +200,11 @@ fn make_process(
     collector: prometheus::process_collector::ProcessCollector,
 ) -> Result<(), MetricsError> {
     registry.register(Box::new(collector)).map_err(|source| MetricsError { name: "process", source })
+}
+
+/// The log is there before the series are, and counts for all of the process.
+fn make_log(registry: &Registry, lost: IntCounter) -> Result<(), MetricsError> {
+    registry.register(Box::new(lost)).map_err(|source| MetricsError { name: table::LOG_LOST.name, source })
 }
 
 struct Maker<'r> {

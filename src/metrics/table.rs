@@ -178,7 +178,13 @@ table! {
         "Bytes of the responses that are kept.";
     /// Dropped log lines.
     LOG_DROPPED = "gateway_access_log_dropped_total" Shape::Counter, &[],
-        "Access log lines that were lost because their destination did not keep up.";
+        "Access log lines that were lost because their destination failed or did not keep up.";
+    /// Lost lines of the log of the process.
+    LOG_LOST = "gateway_log_lost_lines_total" Shape::Counter, &[],
+        "Log lines that were lost because standard error failed or did not keep up.";
+    /// Threads.
+    THREAD_RESTARTS = "gateway_thread_restarts_total" Shape::Counter, &["thread"],
+        "Restarts of threads of the gateway that panicked.";
     /// Build.
     BUILD_INFO = "gateway_build_info" Shape::Gauge, &["version"],
         "Always 1; the version that runs.";

@@ -20,8 +20,6 @@ use crate::wire::{Format, models};
 
 /// How long a request waits for its reservation.
 const RESERVING: Duration = Duration::from_secs(2);
-/// How long it waits for what was spent before.
-const SPENT: Duration = Duration::from_secs(5);
 
 /// Whose limits, and how much of them is taken.
 type Limited<'l> = (Scope, &'l Arc<str>, &'l Limits, &'l Arc<Gauge>);
@@ -29,7 +27,7 @@ type Limited<'l> = (Scope, &'l Arc<str>, &'l Limits, &'l Arc<Gauge>);
 impl Context {
     /// Whether anything is taken for the request before it is made: it costs something, and somebody has limits, or
     /// pays.
-    fn is_held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         let limited = |key: &Arc<Key>| key.account.is_some() || !key.rules.limits.is_empty();
         self.tab.is_open() && self.key.as_ref().is_some_and(limited)
     }
@@ -191,34 +189,6 @@ impl Gateway {
         }
     }
 
-    /// Finds out what was spent today and this month before this process, or these keys, began to count.
-    async fn know_spent(
-        &self,
-        ctx: &Context,
-        limited: &[Limited<'_>],
-        calendar: &Calendar,
-    ) -> Result<(), ApiError> {
-        let generation = ctx.live.snapshot.generation;
-        let mut known = self.till.spent_known.lock().await;
-        if *known != generation
-            && let Some(ledger) = &self.till.ledger
-        {
-            let rows = ledger.spent_since(calendar.month_begins()).within(SPENT).await.map_err(|error| {
-                self.metrics.ledger_failures.with_label_values(&["spent", error.label()]).inc();
-                unavailable()
-            })?;
-            let rows = rows.iter().map(|row| (&*row.key, &*row.account, row.day, row.cost));
-            self.till.gauges.remember_spent(calendar, rows);
-            *known = generation;
-        }
-        for (scope, name, limits, gauge) in limited {
-            if limits.has_spend() && gauge.wants_spend() {
-                self.till.gauges.tell_spent(*scope, name, gauge);
-            }
-        }
-        Ok(())
-    }
-
     /// Account check for requests without a reservation: refuses a disabled and an unknown account. An unavailable ledger
     /// refuses nothing here.
     pub(super) async fn check_account(&self, ctx: &Context) -> Result<(), ApiError> {
@@ -258,7 +228,7 @@ impl Gateway {
     }
 }
 
-fn unavailable() -> ApiError {
+pub(super) fn unavailable() -> ApiError {
     ApiError::new(Kind::LedgerUnavailable, "Balances cannot be checked at the moment; please try again.")
         .retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }

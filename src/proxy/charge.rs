@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Gateway;
 use super::context::{Answer, Context};
+use super::spent::Spending;
 use crate::account::bucket::{Left, Nanos};
 use crate::account::{Calendar, Gauges, Ticket};
 use crate::canonical::{Product, Usage};
@@ -13,15 +14,15 @@ use crate::store::{Ledger, Reservation, Settled, StoreError, UsageRecord};
 use crate::translate::Asked;
 use crate::wire::watch::End;
 
-/// How long the end of an answer waits for its charge to be confirmed. Longer, and a client waits for bookkeeping.
-const SETTLING: Duration = Duration::from_secs(1);
+/// How long the end of an answer waits for its charge to be confirmed. Usually that takes microseconds; where the disk stands
+/// still, an end that left before could be lost to the end of the process.
+const SETTLING: Duration = Duration::from_secs(10);
 
 /// Balances and limits of the process.
 pub(super) struct Till {
     pub(super) ledger: Option<Arc<dyn Ledger>>,
     pub(super) gauges: Gauges,
-    /// The generation of keys for which it is known what was spent before.
-    pub(super) spent_known: tokio::sync::Mutex<u64>,
+    pub(super) spending: Spending,
     epoch: Instant,
 }
 
@@ -29,7 +30,7 @@ impl Till {
     pub(super) fn new(ledger: Option<Arc<dyn Ledger>>) -> Self {
         let shared = ledger.as_ref().is_some_and(|ledger| ledger.limiter().is_some());
         let gauges = if shared { Gauges::shared() } else { Gauges::default() };
-        Till { ledger, gauges, spent_known: tokio::sync::Mutex::default(), epoch: Instant::now() }
+        Till { ledger, gauges, spending: Spending::default(), epoch: Instant::now() }
     }
 
     /// A point in time as limits count it.
@@ -250,11 +251,28 @@ impl Gateway {
         self.settled(ctx, outcome);
     }
 
+    /// Takes note of a settlement that nobody waits for.
+    pub(super) fn settled_behind(&self, ctx: &Context, settled: Settled) {
+        match settled {
+            Settled::Known(outcome) => self.settled(ctx, outcome),
+            Settled::Pending(pending) => {
+                let (gateway, request) = (self.clone(), ctx.id.clone());
+                tokio::spawn(async move {
+                    let outcome = pending.within(SETTLING).await;
+                    gateway.note_settled(request.as_str(), outcome);
+                });
+            }
+        }
+    }
+
     /// Takes note of a settlement that failed.
     pub(super) fn settled(&self, ctx: &Context, outcome: Result<(), StoreError>) {
+        self.note_settled(ctx.id.as_str(), outcome);
+    }
+
+    fn note_settled(&self, request: &str, outcome: Result<(), StoreError>) {
         if let Err(error) = outcome {
             self.metrics.ledger_failures.with_label_values(&["settle", error.label()]).inc();
-            let request = ctx.id.as_str();
             tracing::error!(%error, request, "a charge is not confirmed; the client has its answer nevertheless");
         }
     }

@@ -22,6 +22,7 @@ use super::{Gateway, names};
 use crate::error::ApiError;
 use crate::json::Writer;
 use crate::route::check::{Checked, News, Outcome};
+use crate::supervise::Supervised;
 use crate::vendor::{Check, Provider, Timeouts};
 use crate::wire::Api;
 
@@ -35,17 +36,21 @@ pub(super) struct Checks(pub(super) Gateway);
 
 #[async_trait]
 impl BackgroundService for Checks {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
-        let mut reloads = self.0.reloads.subscribe();
-        let mut runners = Vec::new();
-        loop {
-            reloads.mark_unchanged();
-            self.0.appoint(&mut runners);
-            tokio::select! {
-                _ = shutdown.changed() => return,
-                changed = reloads.changed() => if changed.is_err() { return },
+    async fn start(&self, shutdown: ShutdownWatch) {
+        let supervised = self.0.supervisor.add_new("checks");
+        let run = || async {
+            let (mut shutdown, mut reloads) = (shutdown.clone(), self.0.reloads.subscribe());
+            let mut runners = Vec::new();
+            loop {
+                reloads.mark_unchanged();
+                self.0.appoint(&mut runners, &supervised);
+                tokio::select! {
+                    _ = shutdown.changed() => return,
+                    changed = reloads.changed() => if changed.is_err() { return },
+                }
             }
-        }
+        };
+        supervised.keep_task(run).await;
     }
 }
 
@@ -93,7 +98,7 @@ fn part(span: Duration) -> Duration {
 
 impl Gateway {
     /// Sees to it that those providers are asked that are to be.
-    fn appoint(&self, runners: &mut Vec<Runner>) {
+    fn appoint(&self, runners: &mut Vec<Runner>, supervised: &Arc<Supervised>) {
         let live = self.live.load();
         let providers = live.snapshot.routes.providers();
         let wanted = || providers.iter().filter(|provider| provider.check.is_some());
@@ -101,7 +106,10 @@ impl Gateway {
         self.checked.0.lock().retain(|name, _| runners.iter().any(|runner| runner.provider.name == *name));
         for provider in wanted() {
             if runners.iter().all(|runner| runner.provider.name != provider.name) {
-                let task = tokio::spawn(self.clone().check_on(provider.name.clone()));
+                let (gateway, name, supervised) = (self.clone(), provider.name.clone(), supervised.clone());
+                let task = tokio::spawn(async move {
+                    supervised.keep_task(|| gateway.clone().check_on(name.clone())).await;
+                });
                 runners.push(Runner { provider: provider.clone(), task });
             }
         }

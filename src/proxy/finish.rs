@@ -13,7 +13,6 @@ use crate::canonical::Usage;
 use crate::error::{ApiError, Kind, Source};
 use crate::metrics::Finished;
 use crate::metrics::access_log::Line;
-use crate::store::Settled;
 use crate::wire::path::percent_decode;
 
 impl Gateway {
@@ -32,8 +31,8 @@ impl Gateway {
         {
             ctx.record.detail = Some(error.to_string().into_boxed_str());
         }
-        if let Some(Settled::Known(outcome)) = ctx.settle(false) {
-            self.settled(ctx, outcome);
+        if let Some(settled) = ctx.settle(false) {
+            self.settled_behind(ctx, settled);
         }
         self.count(ctx, now);
         if self.access_log.is_on() {

@@ -64,6 +64,7 @@ mod shutdown;
 mod signals;
 mod silence;
 mod spans;
+mod spent;
 mod stored;
 mod task;
 mod throughput;
@@ -100,10 +101,14 @@ use crate::metrics::access_log::AccessLog;
 use crate::route::home::Homes;
 use crate::snapshot::Snapshot;
 use crate::store::{Ledger, Store, Tasks};
+use crate::supervise::Supervisor;
 use charge::Till;
 use connection::Connections;
 use dns::Resolver;
 use live::Live;
+
+/// How long the end of the process waits for the ledger.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// The gateway: what it decides by, and what it talks through. Clones are the same gateway.
 #[derive(Clone)]
@@ -127,6 +132,7 @@ pub struct Inner {
     fetches: Arc<Semaphore>,
     homes: Homes,
     checked: check::Board,
+    supervisor: Arc<Supervisor>,
     /// Tells that routes and keys have been put in place.
     reloads: tokio::sync::watch::Sender<()>,
 }
@@ -149,6 +155,8 @@ pub struct Parts {
     pub tasks: Arc<dyn Tasks>,
     /// Where balances and usage are kept; nothing if they are not.
     pub ledger: Option<Arc<dyn Ledger>>,
+    /// Where threads are noted that have to run.
+    pub supervisor: Arc<Supervisor>,
     /// A file of root certificates, where the system has none.
     pub ca_file: Option<String>,
 }
@@ -191,8 +199,36 @@ impl Gateway {
             fetches,
             homes: Homes::default(),
             checked: check::Board::default(),
+            supervisor: parts.supervisor,
             reloads: tokio::sync::watch::Sender::new(()),
         })))
+    }
+
+    /// Why new requests are not welcome, in words, although the process runs: a thread has panicked and is not back yet, or
+    /// accounts cannot be charged.
+    fn fault(&self) -> Option<String> {
+        if let Some(thread) = self.supervisor.down() {
+            return Some(format!("the thread {thread} is down"));
+        }
+        let fault = self.till.ledger.as_ref()?.fault()?;
+        Some(format!("accounts cannot be charged: {fault}"))
+    }
+
+    /// Brings the series of threads up to date.
+    fn refresh_threads(&self) {
+        for (thread, restarts) in self.supervisor.restarts() {
+            let counter = self.metrics.thread_restarts.with_label_values(&[thread]);
+            counter.inc_by(restarts.saturating_sub(counter.get()));
+        }
+    }
+
+    /// Brings what is settled to where it stays, and gives back what is set aside for this process: for its end. It does
+    /// not wait long for a server that does not answer.
+    async fn close(&self) {
+        let Some(ledger) = &self.till.ledger else { return };
+        if let Err(error) = ledger.close().within(CLOSING).await {
+            tracing::warn!(%error, "not all is brought to the ledger; the next process does it");
+        }
     }
 
     /// What is known of a request that begins.

@@ -140,6 +140,7 @@ impl Gateway {
             let text = apart_if_large(body.text.len(), || body.text.into_contiguous());
             return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
         }
+        self.await_spent(client, ctx).await?;
         self.plan(client, ctx, api, &endpoint, body).await?;
         Ok(false)
     }

@@ -24,7 +24,8 @@ use super::upgrade::ReadySocket;
 use super::{Gateway, Parts, Shutdown, dns, open, roots};
 use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Vault};
 use crate::metrics::access_log::{AccessLog, Destination};
-use crate::metrics::{Metrics, MetricsError};
+use crate::metrics::{Metrics, MetricsError, log};
+use crate::supervise::Supervisor;
 
 /// Buffer for what is written to a client: a head and a usual JSON answer leave in one write.
 const WRITE_BUFFER: usize = 3 * 1024;
@@ -114,6 +115,14 @@ impl Server {
             .map_err(|source| ServeError::Io { what: "access log".to_owned(), source })?;
         let access_log = Arc::new(access_log);
         let shutdown = Shutdown::new();
+        let (store, tasks, ledger) =
+            (open::store(&settings)?, open::tasks(&settings)?, open::ledger(&settings)?);
+        let supervisor = Arc::new(Supervisor::default());
+        supervisor.add(store.iter().flat_map(|store| store.threads()));
+        supervisor.add(tasks.threads());
+        supervisor.add(ledger.iter().flat_map(|ledger| ledger.threads()));
+        supervisor.add(access_log.thread().cloned());
+        supervisor.add(log::thread());
         let unset = crate::snapshot::Snapshot::default();
         let gateway = Gateway::new(Parts {
             snapshot: unset,
@@ -121,9 +130,10 @@ impl Server {
             metrics: metrics.clone(),
             access_log: access_log.clone(),
             shutdown: shutdown.clone(),
-            store: open::store(&settings)?,
-            tasks: open::tasks(&settings)?,
-            ledger: open::ledger(&settings)?,
+            store,
+            tasks,
+            ledger,
+            supervisor,
             ca_file: roots::file()?,
         })?;
         let retired = Retired::default();
@@ -177,11 +187,13 @@ impl Server {
         server.add_service(background_service("checks", Checks(self.gateway.clone())));
         let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
         let report = ProcessStatus { reloader, shutdown, gateway: self.gateway.clone() };
-        let admin = AdminThread::start(self.settings.admin, self.metrics.clone(), Arc::new(report)).map_err(
-            |source| ServeError::Io { what: format!("admin port {}", self.settings.admin), source },
-        )?;
+        let supervised = self.gateway.supervisor.add_new("admin");
+        let address = self.settings.admin;
+        let admin = AdminThread::start(address, self.metrics.clone(), Arc::new(report), supervised)
+            .map_err(|source| ServeError::Io { what: format!("admin port {address}"), source })?;
         let signals = Signals {
             settings: self.settings,
+            gateway: self.gateway,
             reloader: self.reloader,
             retired: self.retired,
             access_log: self.access_log.clone(),

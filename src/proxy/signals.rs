@@ -7,6 +7,7 @@
 //! | SIGQUIT | hand the listeners to the process that was started with `--upgrade`, then stop |
 //! | SIGUSR2 | start the program anew with `--upgrade` and hand over to it |
 
+use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,6 +29,7 @@ use crate::json::Writer;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::metrics::admin::{self, Status};
+use crate::supervise::Supervised;
 
 /// How long listeners may take to come up.
 const START: Duration = Duration::from_secs(20);
@@ -75,6 +77,7 @@ impl AdminThread {
         address: SocketAddr,
         metrics: Arc<Metrics>,
         status: Arc<dyn Status>,
+        supervised: Arc<Supervised>,
     ) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
@@ -84,8 +87,9 @@ impl AdminThread {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
             runtime.block_on(async {
+                let serve = || admin::serve(&listener, metrics.clone(), status.clone());
                 tokio::select! {
-                    () = admin::serve(listener, metrics, status) => {}
+                    () = supervised.keep_task(serve) => {}
                     _ = stopped => {}
                 }
             });
@@ -108,12 +112,12 @@ pub(super) struct ProcessStatus {
 }
 
 impl Status for ProcessStatus {
-    fn ready(&self) -> Result<(), &'static str> {
+    fn ready(&self) -> Result<(), Cow<'static, str>> {
         match () {
-            () if self.shutdown.is_draining() => Err("draining"),
+            () if self.shutdown.is_draining() => Err("draining".into()),
             // The admin port is up before the listeners are.
-            () if !self.shutdown.is_serving() => Err("starting"),
-            () => Ok(()),
+            () if !self.shutdown.is_serving() => Err("starting".into()),
+            () => self.gateway.fault().map_or(Ok(()), |fault| Err(fault.into())),
         }
     }
 
@@ -149,12 +153,14 @@ impl Status for ProcessStatus {
     fn refresh(&self) {
         self.gateway.refresh_health();
         self.gateway.refresh_checks();
+        self.gateway.refresh_threads();
     }
 }
 
 /// Listens for signals; Pingora asks it what to do.
 pub(super) struct Signals {
     pub(super) settings: Settings,
+    pub(super) gateway: Gateway,
     pub(super) reloader: Arc<Reloader>,
     pub(super) retired: Retired,
     pub(super) access_log: Arc<AccessLog>,
@@ -174,13 +180,17 @@ pub(super) struct Watch(pub(super) Arc<Signals>);
 #[async_trait]
 impl ShutdownSignalWatch for Watch {
     async fn recv(&self) -> ShutdownSignal {
-        match Streams::new() {
-            Ok(streams) => self.0.listen(streams).await,
-            Err(error) => {
-                tracing::error!(%error, "signals cannot be received");
-                ShutdownSignal::FastShutdown
+        let supervised = self.0.gateway.supervisor.add_new("signals");
+        let listen = || async {
+            match Streams::new() {
+                Ok(streams) => self.0.listen(streams).await,
+                Err(error) => {
+                    tracing::error!(%error, "signals cannot be received");
+                    ShutdownSignal::FastShutdown
+                }
             }
-        }
+        };
+        supervised.keep_task(listen).await
     }
 }
 
@@ -404,8 +414,11 @@ impl Signals {
             }
         };
         let _ = tokio::time::timeout(Duration::from_millis(250), closed).await;
+        // What is still owed is written, and leases go back to the fleet.
+        self.gateway.close().await;
         self.close().await;
         tracing::info!("stopped");
+        crate::metrics::log::flush();
         std::process::exit(0);
     }
 

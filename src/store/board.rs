@@ -2,15 +2,17 @@
 //! small, and each takes a moment; they need no batches.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::schema::{self, OpenError};
+use super::schema::{self, OpenError, Place};
 use super::task::{NewTask, Task, Tasks};
 use super::{Pending, StoreError, millis, now};
+use crate::supervise::{self, Supervised};
 
 /// Jobs that may wait.
 const QUEUE: usize = 1024;
@@ -19,12 +21,14 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// Rows that are removed in one step.
 const SWEPT_ROWS: u32 = 200;
 
-type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+/// What is done on the connection, or told why there is none.
+type Job = Box<dyn FnOnce(Result<&mut Connection, &str>) + Send>;
 
 /// The place. Its thread ends with it.
 #[derive(Debug)]
 pub struct Board {
     jobs: SyncSender<Job>,
+    supervised: Arc<Supervised>,
 }
 
 impl Board {
@@ -33,12 +37,12 @@ impl Board {
     /// # Errors
     /// The file cannot be used.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let connection = schema::open(path)?;
+        let mut connection = schema::open(path)?;
+        let place = Place::of(path)?;
         let (jobs, queue) = sync_channel(QUEUE);
-        let work = move || work(connection, &queue);
-        let started = std::thread::Builder::new().name("tasks".to_owned()).spawn(work);
-        started.map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-        Ok(Board { jobs })
+        let started = supervise::spawn("tasks", move || work(&mut connection, &place, &queue));
+        let (supervised, _) = started.map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        Ok(Board { jobs, supervised })
     }
 
     fn run<T: Send + 'static>(
@@ -47,8 +51,10 @@ impl Board {
     ) -> Pending<T> {
         let (outcome, pending) = Pending::new();
         let job: Job = Box::new(move |connection| {
+            let done = connection.map_err(|fault| fault.to_owned());
+            let done = done.and_then(|connection| job(connection).map_err(|error| error.to_string()));
             // Whoever asked may have stopped waiting.
-            let _ = outcome.send(job(connection).map_err(|error| StoreError::Failed(error.to_string())));
+            let _ = outcome.send(done.map_err(StoreError::Failed));
         });
         match self.jobs.try_send(job) {
             Err(TrySendError::Full(_)) => Pending::known(Err(StoreError::Busy)),
@@ -59,16 +65,23 @@ impl Board {
 }
 
 /// Works until the place is dropped.
-fn work(mut connection: Connection, queue: &Receiver<Job>) {
+fn work(connection: &mut Connection, place: &Place, queue: &Receiver<Job>) {
+    if !connection.is_autocommit() {
+        // Left by a panic.
+        let _ = connection.execute_batch("ROLLBACK");
+    }
     let mut next = Instant::now();
     loop {
         match queue.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(job) => job(&mut connection),
+            Ok(job) => match place.look() {
+                Ok(()) => job(Ok(connection)),
+                Err(fault) => job(Err(&fault)),
+            },
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if Instant::now() >= next {
-            if let Err(error) = sweep(&connection) {
+            if let Err(error) = sweep(connection) {
                 tracing::warn!(%error, "tasks that have expired cannot be removed");
             }
             next = Instant::now() + SWEEP;
@@ -138,6 +151,10 @@ fn submit(connection: &mut Connection, task: &NewTask) -> rusqlite::Result<Optio
 }
 
 impl Tasks for Board {
+    fn threads(&self) -> Vec<Arc<Supervised>> {
+        vec![self.supervised.clone()]
+    }
+
     fn submit(&self, task: NewTask) -> Pending<Option<String>> {
         self.run(move |connection| submit(connection, &task))
     }

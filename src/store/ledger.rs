@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{Limiter, Pending, StoreError, UsageRecord};
+use crate::supervise::Supervised;
 
 /// The name of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,6 +81,20 @@ pub trait Ledger: Send + Sync {
     /// Whether other processes hold amounts of the same balances, and are told of each other's.
     fn is_shared(&self) -> bool {
         self.limiter().is_some()
+    }
+
+    /// What is wrong with the place where charges are kept, in words for people, while something is: then nothing is held.
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
+    /// Brings what is settled to where it stays, and gives back what is set aside for this process. For the end of the
+    /// process: nothing should be held any more, and what is settled after that waits for the next process.
+    fn close(&self) -> Pending<()>;
+
+    /// The threads that do its work.
+    fn threads(&self) -> Vec<Arc<Supervised>> {
+        Vec::new()
     }
 
     /// Who counts limits for all gateways on this ledger; nobody, where each counts for itself.
@@ -207,6 +222,17 @@ pub enum Settled {
 }
 
 impl Settled {
+    /// Waits for the outcome outside of a runtime, but not longer than this.
+    ///
+    /// # Errors
+    /// It was not done, or not in time.
+    pub fn wait(self, time: Duration) -> Result<(), StoreError> {
+        match self {
+            Settled::Known(outcome) => outcome,
+            Settled::Pending(pending) => pending.wait(time),
+        }
+    }
+
     /// Waits for the outcome, but not longer than this. What takes longer may still be done later.
     ///
     /// # Errors

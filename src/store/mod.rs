@@ -30,10 +30,17 @@ pub use record::UsageRecord;
 pub use schema::OpenError;
 pub use task::{NewTask, Task, Tasks};
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use crate::supervise::Supervised;
+
+/// How often a thread outside of a runtime looks for an outcome.
+const LOOK: Duration = Duration::from_micros(20);
 
 /// Keeps responses and seals.
 ///
@@ -67,6 +74,11 @@ pub trait Store: Send + Sync {
 
     /// Bytes that all responses count for, by the latest account.
     fn size(&self) -> u64;
+
+    /// The threads that do its work.
+    fn threads(&self) -> Vec<Arc<Supervised>> {
+        Vec::new()
+    }
 }
 
 /// A hash of what a seal belongs to.
@@ -149,17 +161,35 @@ pub struct Pending<T>(oneshot::Receiver<Result<T, StoreError>>);
 
 impl<T> Pending<T> {
     /// The two ends of an outcome.
-    fn new() -> (oneshot::Sender<Result<T, StoreError>>, Self) {
+    pub(crate) fn new() -> (oneshot::Sender<Result<T, StoreError>>, Self) {
         let (sender, receiver) = oneshot::channel();
         (sender, Pending(receiver))
     }
 
     /// An outcome that is known.
-    fn known(outcome: Result<T, StoreError>) -> Self {
+    pub(crate) fn known(outcome: Result<T, StoreError>) -> Self {
         let (sender, pending) = Pending::new();
         // The other end is in the hand of the caller.
         let _ = sender.send(outcome);
         pending
+    }
+
+    /// Waits for the outcome outside of a runtime, but not longer than this.
+    ///
+    /// # Errors
+    /// It was not done, or not in time.
+    pub fn wait(mut self, time: Duration) -> Result<T, StoreError> {
+        let end = Instant::now() + time;
+        loop {
+            match self.0.try_recv() {
+                Ok(outcome) => return outcome,
+                Err(TryRecvError::Closed) => {
+                    return Err(StoreError::Failed("its thread has ended".to_owned()));
+                }
+                Err(TryRecvError::Empty) if Instant::now() >= end => return Err(StoreError::Late),
+                Err(TryRecvError::Empty) => std::thread::park_timeout(LOOK),
+            }
+        }
     }
 
     /// Waits for the outcome, but not longer than this. What takes longer may still be done later.

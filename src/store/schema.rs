@@ -1,15 +1,18 @@
 //! The layout of the file, and how a file of an older one is brought up to it.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// How long another connection may hold the file.
 const BUSY: Duration = Duration::from_millis(500);
+/// How long the start looks for damage. On a usual disk that is some gigabytes.
+const CHECK: Duration = Duration::from_secs(5);
 
 /// What brings a file from each layout to the next; a new file begins at 0. What stands here is never changed: files of
 /// each layout exist.
@@ -158,6 +161,29 @@ pub enum OpenError {
     /// There is no such file.
     #[error("{} is not there; the gateway makes it when it starts", .0.display())]
     Missing(PathBuf),
+    /// The file is missing or empty, and its journal is not.
+    #[error(
+        "{} is missing or empty, but its journal is there ({}): the file was lost. Put a backup in its place (what the \
+         journal holds is brought in), or remove the folder of the journal to begin anew without balances and usage",
+        .path.display(), .journal.display()
+    )]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// The folder of the journal.
+        journal: PathBuf,
+    },
+    /// The file is damaged.
+    #[error(
+        "{} is damaged ({what}): put a backup in its place and remove {}-wal and {}-shm; what the journal holds is \
+         brought in", .path.display(), .path.display(), .path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        what: String,
+    },
 }
 
 /// Opens the file, makes it if it is not there, and brings it up to this layout.
@@ -165,6 +191,15 @@ pub enum OpenError {
 /// # Errors
 /// The file cannot be used.
 pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
+    let journal = journals(path);
+    let io = |source| OpenError::Io { path: journal.clone(), source };
+    // Asked first: another process that makes the file makes its journal after that.
+    let is_left = super::journal::any(&journal).map_err(io)?;
+    let lost = || OpenError::Lost { path: path.to_owned(), journal: journal.clone() };
+    // Before it is opened: SQLite would remove what stands beside a file that is empty.
+    if is_left && path.metadata().map_or(true, |file| file.len() == 0) {
+        return Err(lost());
+    }
     // What is kept is nobody else's business. SQLite gives the files beside this one the same rights.
     // A file that is there is not opened: to close it again would end the locks that other connections have on it.
     match OpenOptions::new().create_new(true).append(true).mode(0o600).open(path) {
@@ -173,32 +208,120 @@ pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
         }
         _ => {}
     }
-    let database = |source| OpenError::Database { path: path.to_owned(), source };
+    let database = |source: rusqlite::Error| failure(path, source);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(database)?;
-    match set_up(&connection).map_err(database)? {
+    connection.busy_timeout(BUSY).map_err(database)?;
+    if is_left && layout(&connection).map_err(database)? == 0 {
+        return Err(lost());
+    }
+    let (before, found) = set_up(&connection).map_err(database)?;
+    if before == 0 {
+        // So that a loss of power leaves the name, too: a journal whose file is gone is refused.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|source| OpenError::Io { path: folder.to_owned(), source })?;
+    }
+    match found {
         LAYOUT => Ok(connection),
         found => Err(OpenError::Layout { path: path.to_owned(), found }),
     }
 }
 
-/// Prepares the file; returns its layout.
-fn set_up(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.busy_timeout(BUSY)?;
+/// Looks for damage, for as long as [`CHECK`] permits.
+///
+/// # Errors
+/// Damage was found, or the file cannot be read.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let (done, ended) = std::sync::mpsc::channel::<()>();
+    let interrupt = connection.get_interrupt_handle();
+    let found: rusqlite::Result<String> = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if ended.recv_timeout(CHECK) == Err(RecvTimeoutError::Timeout) {
+                interrupt.interrupt();
+            }
+        });
+        let found = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0));
+        drop(done);
+        found
+    });
+    let damaged = |what: String| Err(OpenError::Damaged { path: path.to_owned(), what });
+    match found {
+        Ok(found) if found == "ok" => Ok(()),
+        Ok(found) => damaged(found.lines().take(2).collect::<Vec<_>>().join(" ")),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+            tracing::info!(path = %path.display(), "the store is too large to be checked whole at the start");
+            Ok(())
+        }
+        Err(source) => Err(failure(path, source)),
+    }
+}
+
+/// Why the database refuses.
+fn failure(path: &Path, source: rusqlite::Error) -> OpenError {
+    let path = path.to_owned();
+    match source.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { path, what: source.to_string() },
+        _ => OpenError::Database { path, source },
+    }
+}
+
+fn layout(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Where a file stands, and which it is.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    file: (u64, u64),
+}
+
+impl Place {
+    /// The file that stands at a path now.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn of(path: &Path) -> Result<Self, OpenError> {
+        let there = path.metadata().map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        Ok(Place { path: path.to_owned(), file: (there.dev(), there.ino()) })
+    }
+
+    /// Looks whether it still stands there.
+    ///
+    /// # Errors
+    /// It does not: what became of it, in words.
+    pub(super) fn look(&self) -> Result<(), String> {
+        let path = self.path.display();
+        match self.path.metadata() {
+            Ok(there) if (there.dev(), there.ino()) == self.file => Ok(()),
+            Ok(_) => {
+                Err(format!("{path} was replaced while the gateway ran; restart it to take the new file"))
+            }
+            Err(error) => {
+                Err(format!("{path} was removed while the gateway ran ({error}); put it back, or restart"))
+            }
+        }
+    }
+}
+
+/// Prepares the file; returns its layout before and now.
+fn set_up(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
     // Only a file that is still empty takes this one over.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
     // What was removed is overwritten where that costs no further write.
     connection.execute_batch("PRAGMA secure_delete = FAST")?;
-    let layout =
-        |connection: &Connection| connection.pragma_query_value(None, "user_version", |row| row.get(0));
-    if layout(connection)? >= LAYOUT {
-        return layout(connection);
+    let normal = || connection.pragma_update(None, "synchronous", "NORMAL");
+    let found = layout(connection)?;
+    if found >= LAYOUT {
+        normal()?;
+        return Ok((found, found));
     }
     connection.execute_batch("BEGIN IMMEDIATE")?;
     // Another process may have been faster.
-    let found: i64 = layout(connection)?;
+    let found = layout(connection)?;
     let steps = usize::try_from(found).ok().and_then(|found| STEPS.get(found..)).unwrap_or_default();
     let done = steps.iter().try_for_each(|step| connection.execute_batch(step)).and_then(|()| {
         let reached = if steps.is_empty() { found } else { LAYOUT };
@@ -208,7 +331,9 @@ fn set_up(connection: &Connection) -> rusqlite::Result<i64> {
     if done.is_err() {
         let _ = connection.execute_batch("ROLLBACK");
     }
-    done
+    let reached = done?;
+    normal()?;
+    Ok((found, reached))
 }
 
 /// The folder of the journals that belong to a file.

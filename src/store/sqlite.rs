@@ -15,8 +15,9 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
-use super::schema::{self, OpenError};
+use super::schema::{self, OpenError, Place};
 use super::{Found, Limits, Pending, Response, SealKey, Store, StoreError, millis, now, vault};
+use crate::supervise::{self, Supervised};
 
 /// Jobs that may wait. With the batch below, a few tenths of a second of work.
 const QUEUE: usize = 1024;
@@ -37,6 +38,7 @@ pub struct Sqlite {
     queued: Arc<AtomicUsize>,
     size: Arc<AtomicU64>,
     limits: Limits,
+    supervised: Arc<Supervised>,
 }
 
 type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -62,6 +64,18 @@ impl Job {
         }
     }
 
+    /// Says that the file is gone.
+    fn refuse(self, fault: &str) {
+        let fault = || StoreError::Failed(fault.to_owned());
+        // Whoever asked may have stopped waiting.
+        match self {
+            Job::Keep(_, outcome) | Job::Remember { outcome, .. } => drop(outcome.send(Err(fault()))),
+            Job::Find { outcome, .. } => drop(outcome.send(Err(fault()))),
+            Job::Remove { outcome, .. } => drop(outcome.send(Err(fault()))),
+            Job::Recall { outcome, .. } => drop(outcome.send(Err(fault()))),
+        }
+    }
+
     fn reads(&self) -> bool {
         matches!(self, Job::Find { .. } | Job::Recall { .. })
     }
@@ -79,11 +93,19 @@ impl Sqlite {
         let (jobs, queue) = sync_channel(QUEUE);
         let queued = Arc::new(AtomicUsize::new(0));
         let size = Arc::new(AtomicU64::new(0));
-        let mut worker =
-            Worker { connection, limits, queued: queued.clone(), size: size.clone(), total: 0, seals: 0 };
+        let place = Place::of(path)?;
+        let mut worker = Worker {
+            connection,
+            place,
+            limits,
+            queued: queued.clone(),
+            size: size.clone(),
+            total: 0,
+            seals: 0,
+        };
         worker.count().map_err(database)?;
-        std::thread::Builder::new().name("store".to_owned()).spawn(move || worker.run(&queue)).map_err(io)?;
-        Ok(Sqlite { jobs, queued, size, limits })
+        let (supervised, _) = supervise::spawn("store", move || worker.run(&queue)).map_err(io)?;
+        Ok(Sqlite { jobs, queued, size, limits, supervised })
     }
 
     fn submit<T>(&self, make: impl FnOnce(Outcome<T>) -> Job) -> Pending<T> {
@@ -150,6 +172,10 @@ impl Store for Sqlite {
     fn size(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
     }
+
+    fn threads(&self) -> Vec<Arc<Supervised>> {
+        vec![self.supervised.clone()]
+    }
 }
 
 /// What a response counts for.
@@ -187,6 +213,7 @@ fn failed(error: rusqlite::Error) -> StoreError {
 /// The thread's side.
 struct Worker {
     connection: Connection,
+    place: Place,
     limits: Limits,
     queued: Arc<AtomicUsize>,
     size: Arc<AtomicU64>,
@@ -198,7 +225,11 @@ struct Worker {
 
 impl Worker {
     /// Works until the store is dropped.
-    fn run(mut self, queue: &Receiver<Job>) {
+    fn run(&mut self, queue: &Receiver<Job>) {
+        if !self.connection.is_autocommit() {
+            // Left by a panic.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
         let mut next = Instant::now();
         loop {
             let wait = next.saturating_duration_since(Instant::now());
@@ -223,12 +254,18 @@ impl Worker {
     }
 
     fn work(&mut self, jobs: Vec<Job>) {
+        // First, so that a panic leaves nothing counted.
+        let size = jobs.iter().map(Job::size).sum();
+        self.queued.fetch_sub(size, Ordering::Relaxed);
+        if let Err(fault) = self.place.look() {
+            jobs.into_iter().for_each(|job| job.refuse(&fault));
+            return;
+        }
         let writes = !jobs.iter().all(Job::reads);
         let begun = if writes { self.connection.execute_batch("BEGIN IMMEDIATE") } else { Ok(()) };
         let before = (self.total, self.seals);
         let mut done = Vec::with_capacity(jobs.len());
         for job in jobs {
-            self.queued.fetch_sub(job.size(), Ordering::Relaxed);
             done.push(match job {
                 Job::Keep(response, outcome) => {
                     let kept = if begun.is_ok() { self.keep(&response) } else { Ok(()) };

@@ -1,10 +1,12 @@
 //! Tasks as the gateway sees them: what a vendor works on for minutes, under an id that is its owner's alone.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::Pending;
+use crate::supervise::Supervised;
 
 /// A hash of what two requests have in common that are to make one task.
 pub type Mark = [u8; 32];
@@ -44,6 +46,11 @@ pub trait Tasks: Send + Sync {
 
     /// Tasks that are due, at most so many. They are due again when the lease is over.
     fn due(&self, most: usize, lease: Duration) -> Pending<Vec<Task>>;
+
+    /// The threads that do its work.
+    fn threads(&self) -> Vec<Arc<Supervised>> {
+        Vec::new()
+    }
 }
 
 /// A task that begins.

@@ -174,7 +174,7 @@ async fn a_provider_is_left_alone_before_a_request_fails_and_is_back_at_once() {
     });
     wait_for(&gateway, "closed", "well").await;
     assert_eq!(answerer(&gateway).await, "one/m");
-    assert!(gateway.log().contains("answers again"));
+    until(|| gateway.log().contains("answers again")).await;
     served.abort();
 }
 
@@ -188,6 +188,7 @@ async fn a_refused_credential_takes_the_provider_out_and_is_said_loudly() {
     assert_eq!(answerer(&gateway).await, "two/m");
     assert_eq!(vendor.asked("POST "), 0);
     let loud = "the provider refuses the gateway's credential";
+    until(|| gateway.log().contains(loud)).await;
     let said = gateway.log().lines().filter(|line| line.contains(loud)).count();
     assert_eq!(said, 1, "{}", gateway.log());
     vendor.checked(3).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 
 use super::accounts::{PAYING, asking, paying, vendors};
-use crate::support::client::{Answer, post, request};
+use crate::support::client::{Answer, post, post_with, request};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::setup::{KEY, Setup, key, vendor_of};
@@ -206,4 +206,26 @@ async fn a_gateway_that_is_killed_gives_its_places_back() {
     .await;
     assert!(!gate.is_open(), "the request at the other gateway is under way still");
     gate.open();
+}
+
+/// What was set aside for a gateway is free when it has stopped, and not a minute later.
+#[tokio::test]
+async fn a_gateway_that_stops_gives_back_what_it_had_set_aside() {
+    let Some(server) = Server::start() else { return };
+    let upstream = vendors().await;
+    let mut stopping = Gateway::start(&setup(&upstream, &server, true)).await;
+    let other = Gateway::start(&setup(&upstream, &server, false)).await;
+    assert_eq!(chat(&stopping, PAYING).await.status(), 200);
+    stopping.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(stopping.ended().await.code(), Some(0));
+    // It may cost 0.98 of what is left of 1.
+    let body = json!({
+        "model": vendor_of(Form::Chat),
+        "messages": [{"role": "user", "content": "hello"}],
+        "max_tokens": 490_000,
+    });
+    let bearer = format!("Bearer {PAYING}");
+    let headers = [("authorization", &*bearer)];
+    let answer = other.ask(post_with("/v1/chat/completions", &headers, body.to_string())).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
 }

@@ -14,7 +14,7 @@ use crate::support::upstream::Upstream;
 use crate::support::{Gate, http2, reply, soon};
 
 /// A stream of which the first frame has come.
-async fn begun(gateway: &Gateway, form: Form) -> (Client, Vec<u8>) {
+pub(crate) async fn begun(gateway: &Gateway, form: Form) -> (Client, Vec<u8>) {
     let mut client = gateway.connect().await;
     client.send(form.request(true)).await;
     assert_eq!(client.head().await.status(), 200);
@@ -23,7 +23,7 @@ async fn begun(gateway: &Gateway, form: Form) -> (Client, Vec<u8>) {
     (client, seen)
 }
 
-async fn rest(client: &mut Client, mut seen: Vec<u8>) -> (String, Piece) {
+pub(crate) async fn rest(client: &mut Client, mut seen: Vec<u8>) -> (String, Piece) {
     loop {
         match client.piece().await {
             Piece::Data(piece) => seen.extend_from_slice(&piece),

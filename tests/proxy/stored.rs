@@ -6,10 +6,10 @@ use crate::support::client::{Answer, post, post_with, request};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::metrics::Metrics;
-use crate::support::reply;
 use crate::support::setup::{KEY, NARROW_KEY, Setup};
 use crate::support::sse::events;
 use crate::support::upstream::Upstream;
+use crate::support::{reply, until};
 
 /// The formats of vendors that keep no responses.
 const OTHERS: [Form; 3] = [Form::Chat, Form::Messages, Form::Generate];
@@ -289,7 +289,7 @@ async fn an_answer_that_cannot_be_kept_still_reaches_its_client() {
         let made = response(&answer);
         assert_eq!(made["output"][0]["content"][0]["text"].as_str().unwrap().replace("/ ", ""), "Grüße 😀");
         assert_eq!(operations(&gateway.metrics().await, "keep", "too_large"), 1.0);
-        assert!(gateway.log().contains("was not kept"), "{}", gateway.log());
+        until(|| gateway.log().contains("was not kept")).await;
         assert_unknown(&gateway.ask(asking(&going_on(made["id"].as_str().unwrap(), stream, "?"))).await);
     }
 }

@@ -85,7 +85,7 @@ impl Gateway {
         Gateway { addr: ports.plain, tls: ports.tls, admin: ports.admin, folder, child }
     }
 
-    async fn wait_until_ready(&mut self) {
+    pub(crate) async fn wait_until_ready(&mut self) {
         let child = &mut self.child;
         let (admin, folder) = (self.admin, self.folder.path());
         soon(async {
@@ -331,7 +331,15 @@ fn run(conf: &Path, arguments: &[&str], folder: &Path) -> Child {
         let path: PathBuf = folder.join(name);
         Stdio::from(File::options().create(true).append(true).open(path).unwrap())
     };
-    let mut command = Command::new(env!("CARGO_BIN_EXE_model-gateway"));
+    // A shell that prepares what the program finds, where a setup has a script for it: "$@" is the program.
+    let script = folder.join("start.sh");
+    let mut command = if script.exists() {
+        let mut shell = Command::new("sh");
+        shell.arg(script).arg(env!("CARGO_BIN_EXE_model-gateway"));
+        shell
+    } else {
+        Command::new(env!("CARGO_BIN_EXE_model-gateway"))
+    };
     // Roots in the place of the system's, where a setup has them.
     let roots = folder.join("system-roots.pem");
     if roots.exists() {

@@ -53,14 +53,19 @@ pub(in crate::proxy) struct Watchman(pub(in crate::proxy) Gateway);
 
 #[async_trait]
 impl BackgroundService for Watchman {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
-        loop {
-            tokio::select! {
-                _ = shutdown.changed() => return,
-                () = tokio::time::sleep(PERIOD) => {}
+    async fn start(&self, shutdown: ShutdownWatch) {
+        let supervised = self.0.supervisor.add_new("watch-tasks");
+        let run = || async {
+            let mut shutdown = shutdown.clone();
+            loop {
+                tokio::select! {
+                    _ = shutdown.changed() => return,
+                    () = tokio::time::sleep(PERIOD) => {}
+                }
+                self.0.watch().await;
             }
-            self.0.watch().await;
-        }
+        };
+        supervised.keep_task(run).await;
     }
 }
 

@@ -16,7 +16,7 @@ const BATCH: usize = 4096;
 /// with journal 0 and nothing charged.
 pub(super) type Tell<'a> = &'a mut dyn FnMut(u64, Changed, i64);
 
-/// Brings the frames of a segment into the database, and on the disk. `seen` is the highest number of a change that was
+/// Brings the frames of a segment, or of a piece of one, into the database, and on the disk. `seen` is the highest number of a change that was
 /// told.
 pub(super) fn bring_in(
     connection: &Connection,
@@ -79,12 +79,16 @@ pub(super) fn recover(
     let path = || folder.to_owned();
     let io = |source| OpenError::Io { path: path(), source };
     for leftover in leftovers(folder).map_err(io)? {
-        for segment in &leftover.segments {
-            bring_in(connection, segment, seen, tell).map_err(|error| match error {
-                ApplyError::Database(source) => OpenError::Database { path: path(), source },
-                ApplyError::Io(source) => io(source),
-                ApplyError::Record(_) => OpenError::Journal { path: path(), journal: leftover.id },
-            })?;
+        let mut leftover = leftover.map_err(io)?;
+        let id = leftover.id;
+        for segment in &mut leftover.segments {
+            while let Some(piece) = segment.next().map_err(io)? {
+                bring_in(connection, piece, seen, tell).map_err(|error| match error {
+                    ApplyError::Database(source) => OpenError::Database { path: path(), source },
+                    ApplyError::Io(source) => io(source),
+                    ApplyError::Record(_) => OpenError::Journal { path: path(), journal: id },
+                })?;
+            }
         }
         leftover.remove().map_err(io)?;
     }

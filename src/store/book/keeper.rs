@@ -14,8 +14,10 @@ use super::report;
 use super::{Ask, Shared, Spent, Terms};
 use crate::store::StoreError;
 use crate::store::journal::{Segment, exists};
-use crate::store::schema::OpenError;
+use crate::store::schema::{OpenError, Place};
 
+/// How often it is looked at least whether the files are there.
+const LOOK: Duration = Duration::from_millis(500);
 /// How often it is looked for journals of ended processes, and for records whose time is over.
 const SWEEP: Duration = Duration::from_secs(10);
 /// Blocks of records that are removed in one step.
@@ -27,6 +29,7 @@ const SAID: Duration = Duration::from_secs(10);
 
 pub(super) struct Keeper {
     connection: Connection,
+    place: Place,
     shared: Arc<Shared>,
     terms: Terms,
     folder: PathBuf,
@@ -40,36 +43,80 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn new(connection: Connection, shared: Arc<Shared>, terms: Terms, folder: &Path) -> Self {
+    pub(super) fn new(
+        connection: Connection,
+        place: Place,
+        shared: Arc<Shared>,
+        terms: Terms,
+        folder: &Path,
+    ) -> Self {
         let folder = folder.to_owned();
-        Keeper { connection, shared, terms, folder, draining: None, seen: 0, version: -1, said: None }
+        Keeper { connection, place, shared, terms, folder, draining: None, seen: 0, version: -1, said: None }
     }
 
     /// Works until the ledger is dropped.
-    pub(super) fn run(mut self, asks: &Receiver<Ask>) {
+    pub(super) fn run(&mut self, asks: &Receiver<Ask>) {
+        if !self.connection.is_autocommit() {
+            // Left by a panic.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
         let mut sweep = Instant::now() + self.terms.flush;
+        let mut turned = Instant::now();
         loop {
-            let ask = asks.recv_timeout(self.terms.flush);
+            let ask = asks.recv_timeout(self.terms.flush.min(LOOK));
             #[cfg(test)]
             if matches!(ask, Ok(Ask::Crash)) {
                 return;
             }
-            let done = self.turn();
+            #[cfg(test)]
+            assert!(!matches!(ask, Ok(Ask::Panic)), "on purpose");
+            let there = self.look();
+            if there.is_ok()
+                && matches!(ask, Err(RecvTimeoutError::Timeout))
+                && turned.elapsed() < self.terms.flush
+            {
+                continue;
+            }
+            turned = Instant::now();
+            let done = there.and_then(|()| self.turn());
             match ask {
                 Ok(ask) => self.answer(ask, done),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     // What came while the segment before was drained.
                     if done.is_ok() && self.turn().is_ok() {
-                        self.shared.sure.journal.remove_if_drained();
+                        self.shared.journal.remove_if_drained();
                     }
                     return;
                 }
             }
-            if Instant::now() >= sweep {
+            if Instant::now() >= sweep && self.look().is_ok() {
                 self.sweep();
                 sweep = Instant::now() + SWEEP.max(self.terms.flush);
             }
+        }
+    }
+
+    /// Looks whether the files stand where they were opened: what is written to a file that was removed is lost.
+    fn look(&self) -> Result<(), StoreError> {
+        let fault = match self.place.look() {
+            Ok(()) if self.shared.journal.is_there() => None,
+            Ok(()) => Some(format!(
+                "the journal in {} was removed or replaced; restart the gateway, and what it still holds in memory is \
+                 brought in at its end",
+                self.folder.display()
+            )),
+            Err(fault) => Some(fault),
+        };
+        match self.shared.note(fault.clone()) {
+            Some(Some(fault)) => tracing::error!(fault, "accounts are refused; charges wait in the journal"),
+            Some(None) => tracing::warn!("the ledger's files are there again"),
+            None => {}
+        }
+        // Where it is the journal alone, the database takes what there is.
+        match fault {
+            Some(fault) if self.place.look().is_err() => Err(StoreError::Failed(fault)),
+            _ => Ok(()),
         }
     }
 
@@ -79,7 +126,7 @@ impl Keeper {
         done.map_err(|error| {
             // The database does not take it: then at least the disk does.
             if let Some(segment) = &self.draining {
-                let _ = self.shared.sure.journal.sync(segment);
+                let _ = self.shared.journal.sync(segment);
             }
             if self.said.is_none_or(|said| said.elapsed() > SAID) {
                 tracing::error!(%error, "the ledger's database takes nothing; charges wait in the journal");
@@ -94,7 +141,7 @@ impl Keeper {
         match ask {
             Ask::Flush { outcome } => drop(outcome.send(done)),
             #[cfg(test)]
-            Ask::Crash => {}
+            Ask::Crash | Ask::Panic => {}
             Ask::Spent { day, outcome } => drop(outcome.send(
                 done.and_then(|()| self.spent(day).map_err(|error| StoreError::Failed(error.to_string()))),
             )),
@@ -109,8 +156,8 @@ impl Keeper {
         }
         self.drain_segment()?;
         // A segment may be full: there is room only now.
-        if self.shared.sure.is_failing() {
-            self.shared.sure.write_the_rest()?;
+        if self.shared.journal.is_failing() {
+            self.shared.journal.write_queued()?;
             self.drain_segment()?;
         }
         Ok(())
@@ -118,20 +165,22 @@ impl Keeper {
 
     fn drain_segment(&mut self) -> Result<(), ApplyError> {
         if self.draining.is_none() {
-            self.draining = self.shared.sure.journal.rotate();
+            self.draining = self.shared.journal.rotate();
         }
         let Some(segment) = &self.draining else { return Ok(()) };
-        let bytes = segment.read()?;
-        self.bring_in(&bytes)?;
+        let mut pieces = segment.pieces()?;
+        while let Some(piece) = pieces.next()? {
+            self.bring_in(piece)?;
+        }
         if let Some(segment) = self.draining.take() {
-            self.shared.sure.journal.recycle(segment)?;
+            self.shared.journal.recycle(segment)?;
         }
         Ok(())
     }
 
-    /// Brings the frames of a segment into the database, on the disk, and into the balances.
+    /// Brings the frames of a piece of a segment into the database, on the disk, and into the balances.
     fn bring_in(&mut self, segment: &[u8]) -> Result<(), ApplyError> {
-        let own = self.shared.sure.journal.id();
+        let own = self.shared.journal.id();
         let balances = &self.shared.balances;
         intake::bring_in(&self.connection, segment, &mut self.seen, &mut |journal, account, charge| {
             // What an ended process charged is news here.

@@ -15,17 +15,20 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::journal::Sure;
+use super::journal::{Journal, JournalThread};
 use super::ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
 use super::record::UsageRecord;
-use super::schema::{self, OpenError};
+use super::schema::{self, OpenError, Place};
 use super::{Pending, StoreError};
+use crate::supervise::{self, Supervised};
 use balances::Balances;
 pub(super) use desk::fault;
 pub use desk::{AccountState, Credit, Credited, Desk, DeskError};
@@ -51,14 +54,33 @@ pub struct Terms {
 pub struct Book {
     shared: Arc<Shared>,
     asks: Option<Sender<Ask>>,
+    supervised: Arc<Supervised>,
     thread: Option<JoinHandle<()>>,
+    journal: JournalThread,
 }
 
 /// What the workers and the thread share.
 #[derive(Debug)]
 struct Shared {
     balances: Balances,
-    sure: Sure,
+    journal: Arc<Journal>,
+    /// What is wrong with the files, while something is.
+    fault: Mutex<Option<String>>,
+    /// The same, to be asked for by each request.
+    faulty: AtomicBool,
+}
+
+impl Shared {
+    /// Takes note of how the files are; tells what is new about it.
+    fn note(&self, fault: Option<String>) -> Option<Option<String>> {
+        let mut known = self.fault.lock();
+        if *known == fault {
+            return None;
+        }
+        self.faulty.store(fault.is_some(), Ordering::Release);
+        known.clone_from(&fault);
+        Some(fault)
+    }
 }
 
 type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -76,6 +98,9 @@ enum Ask {
     /// The thread ends at once, as with its process.
     #[cfg(test)]
     Crash,
+    /// The thread panics.
+    #[cfg(test)]
+    Panic,
 }
 
 impl Book {
@@ -88,15 +113,18 @@ impl Book {
         let folder = schema::journals(path);
         let io = |source| OpenError::Io { path: folder.clone(), source };
         let connection = schema::open(path)?;
-        let sure = Sure::create(&folder, terms.segment).map_err(io)?;
-        let shared = Arc::new(Shared { balances: Balances::new(), sure });
-        let mut keeper = Keeper::new(connection, shared.clone(), terms, &folder);
+        schema::check(&connection, path)?;
+        let place = Place::of(path)?;
+        let journal = Arc::new(Journal::create(&folder, terms.segment).map_err(io)?);
+        let (fault, faulty) = (Mutex::default(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { balances: Balances::new(), journal, fault, faulty });
+        let mut keeper = Keeper::new(connection, place, shared.clone(), terms, &folder);
         keeper.recover()?;
         keeper.refresh().map_err(|source| OpenError::Database { path: path.to_owned(), source })?;
         let (asks, asked) = channel();
-        let thread = std::thread::Builder::new().name("ledger".to_owned());
-        let thread = thread.spawn(move || keeper.run(&asked)).map_err(io)?;
-        Ok(Book { shared, asks: Some(asks), thread: Some(thread) })
+        let journal = JournalThread::start(&shared.journal).map_err(io)?;
+        let (supervised, thread) = supervise::spawn("ledger", move || keeper.run(&asked)).map_err(io)?;
+        Ok(Book { shared, asks: Some(asks), supervised, thread: Some(thread), journal })
     }
 
     /// Brings what is settled into the database now, and takes over what others have changed there.
@@ -134,14 +162,14 @@ impl Drop for Book {
 
 impl Ledger for Book {
     fn reserve(&self, account: &AccountId, amount: i64) -> Held {
-        if self.shared.sure.is_failing() {
+        if self.shared.journal.is_failing() || self.shared.faulty.load(Ordering::Acquire) {
             return Held::Known(Err(Refused::Unavailable));
         }
         self.shared.balances.reserve(account, amount)
     }
 
     fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled {
-        let kept = self.shared.sure.append(|out| record.encode(out));
+        let settled = self.shared.journal.append(|out| record.encode(out));
         match reservation {
             Some(reservation) => reservation.spend(record.charge()),
             None if record.charge() != 0 && !record.account.is_empty() => {
@@ -149,11 +177,23 @@ impl Ledger for Book {
             }
             None => {}
         }
-        Settled::Known(kept.map_err(|error| StoreError::Failed(error.to_string())))
+        settled
     }
 
     fn available(&self, account: &AccountId) -> Option<i64> {
         self.shared.balances.available(account.as_str())
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.shared.fault.lock().clone()
+    }
+
+    fn close(&self) -> Pending<()> {
+        self.flush()
+    }
+
+    fn threads(&self) -> Vec<Arc<Supervised>> {
+        vec![self.supervised.clone(), self.journal.supervised().clone()]
     }
 
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {

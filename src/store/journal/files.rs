@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rand::Rng as _;
 
 use super::frame;
+use super::segment::Pieces;
 
 /// A process holds a lock on the file with this ending for as long as it lives.
 const LOCK: &str = "lock";
@@ -21,7 +22,7 @@ const TRIES: usize = 16;
 pub(super) struct Files {
     folder: PathBuf,
     id: u64,
-    _lock: File,
+    lock: File,
 }
 
 fn path(folder: &Path, id: u64, ending: &str) -> PathBuf {
@@ -62,13 +63,22 @@ impl Files {
                 let file = options().create_new(true).open(path(folder, id, ending))?;
                 file.write_all_at(&frame::opening(id), 0).map(|()| file)
             });
-            let files = Files { folder: folder.to_owned(), id, _lock: lock };
+            let files = Files { folder: folder.to_owned(), id, lock };
             let segments = [a?, b?];
             // So that a loss of power leaves the names, too.
             File::open(folder)?.sync_all()?;
             return Ok((id, files, segments));
         }
         Err(io::Error::other("no journal can be made"))
+    }
+
+    /// Whether they stand where they were made.
+    pub(super) fn are_there(&self) -> bool {
+        let there = |file: &File| -> io::Result<bool> {
+            let (there, own) = (path(&self.folder, self.id, LOCK).metadata()?, file.metadata()?);
+            Ok((there.dev(), there.ino()) == (own.dev(), own.ino()))
+        };
+        there(&self.lock).unwrap_or(false)
     }
 
     /// Removes them.
@@ -93,13 +103,29 @@ pub(in crate::store) fn exists(folder: &Path, id: u64) -> bool {
     path(folder, id, LOCK).exists()
 }
 
+/// Whether a folder holds files of any journal.
+pub(in crate::store) fn any(folder: &Path) -> io::Result<bool> {
+    match std::fs::read_dir(folder) {
+        Ok(mut entries) => Ok(entries.any(|entry| entry.is_ok_and(|entry| id_of(&entry.path()).is_some()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The journal that a file belongs to, and the file's ending.
+fn id_of(path: &Path) -> Option<(u64, &str)> {
+    let id = u64::from_str_radix(path.file_stem()?.to_str()?, 16).ok()?;
+    let ending = path.extension()?.to_str()?;
+    (ending == LOCK || SEGMENTS.contains(&ending)).then_some((id, ending))
+}
+
 /// The journal of a process that has ended. Nobody else brings it in for as long as this lives.
 #[derive(Debug)]
 pub(in crate::store) struct Leftover {
     /// Which journal it is.
     pub(in crate::store) id: u64,
-    /// What its segments hold, the earlier frames first.
-    pub(in crate::store) segments: Vec<Vec<u8>>,
+    /// Its segments, the one with the earlier frames first.
+    pub(in crate::store) segments: Vec<Pieces>,
     folder: PathBuf,
     _lock: File,
 }
@@ -111,38 +137,41 @@ impl Leftover {
     }
 }
 
-/// The journals in a folder whose processes have ended.
-pub(in crate::store) fn leftovers(folder: &Path) -> io::Result<Vec<Leftover>> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
+/// The journals in a folder whose processes have ended, one at a time.
+pub(in crate::store) fn leftovers(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<Leftover>>> {
     let mut found = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        let id = path.file_stem().and_then(|stem| u64::from_str_radix(stem.to_str()?, 16).ok());
-        let (Some(id), Some(LOCK)) = (id, path.extension().and_then(|ending| ending.to_str())) else {
-            continue;
-        };
-        if let Some(lock) = lock(&path)? {
-            found.push(read(folder, id, lock)?);
+    match std::fs::read_dir(folder) {
+        Ok(entries) => {
+            for entry in entries {
+                let path = entry?.path();
+                if let Some((id, LOCK)) = id_of(&path) {
+                    found.push((id, path));
+                }
+            }
         }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
-    Ok(found)
+    let folder = folder.to_owned();
+    Ok(found.into_iter().filter_map(move |(id, path)| {
+        let lock = lock(&path).transpose()?;
+        Some(lock.and_then(|lock| read(&folder, id, lock)))
+    }))
 }
 
 fn read(folder: &Path, id: u64, lock: File) -> io::Result<Leftover> {
     let mut segments = Vec::new();
     for ending in SEGMENTS {
-        match std::fs::read(path(folder, id, ending)) {
-            Ok(segment) => segments.push(segment),
+        match File::open(path(folder, id, ending)) {
+            Ok(file) => {
+                let mut pieces = Pieces::new(file, u64::MAX)?;
+                segments.push((pieces.first()?.unwrap_or(0), pieces));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
-    segments.sort_by_key(|segment| {
-        frame::Frames::new(segment).and_then(|mut frames| frames.next()).map_or(0, |frame| frame.number)
-    });
+    segments.sort_by_key(|(first, _)| *first);
+    let segments = segments.into_iter().map(|(_, pieces)| pieces).collect();
     Ok(Leftover { id, segments, folder: folder.to_owned(), _lock: lock })
 }

@@ -4,9 +4,9 @@
 pub(super) const OPENING: usize = 16;
 const MARK: &[u8; 8] = b"MGWLEDG1";
 /// Length (4), checksum (4), number (8).
-const HEADER: usize = 16;
+pub(super) const HEADER: usize = 16;
 /// Largest payload. What a length says beyond it is no length.
-const LARGEST: usize = 64 << 10;
+pub(super) const LARGEST: usize = 64 << 10;
 
 /// The opening of a segment.
 pub fn opening(journal: u64) -> [u8; OPENING] {
@@ -70,6 +70,21 @@ impl<'a> Frames<'a> {
     /// Whose segment it is.
     pub fn journal(&self) -> u64 {
         self.journal
+    }
+
+    /// The frames must follow one with this number.
+    pub(super) fn follow(&mut self, last: Option<u64>) {
+        self.last = last;
+    }
+
+    /// The number of the frame that was read last.
+    pub(super) fn last_number(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// Bytes that were not read.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
     }
 }
 

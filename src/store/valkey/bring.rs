@@ -1,8 +1,10 @@
 //! The way of a journal to the server: that of this process, and those that ended processes left. Frames go there with
 //! their numbers, so that each is charged once, whatever becomes of the answers and of the server.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use foldhash::fast::RandomState;
 use redis::Cmd;
 
 use super::clerk::Clerk;
@@ -11,7 +13,7 @@ use super::hand::{ENDED, Visit, Visited, visited};
 use super::keys;
 use super::link::{Link, LinkError};
 use super::parcel::{Parcel, Sorted, sort};
-use crate::store::journal::{self, Frames, Leftover};
+use crate::store::journal::{self, Frames, Pieces, Segment};
 use crate::store::millis;
 
 /// How often it is looked for journals of ended processes.
@@ -55,8 +57,8 @@ impl Clerk {
         }
         self.bring_one().await?;
         // A segment may be full: there is room only now.
-        if self.shared.sure.is_failing() {
-            self.shared.sure.write_the_rest()?;
+        if self.shared.journal.is_failing() {
+            self.shared.journal.write_queued()?;
             self.bring_one().await?;
         }
         Ok(())
@@ -64,18 +66,31 @@ impl Clerk {
 
     async fn bring_one(&mut self) -> Result<(), BringError> {
         if self.draining.is_none() {
-            self.draining = self.shared.sure.journal.rotate();
+            self.draining = self.shared.journal.rotate();
         }
-        let bytes = self.draining.as_ref().map(|segment| segment.read()).transpose()?;
-        self.bring_segment(bytes.as_deref().unwrap_or_default()).await?;
-        if let Some(bytes) = bytes {
-            let last = Frames::new(&bytes).and_then(Iterator::last);
+        let mut pieces = self.draining.as_ref().map(Segment::pieces).transpose()?;
+        // Where there is no piece, there may be something to bring again.
+        let mut brought = false;
+        while let Some(piece) = pieces.as_mut().map(Pieces::next).transpose()?.flatten() {
+            brought = true;
+            let piece = piece.to_vec();
+            self.bring_segment(&piece).await?;
+            let last = Frames::new(&piece).and_then(Iterator::last);
             self.through = last.map_or(self.through, |frame| frame.number);
-            self.kept.push_back((Instant::now(), bytes));
+            self.keep(piece);
+        }
+        if !brought {
+            self.bring_segment(&[]).await?;
         }
         if let Some(segment) = self.draining.take() {
-            self.shared.sure.journal.recycle(segment)?;
+            self.shared.journal.recycle(segment)?;
         }
+        Ok(())
+    }
+
+    /// Keeps a piece that was brought for a while.
+    fn keep(&mut self, piece: Vec<u8>) {
+        self.kept.push_back((Instant::now(), piece));
         let mut size: usize = self.kept.iter().map(|(_, bytes)| bytes.len()).sum();
         while let Some((at, bytes)) = self.kept.front()
             && (size > KEPT_BYTES || at.elapsed() > KEPT)
@@ -83,7 +98,6 @@ impl Clerk {
             size -= bytes.len();
             self.kept.pop_front();
         }
-        Ok(())
     }
 
     async fn bring_segment(&mut self, bytes: &[u8]) -> Result<(), BringError> {
@@ -119,7 +133,7 @@ impl Clerk {
 
     async fn bring_sorted(&mut self, sorted: &Sorted<'_>) -> Result<(), BringError> {
         let Some(link) = self.link.clone() else { return Err(LinkError::Late.into()) };
-        let gateway = self.shared.sure.journal.id();
+        let gateway = self.shared.journal.id();
         let records = millis(self.terms.records);
         loop {
             let number = self.number();
@@ -174,7 +188,7 @@ impl Clerk {
                         // It was brought already, and the answer was lost.
                         let frames = sorted.get(account).map_or(&[][..], Vec::as_slice);
                         let booked = hand.booked;
-                        let lost = frames.iter().filter(|frame| (booked + 1..=stands).contains(&frame.0));
+                        let lost = frames.iter().filter(|frame| frame.0 > booked && frame.0 <= stands);
                         let cost = lost.fold(0i64, |sum, (_, record, _)| sum.saturating_add(record.cost));
                         hand.stands = stands;
                         hand.book(stands, if account.is_empty() { 0 } else { cost });
@@ -203,12 +217,22 @@ fn list(day: i64, account: &str) -> [Cmd; 2] {
 /// Brings the journals of ended processes. What was set aside for those is free again at once.
 pub(super) async fn leftovers(link: &Link, terms: &Terms) -> Result<(), BringError> {
     for leftover in journal::leftovers(&terms.journal)? {
-        let mut sorted = Sorted::default();
-        for frames in leftover.segments.iter().filter_map(|segment| Frames::new(segment)) {
-            sort(frames, &mut sorted).map_err(BringError::Record)?;
-        }
-        for (account, frames) in &sorted {
-            bring_leftover(link, terms, &leftover, account, frames).await?;
+        let mut leftover = leftover?;
+        let id = leftover.id;
+        // Where each account's frames stand at the server.
+        let mut stands: HashMap<String, u64, RandomState> = HashMap::default();
+        for segment in &mut leftover.segments {
+            while let Some(piece) = segment.next()? {
+                let mut sorted = Sorted::default();
+                if let Some(frames) = Frames::new(piece) {
+                    sort(frames, &mut sorted).map_err(BringError::Record)?;
+                }
+                for (account, frames) in &sorted {
+                    let from = stands.get(*account).copied().unwrap_or(0);
+                    let to = bring_leftover(link, terms, id, account, frames, from).await?;
+                    stands.insert((*account).to_owned(), to);
+                }
+            }
         }
         leftover.remove()?;
     }
@@ -218,17 +242,18 @@ pub(super) async fn leftovers(link: &Link, terms: &Terms) -> Result<(), BringErr
 async fn bring_leftover(
     link: &Link,
     terms: &Terms,
-    leftover: &Leftover,
+    gateway: u64,
     account: &str,
     frames: &[(u64, crate::store::UsageRecord<'_>, &[u8])],
-) -> Result<(), BringError> {
-    let (mut stands, mut gaps) = (0, 0);
+    from: u64,
+) -> Result<u64, BringError> {
+    let (mut stands, mut gaps) = (from, 0);
     while let Some(parcel) = Parcel::after(stands, u64::MAX, account, frames) {
         let last = parcel.last;
         link.all(parcel.days.keys().flat_map(|day| list(*day, account)).collect()).await?;
         let visit = Visit {
             account,
-            gateway: leftover.id,
+            gateway,
             number: ENDED,
             lease: 0,
             parcel: Some(parcel),
@@ -237,9 +262,10 @@ async fn bring_leftover(
         };
         match visited(&link.one(visit.command(millis(terms.records))?).await?) {
             Some(Visited::Done(_)) => stands = last,
-            Some(Visited::Gap(there)) if gaps < GAPS => (stands, gaps) = (there, gaps + 1),
+            // What it has forgotten stands in a piece before this one: all of it is brought again the next time.
+            Some(Visited::Gap(there)) if gaps < GAPS && there >= from => (stands, gaps) = (there, gaps + 1),
             _ => return Err(BringError::Gaps),
         }
     }
-    Ok(())
+    Ok(stands)
 }

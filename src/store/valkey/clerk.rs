@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
-use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
+use tokio::sync::mpsc::{Receiver, WeakSender};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -62,7 +62,7 @@ pub(super) struct Clerk {
     /// Limits that are shared, of which something is in hand.
     pub(super) watch: limits::Watch,
     /// The way for those who ask this thread.
-    pub(super) asks: WeakUnboundedSender<Ask>,
+    pub(super) asks: WeakSender<Ask>,
     /// Visits so far.
     visits: u64,
     round: Instant,
@@ -71,12 +71,7 @@ pub(super) struct Clerk {
 }
 
 impl Clerk {
-    pub(super) fn new(
-        address: Address,
-        shared: Arc<Shared>,
-        terms: Terms,
-        asks: WeakUnboundedSender<Ask>,
-    ) -> Self {
+    pub(super) fn new(address: Address, shared: Arc<Shared>, terms: Terms, asks: WeakSender<Ask>) -> Self {
         let now = Instant::now();
         Clerk {
             address,
@@ -101,7 +96,9 @@ impl Clerk {
     }
 
     /// Works until the ledger is dropped.
-    pub(super) async fn run(mut self, mut asked: UnboundedReceiver<Ask>) {
+    pub(super) async fn run(&mut self, asked: &mut Receiver<Ask>) {
+        // Both are there after a panic alone.
+        (self.link, self.attempt) = (None, None);
         let connected = Link::connect(&self.address).await;
         self.connected(connected);
         let mut ticks = tokio::time::interval(self.terms.flush);
@@ -116,6 +113,7 @@ impl Clerk {
                     self.answer(std::mem::take(&mut asks)).await;
                 }
                 _ = ticks.tick() => {
+                    self.look();
                     self.connect();
                     if let Err(error) = self.flush(false).await {
                         self.say(&error);
@@ -127,7 +125,21 @@ impl Clerk {
                 }
             }
         }
-        let _ = tokio::time::timeout(END, self.end()).await;
+        if tokio::time::timeout(END, self.give_back()).await == Ok(true) {
+            self.shared.journal.remove_if_drained();
+        }
+    }
+
+    /// Looks whether the journal stands where it was made: what is written to files that were removed is lost.
+    fn look(&self) {
+        let gone = !self.shared.journal.is_there();
+        if self.shared.gone.swap(gone, Ordering::AcqRel) != gone {
+            let folder = self.terms.journal.display();
+            match gone {
+                true => tracing::error!(%folder, "the journal was removed; accounts are refused"),
+                false => tracing::warn!(%folder, "the journal is there again"),
+            }
+        }
     }
 
     /// Begins an attempt to connect, if one is due.
@@ -182,12 +194,18 @@ impl Clerk {
         for ask in asks {
             // Whoever asked may have stopped waiting.
             match ask {
+                Ask::Hold { outcome, .. } if outcome.is_closed() => {}
+                Ask::Limit(request) if request.outcome.is_closed() => {}
                 Ask::Hold { account, amount, outcome } => {
                     holds.entry(account).or_default().push((amount, outcome));
                 }
                 Ask::Limit(request) => requests.push(*request),
                 Ask::Spare { whose } => spare.push(whose),
                 Ask::Flush { outcome } => drop(outcome.send(self.flush(true).await)),
+                Ask::End { outcome } => {
+                    let done = if self.give_back().await { Ok(()) } else { Err(away()) };
+                    drop(outcome.send(done));
+                }
                 Ask::Spent { day, outcome } => match self.link.clone() {
                     // It may take a while.
                     Some(link) => drop(tokio::spawn(async move {
@@ -215,7 +233,7 @@ impl Clerk {
             holds.into_iter().for_each(|(account, holds)| self.hold_away(&account, holds));
             return;
         };
-        let (gateway, number) = (self.shared.sure.journal.id(), self.number());
+        let (gateway, number) = (self.shared.journal.id(), self.number());
         let (mut commands, mut waiting) = (Vec::new(), Vec::new());
         for (account, holds) in holds {
             let Some(hand) = self.hand(account.as_str()) else { continue };
@@ -374,7 +392,7 @@ impl Clerk {
 
     /// Writes to the disk what the server does not take.
     fn secure(&mut self) {
-        let journal = &self.shared.sure.journal;
+        let journal = &self.shared.journal;
         if self.draining.is_none() {
             self.draining = journal.rotate();
         }

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::oneshot;
 
 use super::clerk::Clerk;
@@ -15,11 +16,12 @@ use super::link::Address;
 use super::purse::{Purses, State};
 use crate::account::share::Lack;
 use crate::account::{Gauge, Limits, Ticket, limit};
-use crate::store::journal::Sure;
+use crate::store::journal::{Journal, JournalThread};
 use crate::store::ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
 use crate::store::record::UsageRecord;
 use crate::store::schema::OpenError;
 use crate::store::{Limiter, Pending, StoreError, Whose};
+use crate::supervise::{self, Supervised};
 
 /// What is done while the server is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +47,24 @@ pub struct Terms {
     pub segment: u64,
 }
 
+/// Asks that may wait: as many as requests that are let in at a time. What is asked beyond them is refused at once.
+pub(super) const QUEUE: usize = 16 << 10;
+
 /// The ledger.
 pub struct Fleet {
     shared: Arc<Shared>,
-    asks: Option<UnboundedSender<Ask>>,
+    asks: Option<Sender<Ask>>,
+    supervised: Arc<Supervised>,
     thread: Option<JoinHandle<()>>,
+    journal: JournalThread,
 }
 
 /// What the workers and the thread share.
 pub(super) struct Shared {
     pub(super) purses: Purses,
-    pub(super) sure: Sure,
+    pub(super) journal: Arc<Journal>,
+    /// The journal's files were removed.
+    pub(super) gone: AtomicBool,
     /// How far a purse may be overdrawn: not at all, but where that is permitted while the server is away.
     pub(super) floor: AtomicI64,
 }
@@ -64,11 +73,26 @@ pub(super) type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the thread is asked.
 pub(super) enum Ask {
-    Hold { account: AccountId, amount: i64, outcome: oneshot::Sender<Result<Reservation, Refused>> },
-    Spent { day: i64, outcome: Outcome<Vec<Spent>> },
-    Flush { outcome: Outcome<()> },
+    Hold {
+        account: AccountId,
+        amount: i64,
+        outcome: oneshot::Sender<Result<Reservation, Refused>>,
+    },
+    Spent {
+        day: i64,
+        outcome: Outcome<Vec<Spent>>,
+    },
+    Flush {
+        outcome: Outcome<()>,
+    },
+    /// All is brought, and what is set aside is given back.
+    End {
+        outcome: Outcome<()>,
+    },
     Limit(Box<limits::Request>),
-    Spare { whose: Whose },
+    Spare {
+        whose: Whose,
+    },
 }
 
 impl Fleet {
@@ -82,16 +106,19 @@ impl Fleet {
             let path = path.to_owned();
             move |source| OpenError::Io { path, source }
         };
-        let sure = Sure::create(&terms.journal, terms.segment).map_err(io(&terms.journal))?;
-        let shared = Arc::new(Shared { purses: Purses::new(), sure, floor: AtomicI64::new(0) });
-        let (asks, asked) = unbounded_channel();
+        let journal = Journal::create(&terms.journal, terms.segment).map_err(io(&terms.journal))?;
+        let journal = Arc::new(journal);
+        let (floor, gone) = (AtomicI64::new(0), AtomicBool::new(false));
+        let shared = Arc::new(Shared { purses: Purses::new(), journal, floor, gone });
+        let (asks, mut asked) = channel(QUEUE);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(io(&terms.journal))?;
         let failed = io(&terms.journal);
-        let clerk = Clerk::new(address, shared.clone(), terms, asks.downgrade());
-        let thread = std::thread::Builder::new().name("ledger".to_owned());
-        let thread = thread.spawn(move || runtime.block_on(clerk.run(asked))).map_err(failed)?;
-        Ok(Fleet { shared, asks: Some(asks), thread: Some(thread) })
+        let journal = JournalThread::start(&shared.journal).map_err(io(&terms.journal))?;
+        let mut clerk = Clerk::new(address, shared.clone(), terms, asks.downgrade());
+        let run = move || runtime.block_on(clerk.run(&mut asked));
+        let (supervised, thread) = supervise::spawn("ledger", run).map_err(failed)?;
+        Ok(Fleet { shared, asks: Some(asks), supervised, thread: Some(thread), journal })
     }
 
     /// Brings what is settled to the server now, and takes over what others have changed there.
@@ -101,10 +128,12 @@ impl Fleet {
 
     fn ask<T>(&self, make: impl FnOnce(Outcome<T>) -> Ask) -> Pending<T> {
         let (outcome, pending) = Pending::new();
-        if let Some(asks) = &self.asks {
-            // The end of the thread is told by the outcome that is dropped with the ask.
-            let _ = asks.send(make(outcome));
+        if let Some(asks) = &self.asks
+            && let Err(TrySendError::Full(_)) = asks.try_send(make(outcome))
+        {
+            return Pending::known(Err(StoreError::Busy));
         }
+        // The end of the thread is told by the outcome that is dropped with the ask.
         pending
     }
 }
@@ -121,7 +150,7 @@ impl Drop for Fleet {
 
 impl Ledger for Fleet {
     fn reserve(&self, account: &AccountId, amount: i64) -> Held {
-        if self.shared.sure.is_failing() {
+        if self.shared.journal.is_failing() || self.shared.gone.load(Ordering::Acquire) {
             return Held::Known(Err(Refused::Unavailable));
         }
         if let Some(purse) = self.shared.purses.find(account.as_str())
@@ -133,14 +162,14 @@ impl Ledger for Fleet {
         let Some(asks) = &self.asks else { return Held::Known(Err(Refused::Unavailable)) };
         let (outcome, pending) = oneshot::channel();
         let account = account.clone();
-        match asks.send(Ask::Hold { account, amount: amount.max(0), outcome }) {
+        match asks.try_send(Ask::Hold { account, amount: amount.max(0), outcome }) {
             Ok(()) => Held::Pending(pending),
             Err(_) => Held::Known(Err(Refused::Unavailable)),
         }
     }
 
     fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled {
-        let kept = self.shared.sure.append(|out| record.encode(out));
+        let settled = self.shared.journal.append(|out| record.encode(out));
         let charge = record.charge();
         match reservation {
             Some(reservation) => reservation.spend(charge),
@@ -151,7 +180,7 @@ impl Ledger for Fleet {
             }
             None => {}
         }
-        Settled::Known(kept.map_err(|error| StoreError::Failed(error.to_string())))
+        settled
     }
 
     fn available(&self, account: &AccountId) -> Option<i64> {
@@ -161,6 +190,19 @@ impl Ledger for Fleet {
 
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {
         self.ask(|outcome| Ask::Spent { day, outcome })
+    }
+
+    fn fault(&self) -> Option<String> {
+        let gone = self.shared.gone.load(Ordering::Acquire);
+        gone.then(|| "the journal (store.journal) was removed while the gateway ran; restart it".to_owned())
+    }
+
+    fn close(&self) -> Pending<()> {
+        self.ask(|outcome| Ask::End { outcome })
+    }
+
+    fn threads(&self) -> Vec<Arc<Supervised>> {
+        vec![self.supervised.clone(), self.journal.supervised().clone()]
     }
 
     fn limiter(&self) -> Option<&dyn Limiter> {
@@ -181,8 +223,8 @@ impl Limiter for Fleet {
         let at = Instant::now();
         let request = limits::Request { whose, gauge, limits, ask, at, again: false, outcome };
         if let Some(asks) = &self.asks {
-            // The end of the thread is told by the outcome that is dropped with the ask.
-            let _ = asks.send(Ask::Limit(Box::new(request)));
+            // The end of the thread, and that too many wait, is told by the outcome that is dropped with the ask.
+            let _ = asks.try_send(Ask::Limit(Box::new(request)));
         }
         pending
     }

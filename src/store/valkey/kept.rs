@@ -14,6 +14,7 @@ use super::keys::Kept;
 use super::link::{Address, Link, LinkError, number, parts};
 use super::script;
 use crate::store::{Found, Limits, Pending, Response, SealKey, Store, StoreError, millis};
+use crate::supervise::Supervised;
 
 /// Jobs that may be under way.
 const JOBS: usize = 1024;
@@ -36,6 +37,7 @@ pub struct Valkey {
     runtime: Option<Runtime>,
     shared: Arc<Shared>,
     limits: Limits,
+    supervised: Arc<Supervised>,
 }
 
 pub(super) struct Shared {
@@ -71,8 +73,10 @@ impl Valkey {
             jobs: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
         });
-        runtime.spawn(sweep(Arc::downgrade(&shared)));
-        Ok(Valkey { runtime: Some(runtime), shared, limits })
+        let supervised = Supervised::new("store");
+        let (sweeping, own) = (Arc::downgrade(&shared), supervised.clone());
+        runtime.spawn(async move { own.keep_task(|| sweep(sweeping.clone())).await });
+        Ok(Valkey { runtime: Some(runtime), shared, limits, supervised })
     }
 
     /// Runs a command; `read` makes the outcome of its answer.
@@ -215,6 +219,10 @@ fn response(answer: &Value) -> Option<Found> {
 }
 
 impl Store for Valkey {
+    fn threads(&self) -> Vec<Arc<Supervised>> {
+        vec![self.supervised.clone()]
+    }
+
     fn keep(&self, response: Response) -> Pending<()> {
         let size = size_of(&response);
         let limit = self.limits.response.min(usize::try_from(self.limits.total).unwrap_or(usize::MAX));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 use redis::{Cmd, Value};
-use tokio::sync::mpsc::WeakUnboundedSender;
+use tokio::sync::mpsc::WeakSender;
 use tokio::sync::oneshot;
 
 use super::clerk::Clerk;
@@ -69,13 +69,14 @@ pub(super) struct Watch {
 #[derive(Debug)]
 struct Bell {
     whose: Whose,
-    asks: WeakUnboundedSender<Ask>,
+    asks: WeakSender<Ask>,
 }
 
 impl Keeper for Bell {
     fn spare(&self) {
         if let Some(asks) = self.asks.upgrade() {
-            let _ = asks.send(Ask::Spare { whose: self.whose.clone() });
+            // Where too many wait, the next round gives them back.
+            let _ = asks.try_send(Ask::Spare { whose: self.whose.clone() });
         }
     }
 }
@@ -212,7 +213,7 @@ impl Clerk {
     }
 
     async fn make(&mut self, visits: Vec<Visit>) {
-        let gateway = self.shared.sure.journal.id();
+        let gateway = self.shared.journal.id();
         let commands = visits.iter().filter_map(|visit| {
             let watched = self.watch.all.get(&visit.whose)?;
             Some(command(gateway, visit, watched))
@@ -281,7 +282,7 @@ impl Clerk {
         tokio::spawn(async move {
             tokio::time::sleep(MOMENT).await;
             if let Some(asks) = asks.upgrade() {
-                let _ = asks.send(Ask::Limit(Box::new(Request { again: true, ..request })));
+                let _ = asks.try_send(Ask::Limit(Box::new(Request { again: true, ..request })));
             }
         });
     }

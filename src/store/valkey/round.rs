@@ -16,7 +16,7 @@ impl Clerk {
     /// Renews what is set aside, gives back what is not used, and asks how accounts stand.
     pub(super) async fn see_to_all(&mut self, all: bool) -> Result<(), BringError> {
         let Some(link) = self.link.clone() else { return Ok(()) };
-        let (gateway, number) = (self.shared.sure.journal.id(), self.number());
+        let (gateway, number) = (self.shared.journal.id(), self.number());
         let (mut commands, mut visits, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
         for (name, hand) in &mut self.hands {
             let age = hand.asked.map(|asked| asked.elapsed());
@@ -92,13 +92,13 @@ impl Clerk {
         answers.map(drop).map_err(BringError::Link)
     }
 
-    /// Brings the rest, and gives back all that is set aside.
-    pub(super) async fn end(&mut self) {
+    /// Brings the rest, and gives back all that is set aside. Tells whether all was brought.
+    pub(super) async fn give_back(&mut self) -> bool {
         if self.flush(false).await.is_err() {
-            return;
+            return false;
         }
         self.see_to_limits(true).await;
-        let (gateway, number) = (self.shared.sure.journal.id(), self.number());
+        let (gateway, number) = (self.shared.journal.id(), self.number());
         let mut commands = Vec::new();
         for (name, hand) in &self.hands {
             let pool = hand.purse.as_ref().map_or(0, |purse| purse.empty());
@@ -113,8 +113,6 @@ impl Clerk {
             let _ = link.all(commands).await;
         }
         // What came while the segment before was brought.
-        if self.bring().await.is_ok() {
-            self.shared.sure.journal.remove_if_drained();
-        }
+        self.bring().await.is_ok()
     }
 }

@@ -43,6 +43,10 @@ fn task(value: &Value) -> Option<Task> {
 }
 
 impl Tasks for Valkey {
+    fn threads(&self) -> Vec<std::sync::Arc<crate::supervise::Supervised>> {
+        crate::store::Store::threads(self)
+    }
+
     fn submit(&self, task: NewTask) -> Pending<Option<String>> {
         let NewTask { owner, id, mark, lifetime, due, facts, state } = task;
         let mut names = vec![TASKS.item(&owner, id.as_bytes()), due_set()];

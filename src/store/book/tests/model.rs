@@ -151,7 +151,7 @@ impl World {
             }
             Step::Crash { process } => {
                 let Some(process) = self.processes[process].take() else { return };
-                let journal = process.book.shared.sure.journal.id();
+                let journal = process.book.shared.journal.id();
                 process.book.crash();
                 self.await_end(journal);
                 for (left, waiting) in self.left.iter_mut().zip(process.waiting) {
@@ -165,8 +165,9 @@ impl World {
     /// this very moment, and until that program is there, it holds all the locks of its parent.
     fn await_end(&self, journal: u64) {
         let folder = schema::journals(&self.folder.path().join("state.db"));
-        let free =
-            || !exists(&folder, journal) || leftovers(&folder).unwrap().iter().any(|left| left.id == journal);
+        let free = || {
+            !exists(&folder, journal) || leftovers(&folder).unwrap().any(|left| left.unwrap().id == journal)
+        };
         let end = Instant::now() + PATIENCE;
         while !free() {
             assert!(Instant::now() < end, "the journal of a crashed process is still held");

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::{adds_up, at, desk, flushed, soon};
-use crate::store::ledger::{Held, Ledger, Refused, Settled};
-use crate::store::suite::OnServer;
+use crate::store::ledger::{Held, Ledger, Refused};
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle};
+use crate::store::suite::{OnServer, PATIENCE};
 use crate::store::valkey::Away;
 
 /// Nothing waits for a server that is not there.
@@ -109,7 +109,7 @@ fn a_full_journal_is_brought_and_used_again() {
         noticed(&ledger);
         let full = held.into_iter().map(|held| {
             let told = ledger.settle(Some(held), &record("acme", 9));
-            matches!(told, Settled::Known(Err(_)))
+            told.wait(PATIENCE).is_err()
         });
         assert!(full.filter(|full| *full).count() > 100, "both segments are full");
         // What cannot be charged for certain is not begun, whatever may be spent while the server is away.

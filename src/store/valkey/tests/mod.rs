@@ -1,6 +1,7 @@
 //! What a fleet may rely on, against a real server.
 
 mod away;
+mod bounds;
 mod cluster;
 mod failover;
 mod limits;

@@ -1,0 +1,48 @@
+//! The file of the ledger is lost while the gateway runs.
+
+use nix::sys::signal::Signal;
+
+use crate::accounts::{PAYING, asking, paying, vendors};
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::setup::{KEY, vendor_of};
+use crate::support::{soon, until};
+
+#[tokio::test]
+async fn a_file_that_is_removed_stops_accounts_and_is_said_everywhere() {
+    let upstream = vendors().await;
+    let mut gateway = Gateway::start(&paying(&upstream, "1")).await;
+    let chat = |key| asking(Form::Chat, vendor_of(Form::Chat), false, key);
+    assert_eq!(gateway.ask(chat(PAYING)).await.status(), 200);
+    let (file, away) = (gateway.folder().join("state.db"), gateway.folder().join("away.db"));
+    std::fs::rename(&file, &away).unwrap();
+    let status = async |wanted| {
+        soon(async {
+            while gateway.admin_status("/readyz").await != Some(wanted) {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    };
+    status(503).await;
+    let ready = gateway.admin("/readyz").await;
+    assert!(ready.text().contains("accounts cannot be charged: "), "{}", ready.text());
+    assert!(ready.text().contains("state.db was removed"), "{}", ready.text());
+    until(|| gateway.log().contains("state.db was removed")).await;
+    let refused = gateway.ask(chat(PAYING)).await;
+    assert_eq!((refused.status(), refused.get("retry-after")), (503, Some("1")), "{}", refused.text());
+    assert_eq!(gateway.ask(chat(KEY)).await.status(), 200, "a key without an account pays nothing");
+    std::fs::rename(&away, &file).unwrap();
+    status(200).await;
+    assert_eq!(gateway.ask(chat(PAYING)).await.status(), 200);
+
+    // The next process does not begin with empty books.
+    std::fs::remove_file(&file).unwrap();
+    status(503).await;
+    gateway.signal(Signal::SIGTERM);
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    let mut next = gateway.start_beside(&[]);
+    until(|| !next.runs()).await;
+    let log = gateway.log();
+    assert!(log.contains("is missing or empty, but its journal is there"), "{log}");
+}
