@@ -31,6 +31,7 @@ const NONE: u8 = u8::MAX;
 
 impl Sought {
     /// Builds the table, at compile time.
+    #[allow(clippy::indexing_slicing, clippy::panic, reason = "a fault is one of the build")]
     pub const fn new(names: &'static [&'static str], words: &'static [Word]) -> Self {
         let mut lengths = 0;
         let mut index = 0;
@@ -63,6 +64,7 @@ impl Sought {
     }
 }
 
+#[allow(clippy::indexing_slicing, reason = "a fault is one of the build")]
 const fn table(names: &[&str], factor: u32) -> Option<[u8; SLOTS]> {
     let mut slots = [NONE; SLOTS];
     let mut index = 0;
@@ -79,7 +81,7 @@ const fn table(names: &[&str], factor: u32) -> Option<[u8; SLOTS]> {
 
 /// The length and three letters of a name, mixed.
 #[inline]
-#[expect(clippy::indexing_slicing, reason = "both places lie within the name, which is not empty")]
+#[allow(clippy::indexing_slicing, reason = "both places lie within the name, which is not empty")]
 const fn hash(name: &[u8], factor: u32) -> usize {
     if name.is_empty() {
         return 0;

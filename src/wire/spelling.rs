@@ -120,7 +120,7 @@ impl Spelled {
 
     /// Puts the members of an inner object in the place of the member that holds it. Members that the outer object has
     /// already count.
-    pub(super) fn unwrap(&mut self, outer: &[Place<'_>], name: &str) {
+    pub(super) fn flatten(&mut self, outer: &[Place<'_>], name: &str) {
         let Some(index) = outer.iter().position(|place| place.name == name) else { return };
         let Some(wrapped) = outer.get(index) else { return };
         let inner = places(wrapped.value.text(), wrapped.at.start);

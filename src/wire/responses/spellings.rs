@@ -46,7 +46,7 @@ fn flatten(members: &[Place<'_>], out: &mut Spelled) {
     for kind in ["function", "custom"] {
         let nested = find(members, kind).is_some_and(|place| is_object(place.value));
         if nested && says(members, "type", kind) {
-            out.unwrap(members, kind);
+            out.flatten(members, kind);
         }
     }
 }
