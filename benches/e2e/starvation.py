@@ -120,7 +120,7 @@ def send(port, model, body, until, results):
     while time.monotonic() < until:
         begun = time.monotonic()
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=120) as link:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
                 link.sendall(head)
                 link.sendall(body)
                 status = link.recv(64).split(b" ")[1].decode()
@@ -235,7 +235,7 @@ def main():
                 time.sleep(0.3)
                 times, gaps = asyncio.run(others(port, args.seconds))
                 for sender in senders:
-                    sender.join(150)
+                    sender.join(70)
                     sender.kill()
                 told = {}
                 while not results.empty():
