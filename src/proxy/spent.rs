@@ -143,5 +143,4 @@ impl Gateway {
 }
 
 #[cfg(test)]
-#[path = "spent/tests.rs"]
 mod tests;

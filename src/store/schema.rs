@@ -1,6 +1,6 @@
 //! The layout of the file, and how a file of an older one is brought up to it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -219,8 +219,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     if before == 0 {
         // So that a loss of power leaves the name, too: a journal whose file is gone is refused.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|source| OpenError::Io { path: folder.to_owned(), source })?;
+        super::journal::sync_folder(folder)
+            .map_err(|source| OpenError::Io { path: folder.to_owned(), source })?;
     }
     match found {
         LAYOUT => Ok(connection),

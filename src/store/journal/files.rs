@@ -35,6 +35,11 @@ fn options() -> OpenOptions {
     options
 }
 
+/// Writes the names in a folder to the disk.
+pub(in crate::store) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
 /// Opens a lock's file and takes the lock. Nothing, if somebody else has it or has removed the file meanwhile.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = options().open(path)?;
@@ -66,7 +71,7 @@ impl Files {
             let files = Files { folder: folder.to_owned(), id, lock };
             let segments = [a?, b?];
             // So that a loss of power leaves the names, too.
-            File::open(folder)?.sync_all()?;
+            sync_folder(folder)?;
             return Ok((id, files, segments));
         }
         Err(io::Error::other("no journal can be made"))

@@ -18,7 +18,7 @@ mod segment;
 mod tests;
 mod thread;
 
-pub(super) use files::{any, exists, leftovers};
+pub(super) use files::{any, exists, leftovers, sync_folder};
 pub use frame::{Frame, Frames, opening, write};
 pub(super) use segment::{Pieces, Segment};
 pub(super) use thread::JournalThread;
