@@ -21,6 +21,9 @@ const FEW_MEMBERS: usize = 32;
 pub struct Member {
     /// Which of the wanted names it has, as an index into the list given to [`Scanner::new`](super::Scanner::new).
     pub wanted: Option<usize>,
+    /// Which of the wanted names it equals but for upper and lower case, where it equals none: readers exist that make no
+    /// difference (Go's `encoding/json`).
+    pub folded: Option<usize>,
     /// What kind of value it holds.
     pub kind: Kind,
     /// Byte offsets of the value in the document; a string's quotes are included.
@@ -73,19 +76,30 @@ impl Name {
         }
     }
 
-    /// The name is complete: which of the wanted ones it is, and its hash.
+    /// The name is complete: which of the wanted ones it is, or is but for case, and its hash.
     #[inline]
-    pub(super) fn end(&self, wanted: &[&str]) -> (Option<usize>, u64) {
+    pub(super) fn end(&self, wanted: &[&str]) -> (Option<usize>, Option<usize>, u64) {
         if self.long {
-            return (None, self.hash.finish());
+            return (None, None, self.hash.finish());
         }
         // The pieces were checked as UTF-8 as they came, and a name ends at a quote.
         let escaped = std::str::from_utf8(&self.text).unwrap_or_default();
         let name = JsonStr::from_escaped(escaped).decode();
         let mut hash = hasher();
         hash.write(name.as_bytes());
-        (wanted.iter().position(|&wanted| wanted == name), hash.finish())
+        let exact = wanted.iter().position(|&wanted| wanted == name);
+        let folded = if exact.is_none() { folded(&name, wanted) } else { None };
+        (exact, folded, hash.finish())
     }
+}
+
+/// Which of the wanted names this one is under the folding of Unicode, by which two letters beyond ASCII are `k` and `s`.
+fn folded(name: &str, wanted: &[&str]) -> Option<usize> {
+    let find = |name: &str| wanted.iter().position(|wanted| wanted.eq_ignore_ascii_case(name));
+    if name.is_ascii() {
+        return find(name);
+    }
+    find(&name.replace('\u{17f}', "s").replace('\u{212a}', "k"))
 }
 
 #[inline]

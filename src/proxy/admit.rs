@@ -53,6 +53,7 @@ impl Gateway {
         if ctx.is_held() {
             let most = body.most();
             expected.output = most.output;
+            expected.unsure = most.unsure;
             expected.answers = most.answers.unwrap_or(1);
             expected.dear = price.dear().in_body(body.text.pieces());
         }

@@ -10,10 +10,13 @@ use super::context::Context;
 use super::names;
 use super::request::COUNTING;
 use super::task::key_of;
-use crate::account::{Key, State, is_mistyped, is_token};
+use crate::account::{Key, Permission, State, is_mistyped, is_token};
 use crate::error::{ApiError, Kind};
+use crate::route::Table;
 use crate::wire::Api;
+use crate::wire::asks::Others;
 use crate::wire::path::{self, Endpoint};
+use crate::wire::request::Body;
 use crate::wire::tasks::Place;
 
 /// Headers that a key may stand in, in the order in which they are looked at (specification, section 5; Anthropic's
@@ -90,4 +93,31 @@ pub(super) fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint
         // The list shows no more than the key may use.
         _ => Ok(()),
     }
+}
+
+/// Whether the key may use the models that the body names besides the one that it asks for. They are names at the
+/// provider, or of this gateway: either way the key's patterns must permit them.
+pub(super) fn permit_others(routes: &Table, ctx: &Context, body: &mut Body) -> Result<(), ApiError> {
+    let Some(key) = &ctx.key else { return Ok(()) };
+    let models = &key.rules.models;
+    if !body.names_others() || *models == Permission::All {
+        return Ok(());
+    }
+    let permitted =
+        |name: &str| models.permits(routes.resolve(name).map_or(name, |named| &*named.model.id));
+    for Others { member, names, unreadable } in body.others() {
+        let refused = names.iter().find(|name| !permitted(name));
+        let message = match refused {
+            Some(name) => {
+                let name = super::request::short(name);
+                format!("This API key may not use the model `{name}`, which '{member}' names.")
+            }
+            None if unreadable => {
+                format!("This API key may use certain models only, and '{member}' is no list of models.")
+            }
+            None => continue,
+        };
+        return Err(ApiError::new(Kind::ModelNotPermitted, message).param(member));
+    }
+    Ok(())
 }

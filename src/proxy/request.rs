@@ -9,7 +9,7 @@ use pingora::http::RequestHeader;
 use super::context::{Context, RequestId};
 use super::fallback::{Wanted, not_offered};
 use super::guarded::Guarded;
-use super::identify::{authenticate, permit};
+use super::identify::{authenticate, permit, permit_others};
 use super::reply::has_begun;
 use super::{Client, Gateway};
 use super::{images, names};
@@ -215,6 +215,7 @@ impl Gateway {
         let live = ctx.live.clone();
         let named = named(&live.snapshot.routes, ctx, name)?;
         let (model, thinking) = (named.model, named.thinking);
+        permit_others(&live.snapshot.routes, ctx, &mut body)?;
         self.admit(ctx, &model.price, &mut body).await?;
         let fits = |target: &Target| {
             named.provider.is_none_or(|name| *name == *target.provider.name)

@@ -10,8 +10,14 @@ pub(super) struct Fields {
     pub(super) names: &'static [&'static str],
     /// Which of them must be there, with the kinds that they may have.
     pub(super) required: &'static [(usize, &'static [Kind])],
-    /// Which of them limit the output, or hold what does; the first that is there counts.
+    /// Which of them limit the output, or hold what does; the largest counts.
     pub(super) caps: &'static [usize],
+    /// Spellings of other APIs for the same, which some providers know as well.
+    pub(super) loose: &'static [usize],
+    /// Which of them say how many answers are wanted.
+    pub(super) counts: &'static [usize],
+    /// Which of them name other models that may answer instead.
+    pub(super) models: &'static [usize],
     /// What names the conversation, where there is one.
     pub(super) conversing: Option<Conversing>,
 }
@@ -26,9 +32,6 @@ pub(super) const EXTRA: usize = 2;
 pub(super) const CONTENT: usize = 3;
 /// Index of another spelling of [`EXTRA`].
 pub(super) const EXTRA_SNAKE: usize = 4;
-
-/// Index of how many answers a chat request wants.
-pub(super) const COUNT: usize = 6;
 
 /// What a request names its conversation by: the indexes of members.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +48,9 @@ const NUMBER: &[Kind] = &[Kind::Number];
 const TEXT_OR_ARRAY: &[Kind] = &[Kind::String, Kind::Array];
 const OBJECT: &[Kind] = &[Kind::Object];
 
+/// What no member says.
+const NOTHING: Fields =
+    Fields { names: &[], required: &[], caps: &[], loose: &[], counts: &[], models: &[], conversing: None };
 const CHAT: Fields = Fields {
     names: &[
         "model",
@@ -55,22 +61,44 @@ const CHAT: Fields = Fields {
         "max_tokens",
         "n",
         "prompt_cache_key",
+        "models",
+        "fallbacks",
+        "fallback_models",
+        "providerOptions",
+        "best_of",
+        "max_output_tokens",
+        "max_new_tokens",
     ],
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
     caps: &[4, 5],
+    loose: &[13, 14],
+    counts: &[6, 12],
+    models: &[8, 9, 10, 11],
     conversing: Some(Conversing { label: 7, kept: &[] }),
 };
 const MESSAGES: Fields = Fields {
-    names: &["model", "stream", "max_tokens", "messages", "metadata"],
+    names: &[
+        "model",
+        "stream",
+        "max_tokens",
+        "messages",
+        "metadata",
+        "models",
+        "fallbacks",
+        "fallback_models",
+        "providerOptions",
+    ],
     required: &[(MODEL, STRING), (CONTENT, ARRAY), (EXTRA, NUMBER)],
     caps: &[EXTRA],
+    loose: &[],
+    counts: &[],
+    models: &[5, 6, 7, 8],
     conversing: Some(Conversing { label: 4, kept: &[] }),
 };
 const COUNT_TOKENS: Fields = Fields {
     names: &["model", "stream", "max_tokens", "messages"],
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
-    caps: &[],
-    conversing: None,
+    ..NOTHING
 };
 const RESPONSES: Fields = Fields {
     names: &[
@@ -82,29 +110,38 @@ const RESPONSES: Fields = Fields {
         "prompt_cache_key",
         "previous_response_id",
         "conversation",
+        "models",
+        "fallbacks",
+        "fallback_models",
+        "providerOptions",
+        "max_tokens",
+        "max_completion_tokens",
     ],
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
     caps: &[4],
+    loose: &[12, 13],
+    counts: &[],
+    models: &[8, 9, 10, 11],
     conversing: Some(Conversing { label: 5, kept: &[6, 7] }),
 };
 const EMBEDDINGS: Fields = Fields {
-    names: &["model", "stream", "encoding_format", "input"],
+    names: &["model", "stream", "encoding_format", "input", "models", "fallbacks", "fallback_models"],
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
-    caps: &[],
-    conversing: None,
+    models: &[4, 5, 6],
+    ..NOTHING
 };
 const RERANK: Fields = Fields {
-    names: &["model", "stream", "query", "documents"],
+    names: &["model", "stream", "query", "documents", "models", "fallbacks", "fallback_models"],
     required: &[(MODEL, STRING), (EXTRA, STRING), (CONTENT, ARRAY)],
-    caps: &[],
-    conversing: None,
+    models: &[4, 5, 6],
+    ..NOTHING
 };
 const IMAGES: Fields =
-    Fields { names: &["model", "stream", "size", "prompt"], required: &[(MODEL, STRING)], ..RERANK };
+    Fields { names: &["model", "stream", "size", "prompt"], required: &[(MODEL, STRING)], ..NOTHING };
 const PREDICT: Fields = Fields {
     names: &["model", "stream", "parameters", "instances"],
     required: &[(CONTENT, ARRAY)],
-    ..RERANK
+    ..NOTHING
 };
 const GENERATE: Fields = Fields {
     names: &[
@@ -118,19 +155,17 @@ const GENERATE: Fields = Fields {
     ],
     required: &[(CONTENT, ARRAY)],
     caps: &[5, 6],
-    conversing: None,
+    ..NOTHING
 };
 const EMBED_CONTENT: Fields = Fields {
     names: &["model", "stream", "requests", "content"],
     required: &[(CONTENT, OBJECT)],
-    caps: &[],
-    conversing: None,
+    ..NOTHING
 };
 const BATCH_EMBED: Fields = Fields {
     names: &["model", "stream", "content", "requests"],
     required: &[(CONTENT, ARRAY)],
-    caps: &[],
-    conversing: None,
+    ..NOTHING
 };
 
 pub(super) fn fields(api: Api, batch: bool) -> Fields {
