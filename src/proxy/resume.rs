@@ -110,6 +110,7 @@ impl Context {
             dialect: &dialect,
             model: &origin.model.escaped_id,
             id: self.id.as_str(),
+            seed: self.seed(),
             now: self.record.unix_millis / 1000,
         };
         terms(text, &ask)

@@ -58,8 +58,11 @@ pub struct Ask<'a> {
     pub dialect: &'a Dialect<'a>,
     /// The model as the client knows it.
     pub model: &'a EscapedString,
-    /// The gateway's id of the request.
+    /// The id of the request, as the client may have chosen it: errors name it.
     pub id: &'a str,
+    /// Ids are made from it where the vendor gives none: random, so that no two requests share any, and the same for all
+    /// attempts of one request.
+    pub seed: &'a str,
     /// Now (Unix seconds).
     pub now: u64,
 }
@@ -251,7 +254,8 @@ pub(super) fn reply(request: &Request<'_>, body: &str, ask: &Ask<'_>) -> Reply {
     let thinking = if request.thinking == Thinking::Unsaid { ask.thinking } else { request.thinking };
     Reply {
         model: ask.model.clone(),
-        seed: ask.id.into(),
+        request: ask.id.into(),
+        seed: ask.seed.into(),
         created: ask.now,
         usage_wanted: request.usage_wanted,
         show_thinking: shows_thinking(ask.client, request.show_thinking, thinking),

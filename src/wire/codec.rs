@@ -15,7 +15,9 @@ use crate::json::{Cursor, EscapedString, JsonStr, RawJson};
 pub struct Reply {
     /// The model under the name that the client used.
     pub model: EscapedString,
-    /// The gateway's id of the request: ids are made from it where the vendor gives none.
+    /// The id of the request, which errors name.
+    pub request: Box<str>,
+    /// Ids are made from it where the vendor gives none. It belongs to one request and is not the client's to choose.
     pub seed: Box<str>,
     /// When the answer began (Unix seconds), where the vendor does not say.
     pub created: u64,

@@ -22,6 +22,7 @@ pub(super) fn sent(kind: Kind, model: &str, from: Format, to: Format, body: &Val
             dialect: &provider.dialect(to.api(), model),
             model: &EscapedString::from(model),
             id: "req_1",
+            seed: "req_1",
             now: 0,
         },
     )
