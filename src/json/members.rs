@@ -39,11 +39,13 @@ pub(super) struct Name {
     text: SmallVec<[u8; 32]>,
     hash: FoldHasher<'static>,
     long: bool,
+    /// The name holds an escape, so its text is not its meaning.
+    escaped: bool,
 }
 
 impl Name {
     pub(super) fn new() -> Self {
-        Name { text: SmallVec::new(), hash: hasher(), long: false }
+        Name { text: SmallVec::new(), hash: hasher(), long: false, escaped: false }
     }
 
     /// Another name begins.
@@ -51,7 +53,14 @@ impl Name {
     pub(super) fn begin(&mut self) {
         self.text.clear();
         self.long = false;
+        self.escaped = false;
         self.hash = hasher();
+    }
+
+    /// Takes the backslash of an escape; the rest of the escape follows with [`Self::keep`].
+    pub(super) fn keep_backslash(&mut self) {
+        self.escaped = true;
+        self.keep(b"\\");
     }
 
     /// Takes the next bytes of the name.
@@ -82,24 +91,34 @@ impl Name {
         if self.long {
             return (None, None, self.hash.finish());
         }
-        // The pieces were checked as UTF-8 as they came, and a name ends at a quote.
-        let escaped = std::str::from_utf8(&self.text).unwrap_or_default();
-        let name = JsonStr::from_escaped(escaped).decode();
+        if self.escaped {
+            // The pieces were checked as UTF-8 as they came, and a name ends at a quote.
+            let escaped = std::str::from_utf8(&self.text).unwrap_or_default();
+            return Self::known(JsonStr::from_escaped(escaped).decode().as_bytes(), wanted);
+        }
+        // Nearly every name: its text is its meaning, and no byte of it is looked at twice.
+        Self::known(&self.text, wanted)
+    }
+
+    #[inline]
+    fn known(name: &[u8], wanted: &[&str]) -> (Option<usize>, Option<usize>, u64) {
         let mut hash = hasher();
-        hash.write(name.as_bytes());
-        let exact = wanted.iter().position(|&wanted| wanted == name);
-        let folded = if exact.is_none() { folded(&name, wanted) } else { None };
+        hash.write(name);
+        let exact = wanted.iter().position(|wanted| wanted.as_bytes() == name);
+        let folded = if exact.is_none() { folded(name, wanted) } else { None };
         (exact, folded, hash.finish())
     }
 }
 
 /// Which of the wanted names this one is under the folding of Unicode, by which two letters beyond ASCII are `k` and `s`.
-fn folded(name: &str, wanted: &[&str]) -> Option<usize> {
-    let find = |name: &str| wanted.iter().position(|wanted| wanted.eq_ignore_ascii_case(name));
+#[inline]
+fn folded(name: &[u8], wanted: &[&str]) -> Option<usize> {
+    let find = |name: &[u8]| wanted.iter().position(|wanted| wanted.as_bytes().eq_ignore_ascii_case(name));
     if name.is_ascii() {
         return find(name);
     }
-    find(&name.replace('\u{17f}', "s").replace('\u{212a}', "k"))
+    let name = String::from_utf8_lossy(name);
+    find(name.replace('\u{17f}', "s").replace('\u{212a}', "k").as_bytes())
 }
 
 #[inline]

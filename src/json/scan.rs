@@ -228,7 +228,7 @@ impl Scanner {
             }
             Some(b'\\') => {
                 if naming {
-                    self.name.keep(b"\\");
+                    self.name.keep_backslash();
                 } else {
                     // Text with one escape mostly has many.
                     let reached = escaped_run(piece, end);

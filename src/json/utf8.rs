@@ -31,6 +31,10 @@ impl Utf8 {
             }
         }
         let rest = piece.get(from..).unwrap_or_default();
+        if simdutf8::basic::from_utf8(rest).is_ok() {
+            return Ok(());
+        }
+        // Where it fails, and whether it may only be cut, is what the slower check says.
         match std::str::from_utf8(rest) {
             Ok(_) => Ok(()),
             Err(error) if error.error_len().is_some() => Err((from + error.valid_up_to()) as isize),

@@ -307,7 +307,8 @@ impl Translated {
     /// As [`finish`](Self::finish).
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
         if self.arrival == Arrival::Whole {
-            let text = std::str::from_utf8(&body).map_err(|error| StreamError::Invalid(error.to_string()))?;
+            let text =
+                simdutf8::basic::from_utf8(&body).map_err(|error| StreamError::Invalid(error.to_string()))?;
             let through = &mut self.through;
             through.meter.see_frame();
             decode_answer(self.vendor, text, &self.reply.seed, self.tagged, &mut |event| {
@@ -442,7 +443,7 @@ fn read_frame(
     if from.is_over() {
         return Ok(());
     }
-    let text = std::str::from_utf8(data).map_err(|error| StreamError::Invalid(error.to_string()))?;
+    let text = simdutf8::basic::from_utf8(data).map_err(|error| StreamError::Invalid(error.to_string()))?;
     through.meter.see_frame();
     from.frame(text, &mut |event| through.event(&event))
         .map_err(|error| StreamError::Invalid(error.to_string()))?;

@@ -249,7 +249,7 @@ impl Verbatim {
             }
             // Frames that are no JSON pass: keep-alives of some vendors, and faults that are the client's to see.
             let sight = data
-                .and_then(|data| std::str::from_utf8(data).ok())
+                .and_then(|data| simdutf8::basic::from_utf8(data).ok())
                 .filter(|data| !data.is_empty())
                 .and_then(|data| watch_frame(*api, data).ok().map(|sight| (data, sight)));
             let Some((data, sight)) = sight else {
@@ -353,7 +353,8 @@ impl Verbatim {
     /// # Errors
     /// The answer is not a JSON object.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
-        let text = std::str::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
+        let text =
+            simdutf8::basic::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
         let sight = watch_answer(self.api, text).map_err(|error| StreamError::Invalid(error.to_string()))?;
         if sight.end == End::Failed {
             return Err(StreamError::FirstFrame(body));
