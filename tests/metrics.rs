@@ -77,6 +77,7 @@ fn counted() -> Metrics {
     metrics.links.with_label_values(&["provider", "ok"]).inc();
     metrics.upstream_errors.with_label_values(&["p", "rate_limited"]).inc();
     metrics.losses.with_label_values(&["chat", "messages", "temperature", "warn"]).inc();
+    metrics.usage_bounded.with_label_values(&["p"]).inc();
     metrics.store_operations.with_label_values(&["keep", "done"]).inc();
     metrics.reloads.with_label_values(&["applied"]).inc();
     metrics.loaded.with_label_values(&["models"]).set(1);

@@ -68,6 +68,7 @@ impl Gateway {
         expected: &Expected<'_>,
     ) -> Result<(), ApiError> {
         ctx.tab.input = expected.input;
+        ctx.tab.most = ctx.is_held().then_some((expected.output, expected.answers));
         let Some(key) = ctx.key.clone().filter(|_| ctx.is_held()) else { return Ok(()) };
         let account = key.account.as_deref();
         let limits = &key.rules.limits;

@@ -13,6 +13,7 @@ use super::encoding::Decoder;
 use super::fallback::Origin;
 use super::lane::Lane;
 use super::live::Live;
+use super::owned::Claims;
 use super::resume::Resume;
 use super::shutdown::InFlight;
 use super::stored::Keep;
@@ -58,6 +59,8 @@ pub struct Context {
     pub(super) record: Record,
     /// What the request has taken and will be charged.
     pub(super) tab: Tab,
+    /// What the request will own when its answer has come.
+    pub(super) claims: Option<Box<Claims>>,
     _in_flight: InFlight,
 }
 
@@ -211,6 +214,7 @@ impl Context {
                 stream: false,
             },
             tab: Tab::default(),
+            claims: None,
             _in_flight: in_flight,
         }
     }

@@ -103,8 +103,7 @@ pub(super) fn permit_others(routes: &Table, ctx: &Context, body: &mut Body) -> R
     if !body.names_others() || *models == Permission::All {
         return Ok(());
     }
-    let permitted =
-        |name: &str| models.permits(routes.resolve(name).map_or(name, |named| &*named.model.id));
+    let permitted = |name: &str| models.permits(routes.resolve(name).map_or(name, |named| &*named.model.id));
     for Others { member, names, unreadable } in body.others() {
         let refused = names.iter().find(|name| !permitted(name));
         let message = match refused {

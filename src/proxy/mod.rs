@@ -41,6 +41,7 @@ mod live;
 mod memory;
 mod names;
 mod open;
+mod owned;
 mod pace;
 mod peer;
 mod plan;
@@ -85,7 +86,7 @@ use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::route::home::Homes;
 use crate::snapshot::Snapshot;
-use crate::store::{Ledger, Store, Tasks};
+use crate::store::{Ledger, Owners, Store, Tasks};
 use charge::Till;
 use connection::Connections;
 use dns::Resolver;
@@ -107,6 +108,8 @@ pub struct Inner {
     store: Option<Arc<dyn Store>>,
     till: Arc<Till>,
     tasks: task::Desk,
+    owners: Arc<dyn Owners>,
+    refuse_foreign: bool,
     memory: weight::Memory,
     homes: Homes,
     checked: check::Board,
@@ -130,6 +133,10 @@ pub struct Parts {
     pub store: Option<Arc<dyn Store>>,
     /// Where tasks are kept.
     pub tasks: Arc<dyn Tasks>,
+    /// Whose a response is that its provider keeps.
+    pub owners: Arc<dyn Owners>,
+    /// Nobody goes on from what was not made through the gateway.
+    pub refuse_foreign: bool,
     /// Where balances and usage are kept; nothing if they are not.
     pub ledger: Option<Arc<dyn Ledger>>,
     /// A file of root certificates, where the system has none.
@@ -166,6 +173,8 @@ impl Gateway {
             shutdown: parts.shutdown,
             store: parts.store,
             tasks: task::Desk::new(parts.tasks),
+            owners: parts.owners,
+            refuse_foreign: parts.refuse_foreign,
             till,
             memory: weight::Memory::default(),
             homes: Homes::default(),

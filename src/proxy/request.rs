@@ -216,6 +216,9 @@ impl Gateway {
         let named = named(&live.snapshot.routes, ctx, name)?;
         let (model, thinking) = (named.model, named.thinking);
         permit_others(&live.snapshot.routes, ctx, &mut body)?;
+        if body.is_about_kept() {
+            Box::pin(self.permit_kept(ctx, api, &mut body)).await?;
+        }
         self.admit(ctx, &model.price, &mut body).await?;
         let fits = |target: &Target| {
             named.provider.is_none_or(|name| *name == *target.provider.name)

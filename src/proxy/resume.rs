@@ -260,6 +260,8 @@ impl Gateway {
         if let Some(pending) = self.remember(ctx) {
             self.remembered(ctx, pending).await;
         }
+        let claims = self.claim(ctx);
+        self.claimed(ctx, claims).await;
         if let Some(settled) = ctx.settle(true) {
             self.settling(ctx, settled).await;
         }

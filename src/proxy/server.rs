@@ -114,6 +114,7 @@ impl Server {
         let access_log = Arc::new(access_log);
         let shutdown = Shutdown::new();
         let unset = crate::snapshot::Snapshot::default();
+        let (tasks, owners) = open::tasks(&settings)?;
         let gateway = Gateway::new(Parts {
             snapshot: unset,
             limits: settings.limits.clone(),
@@ -121,7 +122,9 @@ impl Server {
             access_log: access_log.clone(),
             shutdown: shutdown.clone(),
             store: open::store(&settings)?,
-            tasks: open::tasks(&settings)?,
+            tasks,
+            owners,
+            refuse_foreign: settings.kept.refuse_foreign,
             ledger: open::ledger(&settings)?,
             ca_file: roots::file()?,
         })?;

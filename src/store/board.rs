@@ -41,7 +41,7 @@ impl Board {
         Ok(Board { jobs })
     }
 
-    fn run<T: Send + 'static>(
+    pub(super) fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Pending<T> {

@@ -3,12 +3,17 @@
 //! Most seals travel through clients in envelopes ([`Seal`]). A client that keeps no field of its format that it does not
 //! know loses them. So the seals of an answer are collected while it passes ([`Collector`]); whoever keeps things keeps
 //! them under the [`Key`]s of the turn: one for each call's id, and one for its words. When the turn
-//! comes back bare, [`missing`] names its key, and what is found is put back where it was ([`Recalled`]).
+//! comes back bare, [`missing`] names its key, and what is found is put back where it was ([`Recalled`]). Turns whose
+//! calls have no ids either are kept under what was said before them ([`super::bare`]).
 //!
 //! Every key holds the issuer, so that nothing comes to another vendor. Whose answer it was is the keeper's business.
 
+use std::collections::{HashMap, HashSet};
+
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
+
+use super::bare::{Arguments, Before, key_of_calls};
 
 use crate::canonical::content::Turn;
 use crate::canonical::dialect::{Reasoning, Told};
@@ -49,7 +54,7 @@ pub(super) fn may_seal(request: &Request<'_>, dialect: &Dialect<'_>, vendor: For
     issues_seals(dialect, vendor) && told != Told::Off && !unsaid
 }
 
-fn key(issuer: &str, what: &str, text: impl FnOnce(&mut Sha256)) -> Key {
+pub(super) fn key(issuer: &str, what: &str, text: impl FnOnce(&mut Sha256)) -> Key {
     let mut hash = Sha256::new();
     hash.update(issuer.as_bytes());
     hash.update([0]);
@@ -69,7 +74,7 @@ fn key_of_call(issuer: &str, id: JsonStr<'_>) -> Key {
 }
 
 /// Clients trim words and join their pieces, so white space does not count.
-fn add_words(hash: &mut Sha256, text: JsonStr<'_>) -> bool {
+pub(super) fn add_words(hash: &mut Sha256, text: JsonStr<'_>) -> bool {
     let plain = text.decode();
     let mut any = false;
     for word in plain.split_whitespace() {
@@ -83,6 +88,8 @@ fn add_words(hash: &mut Sha256, text: JsonStr<'_>) -> bool {
 #[derive(Debug)]
 pub(super) struct Collector {
     issuer: Box<str>,
+    /// What stands for the conversation before the answer, where its client may send back calls without ids.
+    before: Option<[u8; 32]>,
     /// What came, in order; the ids and names of the blocks that are open.
     entries: Vec<Entry>,
     open: Vec<(u32, usize)>,
@@ -98,6 +105,8 @@ struct Entry {
     /// Reasoning, or the id of a call: the inside of a JSON string.
     text: String,
     seal: String,
+    /// The arguments of a call, where they are needed.
+    arguments: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,9 +133,10 @@ impl What {
 }
 
 impl Collector {
-    pub(super) fn new(issuer: &str) -> Self {
+    pub(super) fn new(issuer: &str, before: Option<[u8; 32]>) -> Self {
         Collector {
             issuer: issuer.into(),
+            before,
             entries: Vec::new(),
             open: Vec::new(),
             words: None,
@@ -148,7 +158,8 @@ impl Collector {
                     BlockKind::Media { .. } | BlockKind::Opaque { .. } => return,
                 };
                 self.open.push((index, self.entries.len()));
-                self.entries.push(Entry { what, text: text.escaped().to_owned(), seal: String::new() });
+                let (text, seal, arguments) = (text.escaped().to_owned(), String::new(), String::new());
+                self.entries.push(Entry { what, text, seal, arguments });
             }
             Event::Delta { index, delta } => self.add(index, delta),
             Event::BlockStop { index } => self.open.retain(|(open, _)| *open != index),
@@ -165,6 +176,14 @@ impl Collector {
         match delta {
             Delta::Text(text) if entry.what == What::Text => {
                 add_words(self.words.get_or_insert_default(), text);
+            }
+            Delta::Arguments(piece) if self.before.is_some() && self.bytes <= MOST_BYTES => {
+                self.bytes += piece.escaped().len();
+                entry.arguments.push_str(&piece.decode());
+            }
+            Delta::Object(object) if self.before.is_some() && self.bytes <= MOST_BYTES => {
+                self.bytes += object.text().len();
+                entry.arguments.push_str(object.text());
             }
             Delta::Text(text) if self.bytes <= MOST_BYTES => {
                 self.bytes += text.escaped().len();
@@ -184,6 +203,11 @@ impl Collector {
         for call in self.entries.iter().filter(|entry| entry.what == What::Call) {
             keys.push(key_of_call(&self.issuer, JsonStr::from_escaped(&call.text)));
         }
+        if let (Some(before), false) = (&self.before, keys.is_empty()) {
+            let calls = self.entries.iter().filter(|entry| entry.what == What::Call);
+            let arguments = calls.map(|entry| Arguments::Plain(&entry.arguments));
+            keys.push(key_of_calls(&self.issuer, before, arguments));
+        }
         // A turn with calls is known by them; its words may stand in another turn as well.
         if let (true, Some(words)) = (keys.is_empty(), self.words.take()) {
             keys.push(key_of_words(&self.issuer, words));
@@ -191,7 +215,7 @@ impl Collector {
         let mut out = BytesMut::with_capacity(self.bytes + self.entries.len() * 48);
         let mut json = Writer::new(&mut out);
         json.begin_array();
-        for Entry { what, text, seal } in &self.entries {
+        for Entry { what, text, seal, .. } in &self.entries {
             json.begin_array().string(what.word());
             json.paste(JsonStr::from_escaped(text)).paste(JsonStr::from_escaped(seal)).end_array();
         }
@@ -256,10 +280,41 @@ fn key_of_run(turns: &[Turn<'_>], issuer: &str) -> Option<Key> {
     any.then(|| key_of_words(issuer, words))
 }
 
+/// A run that has lost its seals.
+struct Bare {
+    run: std::ops::Range<usize>,
+    key: Key,
+    /// Under what it is kept besides, where its calls may have lost their ids.
+    by_content: Option<Key>,
+}
+
+fn bare(turns: &[Turn<'_>], issuer: &str, client: Format) -> Vec<Bare> {
+    let mut before = (client == Format::Generate).then(Before::default);
+    let mut heard = 0;
+    let named = |run: std::ops::Range<usize>| {
+        let own = turns.get(run.clone())?;
+        if let Some(before) = &mut before {
+            before.hear(turns.get(heard..run.start).unwrap_or_default());
+            heard = run.start;
+        }
+        let key = key_of_run(own, issuer)?;
+        let calls = || {
+            own.iter().flat_map(|turn| &turn.blocks).filter_map(|block| match block {
+                Block::ToolUse { input, .. } => Some(Arguments::Said(input)),
+                _ => None,
+            })
+        };
+        let by_content = before.as_ref().filter(|_| calls().next().is_some());
+        let by_content = by_content.map(|before| key_of_calls(issuer, &before.here(), calls()));
+        Some(Bare { run, key, by_content })
+    };
+    runs(turns).into_iter().filter_map(named).collect()
+}
+
 /// The keys of the turns of a request that have lost their seals.
-pub(super) fn missing(request: &Request<'_>, issuer: &str) -> Vec<Key> {
-    let runs = runs(&request.turns);
-    runs.into_iter().filter_map(|run| key_of_run(request.turns.get(run)?, issuer)).collect()
+pub(super) fn missing(request: &Request<'_>, issuer: &str, client: Format) -> Vec<Key> {
+    let bare = bare(&request.turns, issuer, client);
+    bare.into_iter().flat_map(|bare| [Some(bare.key), bare.by_content]).flatten().collect()
 }
 
 /// Seals that were found: what each key holds.
@@ -268,20 +323,24 @@ pub struct Recalled<'s>(pub &'s [(Key, Bytes)]);
 
 impl<'s> Recalled<'s> {
     /// Puts the seals back where they were.
-    pub(super) fn put_back<'a>(&self, request: &mut Request<'a>, issuer: &'s str)
+    pub(super) fn put_back<'a>(&self, request: &mut Request<'a>, issuer: &'s str, client: Format)
     where
         's: 'a,
     {
         if self.0.is_empty() {
             return;
         }
-        for run in runs(&request.turns) {
+        let found: HashMap<&Key, &'s Bytes> = self.0.iter().map(|(key, record)| (key, record)).collect();
+        let mut used = HashSet::new();
+        // Turns may be alike. What is kept is the latest one's, and no other's: a vendor refuses an item that is there twice.
+        for Bare { run, key, by_content } in bare(&request.turns, issuer, client).into_iter().rev() {
             let Some(turns) = request.turns.get_mut(run) else { continue };
-            let Some(key) = key_of_run(turns, issuer) else { continue };
-            let record = self.0.iter().find(|(known, _)| *known == key).map(|(_, record)| record);
-            let text = record.and_then(|record| std::str::from_utf8(record).ok());
+            let record = |key: &Key| found.get(key).copied().map(|record| (*key, record));
+            let by_id = record(&key);
+            let Some((key, record)) = by_id.or_else(|| record(&by_content?)) else { continue };
+            let text = std::str::from_utf8(record).ok().filter(|_| used.insert(key));
             if let Some(Ok(entries)) = text.map(read) {
-                restore(turns, &entries, issuer);
+                restore(turns, &entries, issuer, by_id.is_none());
             }
         }
     }
@@ -316,8 +375,9 @@ fn read(record: &str) -> Result<Vec<Kept<'_>>, JsonError> {
     Ok(entries)
 }
 
-/// Reasoning goes before what it stood before; seals go on what they stood on.
-fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str) {
+/// Reasoning goes before what it stood before; seals go on what they stood on. Calls are found by their ids, or by their
+/// order where they have none.
+fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str, in_order: bool) {
     let reasons = entries.iter().any(|entry| matches!(entry.what, What::Reasoning | What::Hidden));
     if reasons {
         // What the client has of it is in the record as well, with its seal.
@@ -329,7 +389,7 @@ fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str) {
         (!seal.is_empty()).then(|| Seal { issuer: Some(issuer.into()), text: seal.escaped().into() })
     };
     let mut waiting: Vec<Block<'a>> = Vec::new();
-    let mut texts = 0;
+    let (mut texts, mut calls) = (0, 0);
     for entry in entries {
         match entry.what {
             What::Reasoning | What::Hidden => {
@@ -348,8 +408,9 @@ fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str) {
             }
             What::Call => {
                 let id = entry.text;
-                let same = |block: &Block<'_>| matches!(block, Block::ToolUse { id: own, .. } if key_of_call("", *own) == key_of_call("", id));
-                let place = find(turns, 0, same);
+                let same = |block: &Block<'_>| matches!(block, Block::ToolUse { id: own, .. } if in_order || key_of_call("", *own) == key_of_call("", id));
+                let place = find(turns, if in_order { calls } else { 0 }, same);
+                calls += 1;
                 settle(turns, place, &mut waiting, sealed(entry.seal));
             }
         }

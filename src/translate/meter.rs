@@ -62,6 +62,11 @@ impl Meter {
         self.counter.asked = asked;
     }
 
+    /// Whether all that was asked is known to be in the request.
+    pub fn is_whole(&self) -> bool {
+        self.counter.asked.is_whole()
+    }
+
     /// Takes note of a piece of a stream before it is read.
     #[inline]
     pub fn hear(&mut self, piece: &[u8]) {

@@ -8,6 +8,7 @@
 //! Here must not live: sockets, vendors, routes; an exchange sees bytes and formats.
 
 mod adapt;
+mod bare;
 mod beginning;
 mod codecs;
 mod count;
@@ -16,6 +17,7 @@ mod keepsake;
 mod linked;
 mod meter;
 mod outgoing;
+mod pieces;
 mod restore;
 pub mod resume;
 mod run;

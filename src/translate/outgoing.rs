@@ -6,9 +6,11 @@ use bumpalo::Bump;
 use bytes::{Bytes, BytesMut};
 
 use super::adapt::adapt;
+use super::bare::Before;
 use super::codecs::{decode_request, encode_request};
 use super::keepsake::{Key, Recalled, may_seal, missing};
 use super::linked::Brought;
+use super::pieces::join_pieces;
 use super::restore::Restore;
 use super::resume::Begun;
 use crate::canonical::request::Extra;
@@ -169,7 +171,7 @@ fn run<E: From<Refused>>(
     if let Some(bare) = bare
         && may_seal(&request, ask.dialect, ask.vendor)
     {
-        let keys = missing(&request, ask.dialect.issuer);
+        let keys = missing(&request, ask.dialect.issuer, ask.client);
         if !keys.is_empty() {
             return Err(bare(keys));
         }
@@ -182,8 +184,10 @@ fn run<E: From<Refused>>(
             && !sends_back(&request, ask.dialect.issuer),
         ..reply(&request, body, ask)
     };
+    let before = reply.remember && ask.client == Format::Generate;
+    let reply = Reply { before: before.then(|| Before::of(&request.turns)), ..reply };
     if let Some(recalled) = stored.recalled {
-        recalled.put_back(&mut request, ask.dialect.issuer);
+        recalled.put_back(&mut request, ask.dialect.issuer, ask.client);
     }
     stored.brought.put_into(&mut request, ask.vendor, ask.dialect);
     if let Some(begun) = &stored.begun {
@@ -194,6 +198,9 @@ fn run<E: From<Refused>>(
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
     let mut notes = Notes::new(ask.client, ask.vendor);
     let restore = adapt(&mut request, ask.dialect, &mut notes, &bump);
+    if ask.client == Format::Generate && ask.vendor != Format::Generate {
+        join_pieces(&mut request, &bump);
+    }
     // Formats differ in the words around the content: a growth would copy all of it once more.
     let length = longer.as_deref().unwrap_or(body).len();
     let mut out = BytesMut::with_capacity(length + length / 16 + 1_024);
@@ -263,6 +270,7 @@ pub(super) fn reply(request: &Request<'_>, body: &str, ask: &Ask<'_>) -> Reply {
         array: ask.array,
         keep_as: Box::default(),
         remember: false,
+        before: None,
         echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
     }
 }

@@ -113,6 +113,11 @@ impl Asks {
         !self.models.is_empty()
     }
 
+    /// Whether anything is said of what the provider has kept.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     /// The models that are named besides the one that is asked, by member.
     pub(super) fn others(&self, body: &mut Rope) -> Vec<Others> {
         let read = |place: &Place| {
@@ -129,15 +134,17 @@ impl Asks {
         self.models.iter().map(read).collect()
     }
 
-    /// The ids of what the provider has kept and the request goes on from; an empty one where that cannot be read.
-    pub(super) fn kept(&self, body: &mut Rope) -> SmallVec<[String; 1]> {
+    /// The ids of what the provider has kept and the request goes on from, with their members; an empty one where it
+    /// cannot be read.
+    pub(super) fn kept(&self, body: &mut Rope) -> SmallVec<[(&'static str, String); 1]> {
         let mut ids = SmallVec::new();
         for place in self.kept.iter().filter(|place| place.kind != Kind::Null) {
             let text = body.slice(place.at.clone());
             let text = std::str::from_utf8(&text).unwrap_or_default();
             let before = ids.len();
             let mut take = |value: RawJson<'_>| {
-                ids.push(value.as_str().map(|id| id.decode().into_owned()).unwrap_or_default());
+                let id = value.as_str().map(|id| id.decode().into_owned()).unwrap_or_default();
+                ids.push((place.name, id));
             };
             if place.kind == Kind::Object {
                 let mut json = Cursor::new(text);
@@ -153,7 +160,7 @@ impl Asks {
                 take(RawJson::from_text(text));
             }
             if ids.len() == before {
-                ids.push(String::new());
+                ids.push((place.name, String::new()));
             }
         }
         ids

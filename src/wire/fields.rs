@@ -33,6 +33,9 @@ pub(super) const CONTENT: usize = 3;
 /// Index of another spelling of [`EXTRA`].
 pub(super) const EXTRA_SNAKE: usize = 4;
 
+/// Index of whether a response may be kept by its vendor.
+pub(super) const STORE: usize = 14;
+
 /// What a request names its conversation by: the indexes of members.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conversing {
@@ -116,6 +119,7 @@ const RESPONSES: Fields = Fields {
         "providerOptions",
         "max_tokens",
         "max_completion_tokens",
+        "store",
     ],
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
     caps: &[4],
@@ -157,16 +161,10 @@ const GENERATE: Fields = Fields {
     caps: &[5, 6],
     ..NOTHING
 };
-const EMBED_CONTENT: Fields = Fields {
-    names: &["model", "stream", "requests", "content"],
-    required: &[(CONTENT, OBJECT)],
-    ..NOTHING
-};
-const BATCH_EMBED: Fields = Fields {
-    names: &["model", "stream", "content", "requests"],
-    required: &[(CONTENT, ARRAY)],
-    ..NOTHING
-};
+const EMBED_CONTENT: Fields =
+    Fields { names: &["model", "stream", "requests", "content"], required: &[(CONTENT, OBJECT)], ..NOTHING };
+const BATCH_EMBED: Fields =
+    Fields { names: &["model", "stream", "content", "requests"], required: &[(CONTENT, ARRAY)], ..NOTHING };
 
 pub(super) fn fields(api: Api, batch: bool) -> Fields {
     match api {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::asks::{Asks, Most, Others};
-use super::fields::{CONTENT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields};
+use super::fields::{CONTENT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STORE, STREAM, fields};
 use super::prompt::Named;
 use super::{Api, form, images};
 use crate::canonical::image::ImageRequest;
@@ -55,6 +55,8 @@ pub struct Body {
     label: Option<Named>,
     /// What the vendor has of the conversation.
     kept: Option<Named>,
+    /// The vendor may keep the answer.
+    may_be_kept: bool,
 }
 
 /// What a chat request says about usage in its stream.
@@ -175,6 +177,8 @@ impl BodyReader {
             stream_options,
             names_resource: matches!(self.api, Api::Generate | Api::EmbedContent),
             asks: Asks::of(&self.fields, &members),
+            may_be_kept: self.api == Api::Responses
+                && find(STORE).is_none_or(|store| &self.body.slice(store.value.clone())[..] != b"false"),
             content_at: find(CONTENT).map(|member| member.value.clone()),
             label: conversing.and_then(|by| Named::of(find(by.label)?, b"\"user_id\"")),
             kept: conversing
@@ -207,6 +211,7 @@ impl Body {
             content_at: None,
             label: None,
             kept: None,
+            may_be_kept: false,
             image: Some(Box::new(image)),
         }
     }
@@ -258,8 +263,19 @@ impl Body {
         self.asks.others(&mut self.text)
     }
 
-    /// The ids of all that the vendor has kept and the request goes on from; an empty one where that cannot be read.
-    pub fn all_kept(&mut self) -> SmallVec<[String; 1]> {
+    /// Whether the vendor may keep the answer, or the request goes on from what it has kept.
+    pub fn is_about_kept(&self) -> bool {
+        self.may_be_kept || self.asks.goes_on()
+    }
+
+    /// Whether the vendor may keep the answer, because the client does not forbid it.
+    pub fn may_be_kept(&self) -> bool {
+        self.may_be_kept
+    }
+
+    /// The ids of all that the vendor has kept and the request goes on from, with the members that name them; an empty
+    /// one where it cannot be read.
+    pub fn all_kept(&mut self) -> SmallVec<[(&'static str, String); 1]> {
         self.asks.kept(&mut self.text)
     }
 
