@@ -111,14 +111,21 @@ impl Name {
 }
 
 /// Which of the wanted names this one is under the folding of Unicode, by which two letters beyond ASCII are `k` and `s`.
+/// Names in lower case, which nearly all are, are not looked at: a wanted name with capitals that lost them is left to its
+/// reader, which tells them apart.
 #[inline]
 fn folded(name: &[u8], wanted: &[&str]) -> Option<usize> {
-    let find = |name: &[u8]| wanted.iter().position(|wanted| wanted.as_bytes().eq_ignore_ascii_case(name));
+    let is_lower = |byte: &u8| byte.is_ascii() && !byte.is_ascii_uppercase();
+    if name.iter().all(is_lower) { None } else { folded_anew(name, wanted) }
+}
+
+#[cold]
+fn folded_anew(name: &[u8], wanted: &[&str]) -> Option<usize> {
     if name.is_ascii() {
-        return find(name);
+        return wanted.iter().position(|wanted| wanted.as_bytes().eq_ignore_ascii_case(name));
     }
-    let name = String::from_utf8_lossy(name);
-    find(name.replace('\u{17f}', "s").replace('\u{212a}', "k").as_bytes())
+    let name = String::from_utf8_lossy(name).replace('\u{17f}', "s").replace('\u{212a}', "k");
+    wanted.iter().position(|wanted| wanted.eq_ignore_ascii_case(&name))
 }
 
 #[inline]

@@ -68,7 +68,10 @@ impl Gateway {
         expected: &Expected<'_>,
     ) -> Result<(), ApiError> {
         ctx.tab.input = expected.input;
-        ctx.tab.most = ctx.is_held().then_some((expected.output, expected.answers));
+        ctx.tab.most = ctx.is_held().then(|| {
+            let unsure = Some(expected.unsure).filter(|unsure| *unsure > 0);
+            (expected.output.max(unsure), expected.answers)
+        });
         let Some(key) = ctx.key.clone().filter(|_| ctx.is_held()) else { return Ok(()) };
         let account = key.account.as_deref();
         let limits = &key.rules.limits;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Gateway;
 use super::context::{Answer, Context};
 use crate::account::bucket::{Left, Nanos};
-use crate::account::{Calendar, Gauges, Possible, Ticket};
+use crate::account::{Calendar, Gauges, Ticket, UsageBound};
 use crate::canonical::{Product, Usage};
 use crate::error::Kind;
 use crate::store::{Ledger, Reservation, Settled, StoreError, UsageRecord};
@@ -209,17 +209,14 @@ impl Context {
             }
             Answer::Awaited | Answer::Refused { .. } | Answer::Done => return Charged::default(),
         };
-        let possible = Possible {
+        let meter = self.passing().map(|passing| passing.exchange.meter());
+        let possible = UsageBound {
             request_bytes: self.record.request_bytes.max(plan.body_len as u64),
-            response_bytes: self.record.response_bytes,
+            response_bytes: self.record.response_bytes.max(meter.map_or(0, |meter| meter.whole_bytes())),
             limit: self.tab.most.and_then(|(limit, _)| limit),
             answers: self.tab.most.map(|(_, answers)| answers),
         };
-        let is_whole = || match &self.answer {
-            Answer::Stream(passing) | Answer::Whole(passing, _) => passing.exchange.meter().is_whole(),
-            _ => false,
-        };
-        let bounded = possible.bound(&usage, is_whole);
+        let bounded = possible.bound(&usage, || meter.is_some_and(|meter| meter.is_whole()));
         if let Some(bounded) = &bounded {
             let (request, model) = (self.id.as_str(), &*plan.model.id);
             let provider = plan.target().map_or("", |target| &*target.provider.name);

@@ -13,7 +13,7 @@ use super::encoding::Decoder;
 use super::fallback::Origin;
 use super::lane::Lane;
 use super::live::Live;
-use super::owned::Claims;
+use super::response_owner::Claims;
 use super::resume::Resume;
 use super::shutdown::InFlight;
 use super::stored::Keep;

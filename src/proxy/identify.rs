@@ -14,7 +14,7 @@ use crate::account::{Key, Permission, State, is_mistyped, is_token};
 use crate::error::{ApiError, Kind};
 use crate::route::Table;
 use crate::wire::Api;
-use crate::wire::asks::Others;
+use crate::wire::body_facts::NamedModels;
 use crate::wire::path::{self, Endpoint};
 use crate::wire::request::Body;
 use crate::wire::tasks::Place;
@@ -97,14 +97,14 @@ pub(super) fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint
 
 /// Whether the key may use the models that the body names besides the one that it asks for. They are names at the
 /// provider, or of this gateway: either way the key's patterns must permit them.
-pub(super) fn permit_others(routes: &Table, ctx: &Context, body: &mut Body) -> Result<(), ApiError> {
+pub(super) fn permit_named_models(routes: &Table, ctx: &Context, body: &mut Body) -> Result<(), ApiError> {
     let Some(key) = &ctx.key else { return Ok(()) };
     let models = &key.rules.models;
-    if !body.names_others() || *models == Permission::All {
+    if !body.names_models() || *models == Permission::All {
         return Ok(());
     }
     let permitted = |name: &str| models.permits(routes.resolve(name).map_or(name, |named| &*named.model.id));
-    for Others { member, names, unreadable } in body.others() {
+    for NamedModels { member, names, unreadable } in body.named_models() {
         let refused = names.iter().find(|name| !permitted(name));
         let message = match refused {
             Some(name) => {

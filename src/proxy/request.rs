@@ -9,7 +9,7 @@ use pingora::http::RequestHeader;
 use super::context::{Context, RequestId};
 use super::fallback::{Wanted, not_offered};
 use super::guarded::Guarded;
-use super::identify::{authenticate, permit, permit_others};
+use super::identify::{authenticate, permit, permit_named_models};
 use super::reply::has_begun;
 use super::{Client, Gateway};
 use super::{images, names};
@@ -215,9 +215,9 @@ impl Gateway {
         let live = ctx.live.clone();
         let named = named(&live.snapshot.routes, ctx, name)?;
         let (model, thinking) = (named.model, named.thinking);
-        permit_others(&live.snapshot.routes, ctx, &mut body)?;
+        permit_named_models(&live.snapshot.routes, ctx, &mut body)?;
         if body.is_about_kept() {
-            Box::pin(self.permit_kept(ctx, api, &mut body)).await?;
+            Box::pin(self.check_response_owner(ctx, api, &mut body)).await?;
         }
         self.admit(ctx, &model.price, &mut body).await?;
         let fits = |target: &Target| {

@@ -12,15 +12,15 @@ use super::{Pending, SealKey, millis, now};
 pub(super) const LIFETIME: Duration = Duration::from_secs(31 * 86_400);
 /// Most owners that are known; the oldest make room. At about 100 bytes each, 200 MB.
 pub(super) const MOST: i64 = 1 << 21;
-/// Expired rows that each new one removes at most.
-const SWEPT: i64 = 4;
+/// Of so many new rows, one removes as many that have expired or are too many, and some more.
+const SWEPT: i64 = 16;
 
 /// Keeps owners.
 ///
-/// Promises: whoever has claimed a thing first has it until it expires; what an outcome has confirmed is found by whoever
-/// asks after that; no method waits.
+/// Promises: what an outcome has confirmed is found by whoever asks after that, also when the process has ended in between,
+/// until it expires or makes room; no method waits. What has an owner is not to be claimed for another one.
 pub trait Owners: Send + Sync {
-    /// Notes whose a thing is, by the hash of its name, unless it has an owner already.
+    /// Notes whose a thing is, by the hash of its name.
     fn claim(&self, key: SealKey, owner: &str) -> Pending<()>;
 
     /// Whose a thing is; nothing where that is not known.
@@ -40,12 +40,15 @@ impl Owners for Board {
                 )?
                 .execute(params![&key[..], owner, expires, now()])?;
             // Rows are numbered as they come and all live equally long: the lowest numbers are the oldest.
+            if connection.last_insert_rowid() % SWEPT != 0 {
+                return Ok(());
+            }
             connection
                 .prepare_cached(
                     "DELETE FROM owner WHERE number IN (SELECT number FROM owner ORDER BY number LIMIT ?1)
                      AND (expires <= ?2 OR number <= (SELECT MAX(number) FROM owner) - ?3)",
                 )?
-                .execute(params![SWEPT, now(), MOST])?;
+                .execute(params![SWEPT * 2, now(), MOST])?;
             Ok(())
         })
     }

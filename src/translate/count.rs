@@ -150,6 +150,14 @@ impl Counter {
         }
     }
 
+    /// Bytes of the document that was heard.
+    pub(super) fn heard_bytes(&self) -> u64 {
+        match &self.heard {
+            Heard::Whole(body) => body.len() as u64,
+            Heard::Nothing | Heard::Beginning(_) => 0,
+        }
+    }
+
     /// The input tokens.
     pub(super) fn input(&self) -> u64 {
         self.asked.tokens(self.family, self.format, self.input)

@@ -4,7 +4,7 @@
 //! know loses them. So the seals of an answer are collected while it passes ([`Collector`]); whoever keeps things keeps
 //! them under the [`Key`]s of the turn: one for each call's id, and one for its words. When the turn
 //! comes back bare, [`missing`] names its key, and what is found is put back where it was ([`Recalled`]). Turns whose
-//! calls have no ids either are kept under what was said before them ([`super::bare`]).
+//! calls have no ids either are kept under what was said before them ([`super::call_fingerprint`]).
 //!
 //! Every key holds the issuer, so that nothing comes to another vendor. Whose answer it was is the keeper's business.
 
@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
-use super::bare::{Arguments, Before, key_of_calls};
+use super::call_fingerprint::{Arguments, HistoryHash, key_of_calls};
 
 use crate::canonical::content::Turn;
 use crate::canonical::dialect::{Reasoning, Told};
@@ -289,7 +289,7 @@ struct Bare {
 }
 
 fn bare(turns: &[Turn<'_>], issuer: &str, client: Format) -> Vec<Bare> {
-    let mut before = (client == Format::Generate).then(Before::default);
+    let mut before = (client == Format::Generate).then(HistoryHash::default);
     let mut heard = 0;
     let named = |run: std::ops::Range<usize>| {
         let own = turns.get(run.clone())?;

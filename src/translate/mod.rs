@@ -8,16 +8,16 @@
 //! Here must not live: sockets, vendors, routes; an exchange sees bytes and formats.
 
 mod adapt;
-mod bare;
 mod beginning;
+mod call_fingerprint;
 mod codecs;
 mod count;
 mod fit;
+mod join_texts;
 mod keepsake;
 mod linked;
 mod meter;
 mod outgoing;
-mod pieces;
 mod restore;
 pub mod resume;
 mod run;

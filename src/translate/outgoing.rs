@@ -6,11 +6,11 @@ use bumpalo::Bump;
 use bytes::{Bytes, BytesMut};
 
 use super::adapt::adapt;
-use super::bare::Before;
+use super::call_fingerprint::HistoryHash;
 use super::codecs::{decode_request, encode_request};
+use super::join_texts::join_pieces;
 use super::keepsake::{Key, Recalled, may_seal, missing};
 use super::linked::Brought;
-use super::pieces::join_pieces;
 use super::restore::Restore;
 use super::resume::Begun;
 use crate::canonical::request::Extra;
@@ -185,7 +185,7 @@ fn run<E: From<Refused>>(
         ..reply(&request, body, ask)
     };
     let before = reply.remember && ask.client == Format::Generate;
-    let reply = Reply { before: before.then(|| Before::of(&request.turns)), ..reply };
+    let reply = Reply { before: before.then(|| HistoryHash::of(&request.turns)), ..reply };
     if let Some(recalled) = stored.recalled {
         recalled.put_back(&mut request, ask.dialect.issuer, ask.client);
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::asks::{Asks, Most, Others};
+use super::body_facts::{BodyFacts, Most, NamedModels};
 use super::fields::{CONTENT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STORE, STREAM, fields};
 use super::prompt::Named;
 use super::{Api, form, images};
@@ -46,7 +46,7 @@ pub struct Body {
     /// The body names a resource, not a model.
     names_resource: bool,
     /// Limits of the output, other models, what the vendor has kept.
-    asks: Asks,
+    facts: BodyFacts,
     /// What is wanted, where images are: it has been read, and there is no text any more.
     pub image: Option<Box<ImageRequest>>,
     /// What the request is about.
@@ -176,7 +176,7 @@ impl BodyReader {
             stream_at: find(STREAM).map(|member| member.value.clone()),
             stream_options,
             names_resource: matches!(self.api, Api::Generate | Api::EmbedContent),
-            asks: Asks::of(&self.fields, &members),
+            facts: BodyFacts::of(&self.fields, &members),
             may_be_kept: self.api == Api::Responses
                 && find(STORE).is_none_or(|store| &self.body.slice(store.value.clone())[..] != b"false"),
             content_at: find(CONTENT).map(|member| member.value.clone()),
@@ -207,7 +207,7 @@ impl Body {
             stream_at: None,
             stream_options: StreamOptions::Strange,
             names_resource: false,
-            asks: Asks::default(),
+            facts: BodyFacts::default(),
             content_at: None,
             label: None,
             kept: None,
@@ -250,22 +250,22 @@ impl Body {
 
     /// The most output that the client wants.
     pub fn most(&mut self) -> Most {
-        self.asks.most(&mut self.text)
+        self.facts.most(&mut self.text)
     }
 
     /// Whether the body may name models besides the one that it asks for.
-    pub fn names_others(&self) -> bool {
-        self.asks.names_models()
+    pub fn names_models(&self) -> bool {
+        self.facts.names_models()
     }
 
     /// The models that it names besides, by member: some providers let them answer instead.
-    pub fn others(&mut self) -> Vec<Others> {
-        self.asks.others(&mut self.text)
+    pub fn named_models(&mut self) -> Vec<NamedModels> {
+        self.facts.named_models(&mut self.text)
     }
 
     /// Whether the vendor may keep the answer, or the request goes on from what it has kept.
     pub fn is_about_kept(&self) -> bool {
-        self.may_be_kept || self.asks.goes_on()
+        self.may_be_kept || self.facts.goes_on()
     }
 
     /// Whether the vendor may keep the answer, because the client does not forbid it.
@@ -276,7 +276,7 @@ impl Body {
     /// The ids of all that the vendor has kept and the request goes on from, with the members that name them; an empty
     /// one where it cannot be read.
     pub fn all_kept(&mut self) -> SmallVec<[(&'static str, String); 1]> {
-        self.asks.kept(&mut self.text)
+        self.facts.kept(&mut self.text)
     }
 
     /// The edit that puts another member in the place of the model, for vendors that have the model in the address.

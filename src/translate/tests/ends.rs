@@ -4,8 +4,8 @@ use super::streams::{self, Style};
 use bytes::Bytes;
 
 use super::{pass, pass_events};
-use crate::translate::{Exchange, Verbatim};
 use crate::translate::verbatim::{Arrival, Changes, StreamError};
+use crate::translate::{Exchange, Verbatim};
 use crate::wire::error::{ArrayState, stream_tail};
 use crate::wire::watch::End;
 use crate::wire::{Api, Format};
@@ -236,10 +236,9 @@ fn output_of_an_answer_without_content_is_nothing() {
     let refused = r#"{"candidates":[{"finishReason":"SAFETY","index":0}],"usageMetadata":{"promptTokenCount":8,"totalTokenCount":8}}"#;
     let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":8,"totalTokenCount":8}}"#;
     let said = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Hello there"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":8}}"#;
-    for (answer, output) in [(refused, 0), (blocked, 0), (said, 2)] {
-        let exchange = |arrival| {
-            Exchange::Verbatim(Verbatim::new(Api::Generate, arrival, Changes::default(), 1 << 20))
-        };
+    for (answer, output) in [(refused, 0), (blocked, 0), (said, 3)] {
+        let exchange =
+            |arrival| Exchange::Verbatim(Verbatim::new(Api::Generate, arrival, Changes::default(), 1 << 20));
         let mut stream = exchange(Arrival::Events);
         stream.feed(Bytes::from(format!("data: {answer}\r\n\r\n"))).unwrap();
         stream.finish().unwrap();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::error::{ApiError, Kind};
 use crate::wire::Api;
-use crate::wire::asks::Most;
+use crate::wire::body_facts::Most;
 use crate::wire::request::{Body, BodyReader};
 
 fn read_pieces<'p>(api: Api, pieces: impl IntoIterator<Item = &'p [u8]>) -> Result<Body, ApiError> {

@@ -129,11 +129,6 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
             (None, _) => {
                 self.json.string("");
             }
-            (Some(Block::File { source, name, cache: None }), None)
-                if let Some(text) = document_text(source, *name, self.parts.same_format()) =>
-            {
-                self.json.paste(JsonStr::from_escaped(&text));
-            }
             (Some(Block::Text { text, cache, .. }), None) if !self.parts.marks(*cache) => {
                 self.json.paste(*text);
                 if cache.is_some() {
@@ -214,6 +209,12 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
             (None, Some(object)) => self.object(*object),
             (None, None) if !content.is_empty() => {
                 self.json.string(SEE_BELOW);
+            }
+            // Results are strings to most vendors.
+            (Some(file @ Block::File { cache: None, .. }), _)
+                if let (1, Some(text)) = (said().take(2).count(), text_of(file, same_format)) =>
+            {
+                self.json.paste(JsonStr::from_escaped(&text));
             }
             _ => self.content(said(), APART),
         }

@@ -22,7 +22,7 @@ const SEARCHES: u64 = 1 << 12;
 
 /// What is known of a request and its answer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Possible {
+pub struct UsageBound {
     /// Bytes of the request.
     pub request_bytes: u64,
     /// Bytes of the answer, as far as it was delivered.
@@ -33,7 +33,7 @@ pub struct Possible {
     pub answers: Option<u64>,
 }
 
-impl Possible {
+impl UsageBound {
     /// The report within its bounds, where it is beyond them. `is_whole` says whether all input is in the body, and is
     /// asked only where that makes a difference.
     pub fn bound(&self, usage: &Usage, is_whole: impl FnOnce() -> bool) -> Option<Usage> {
@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn report_that_is_plausible_stays() {
-        let chat = Possible { request_bytes: 2_000, response_bytes: 500, limit: Some(16), answers: Some(1) };
+        let chat =
+            UsageBound { request_bytes: 2_000, response_bytes: 500, limit: Some(16), answers: Some(1) };
         for report in [
             usage(500, 16),
             // Reasoning that no limit holds, and a search of the provider's own.
@@ -104,15 +105,15 @@ mod tests {
         for input in [1_100_000, 30_000_000] {
             assert_eq!(chat.bound(&usage(input, 5_000), || false), None, "{input}");
         }
-        let book = Possible { request_bytes: 40_000_000, ..Possible::default() };
+        let book = UsageBound { request_bytes: 40_000_000, ..UsageBound::default() };
         assert_eq!(book.bound(&usage(10_000_000, 65_536), || true), None);
-        let many = Possible { answers: Some(128), ..chat };
+        let many = UsageBound { answers: Some(128), ..chat };
         assert_eq!(many.bound(&usage(500, 128 * 128_000), || true), None);
     }
 
     #[test]
     fn report_that_is_absurd_is_bounded_and_never_nothing() {
-        let chat = Possible { request_bytes: 100, response_bytes: 500, limit: Some(16), answers: Some(1) };
+        let chat = UsageBound { request_bytes: 100, response_bytes: 500, limit: Some(16), answers: Some(1) };
         let absurd = usage(9_000_000_000_000_000_000, 9_000_000_000_000_000_000);
         let bounded = chat.bound(&absurd, || true).unwrap();
         assert_eq!((bounded.input, bounded.output), (Some(100 + ADDED), Some(16 + HIDDEN + 500)));
@@ -122,7 +123,7 @@ mod tests {
         let bounded = chat.bound(&Usage { searches: Some(u64::MAX), ..usage(5, 7) }, || true).unwrap();
         assert_eq!((bounded.input, bounded.output, bounded.searches), (Some(5), Some(7), Some(SEARCHES)));
         // A limit without an end limits nothing.
-        let endless = Possible { limit: Some(u64::MAX), answers: Some(u64::MAX), ..chat };
+        let endless = UsageBound { limit: Some(u64::MAX), answers: Some(u64::MAX), ..chat };
         let most = (LARGEST_LIMIT + HIDDEN) * 128 + 500;
         assert_eq!(endless.bound(&absurd, || true).unwrap().output, Some(most));
     }

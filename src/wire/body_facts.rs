@@ -23,7 +23,7 @@ pub struct Most {
 
 /// Where the members stand.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asks {
+pub(super) struct BodyFacts {
     caps: SmallVec<[Place; 1]>,
     counts: SmallVec<[Place; 1]>,
     models: SmallVec<[Place; 1]>,
@@ -41,7 +41,7 @@ struct Place {
 
 /// Names of other models in a member.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Others {
+pub struct NamedModels {
     /// The member.
     pub member: &'static str,
     /// The names.
@@ -50,13 +50,13 @@ pub struct Others {
     pub unreadable: bool,
 }
 
-impl Asks {
+impl BodyFacts {
     /// Those among the members of a body.
-    pub(super) fn of(fields: &Fields, members: &[Member]) -> Asks {
-        let mut asks = Asks::default();
+    pub(super) fn of(fields: &Fields, members: &[Member]) -> BodyFacts {
+        let mut facts = BodyFacts::default();
         for member in members {
             let Some(index) = member.wanted.or(member.folded) else { continue };
-            let Some(list) = asks.list(fields, index) else { continue };
+            let Some(list) = facts.list(fields, index) else { continue };
             list.push(Place {
                 name: fields.names.get(index).copied().unwrap_or_default(),
                 kind: member.kind,
@@ -64,7 +64,7 @@ impl Asks {
                 exact: member.wanted.is_some() && !fields.loose.contains(&index),
             });
         }
-        asks
+        facts
     }
 
     fn list(&mut self, fields: &Fields, index: usize) -> Option<&mut SmallVec<[Place; 1]>> {
@@ -119,10 +119,10 @@ impl Asks {
     }
 
     /// The models that are named besides the one that is asked, by member.
-    pub(super) fn others(&self, body: &mut Rope) -> Vec<Others> {
+    pub(super) fn named_models(&self, body: &mut Rope) -> Vec<NamedModels> {
         let read = |place: &Place| {
             let text = body.slice(place.at.clone());
-            let mut others = Others { member: place.name, ..Others::default() };
+            let mut others = NamedModels { member: place.name, ..NamedModels::default() };
             let mut json = Cursor::new(std::str::from_utf8(&text).unwrap_or_default());
             let read = match place.name {
                 "providerOptions" => of_options(&mut json, &mut others),
@@ -201,7 +201,7 @@ fn amount(text: &[u8]) -> Option<u64> {
 }
 
 /// The models that Vercel's gateway falls back to.
-fn of_options(json: &mut Cursor<'_>, others: &mut Others) -> Result<(), JsonError> {
+fn of_options(json: &mut Cursor<'_>, others: &mut NamedModels) -> Result<(), JsonError> {
     watch::members(json, |key, json| {
         if !key.decode().eq_ignore_ascii_case("gateway") {
             return json.skip();
@@ -212,7 +212,7 @@ fn of_options(json: &mut Cursor<'_>, others: &mut Others) -> Result<(), JsonErro
     })
 }
 
-impl Others {
+impl NamedModels {
     /// A name, a list of names, or objects that name a model or have such a list.
     fn read(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonError> {
         match json.kind()? {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::error::Kind;
 use crate::wire::Api;
-use crate::wire::asks::Most;
+use crate::wire::body_facts::Most;
 use crate::wire::request::{Body, BodyReader};
 
 fn read(api: Api, members: &str) -> Body {
@@ -43,7 +43,7 @@ fn output_limit_of_another_api_never_lowers_what_is_expected() {
         (Api::Chat, r#""max_output_tokens":"70000""#, 70_000),
         (Api::Chat, r#""MAX_TOKENS":70000"#, 70_000),
         (Api::Chat, "\"max_token\u{17f}\":70000", 70_000),
-        (Api::Generate, r#""generationconfig":{"maxOutputTokens":70000}"#, 70_000),
+        (Api::Generate, r#""GenerationConfig":{"maxOutputTokens":70000}"#, 70_000),
         (Api::Responses, r#""max_tokens":70000,"max_completion_tokens":1"#, 70_000),
     ] {
         let most = read(api, members).most();
@@ -100,14 +100,14 @@ fn other_models_are_found_in_each_form_of_fallback() {
         (Api::Chat, r#""models":null"#, &[]),
     ] {
         let mut body = read(api, members);
-        assert!(body.names_others(), "{members}");
-        let others = body.others();
-        assert_eq!(others.iter().flat_map(|others| &others.names).collect::<Vec<_>>(), names, "{members}");
-        assert!(others.iter().all(|others| !others.unreadable), "{members}");
+        assert!(body.names_models(), "{members}");
+        let named = body.named_models();
+        assert_eq!(named.iter().flat_map(|one| &one.names).collect::<Vec<_>>(), names, "{members}");
+        assert!(named.iter().all(|one| !one.unreadable), "{members}");
     }
-    assert!(!read(Api::Chat, r#""metadata":{"models":["a"]}"#).names_others());
+    assert!(!read(Api::Chat, r#""metadata":{"models":["a"]}"#).names_models());
     for members in [r#""models":[1]"#, r#""models":[{}]"#, r#""models":true"#] {
-        assert!(read(Api::Chat, members).others()[0].unreadable, "{members}");
+        assert!(read(Api::Chat, members).named_models()[0].unreadable, "{members}");
     }
 }
 
@@ -129,7 +129,7 @@ fn second_name_of_the_model_is_refused_in_any_case() {
             assert!(error.message.contains(name), "{}", error.message);
         }
     }
-    assert!(!read(Api::Chat, r#""modes":1,"mode":2,"x":{"Model":1}"#).names_others());
+    assert!(!read(Api::Chat, r#""modes":1,"mode":2,"x":{"Model":1}"#).names_models());
 }
 
 #[test]

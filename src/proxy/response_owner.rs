@@ -46,7 +46,7 @@ impl Gateway {
     ///
     /// # Errors
     /// It is another's; or nobody's that is known, and those are refused; or it is not known at the moment.
-    pub(super) async fn permit_kept(
+    pub(super) async fn check_response_owner(
         &self,
         ctx: &mut Context,
         api: Api,

@@ -10,15 +10,15 @@ use crate::json::{Cursor, JsonError, Kind};
 
 /// What stands for the turns of a conversation up to some point.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Before {
+pub(super) struct HistoryHash {
     hash: Sha256,
     role: Option<Role>,
 }
 
-impl Before {
+impl HistoryHash {
     /// What stands for these turns, all of them.
     pub(super) fn of(turns: &[Turn<'_>]) -> [u8; 32] {
-        let mut before = Before::default();
+        let mut before = HistoryHash::default();
         before.hear(turns);
         before.here()
     }
