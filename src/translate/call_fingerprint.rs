@@ -1,6 +1,7 @@
-//! Calls without ids. Clients of the generate format may send back nothing of a turn but its calls' names and arguments
-//! (LangChain does), and agents make the same call many times. Such a turn is known by its arguments and by all that
-//! was said before it, which its client repeats as it had it.
+//! Turns that are known by what was said before them: calls without ids, and words that were said more than once. Clients
+//! of the generate format may send back nothing of a turn but its calls' names and arguments (LangChain does), and agents
+//! make the same call many times. Such a turn is known by its own content and by all that was said before it, which its
+//! client repeats as it had it.
 
 use sha2::{Digest as _, Sha256};
 
@@ -77,6 +78,14 @@ pub(super) fn key_of_calls<'t>(
                 Arguments::Said(input) => add_input(hash, input),
             }
         }
+    })
+}
+
+/// The key of a turn without calls, given its words: several turns may say the same.
+pub(super) fn key_of_text(issuer: &str, before: &[u8; 32], words: Sha256) -> Key {
+    key(issuer, "said", |hash| {
+        hash.update(before);
+        hash.update(words.finalize());
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Most seals travel through clients in envelopes ([`Seal`]). A client that keeps no field of its format that it does not
 //! know loses them. So the seals of an answer are collected while it passes ([`Collector`]); whoever keeps things keeps
-//! them under the [`Key`]s of the turn: one for each call's id, and one for its words. When the turn
+//! them under the [`Key`]s of the turn: one for each call's id, or those of its words. When the turn
 //! comes back bare, [`missing`] names its key, and what is found is put back where it was ([`Recalled`]). Turns whose
 //! calls have no ids either are kept under what was said before them ([`super::call_fingerprint`]).
 //!
@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
-use super::call_fingerprint::{Arguments, HistoryHash, key_of_calls};
+use super::call_fingerprint::{Arguments, HistoryHash, key_of_calls, key_of_text};
 
 use crate::canonical::content::Turn;
 use crate::canonical::dialect::{Reasoning, Told};
@@ -88,8 +88,10 @@ pub(super) fn add_words(hash: &mut Sha256, text: JsonStr<'_>) -> bool {
 #[derive(Debug)]
 pub(super) struct Collector {
     issuer: Box<str>,
-    /// What stands for the conversation before the answer, where its client may send back calls without ids.
-    before: Option<[u8; 32]>,
+    /// What stands for the conversation before the answer.
+    before: [u8; 32],
+    /// The client may send back calls without their ids.
+    drops_ids: bool,
     /// What came, in order; the ids and names of the blocks that are open.
     entries: Vec<Entry>,
     open: Vec<(u32, usize)>,
@@ -133,10 +135,11 @@ impl What {
 }
 
 impl Collector {
-    pub(super) fn new(issuer: &str, before: Option<[u8; 32]>) -> Self {
+    pub(super) fn new(issuer: &str, before: [u8; 32], client: Format) -> Self {
         Collector {
             issuer: issuer.into(),
             before,
+            drops_ids: drops_ids(client),
             entries: Vec::new(),
             open: Vec::new(),
             words: None,
@@ -177,11 +180,11 @@ impl Collector {
             Delta::Text(text) if entry.what == What::Text => {
                 add_words(self.words.get_or_insert_default(), text);
             }
-            Delta::Arguments(piece) if self.before.is_some() && self.bytes <= MOST_BYTES => {
+            Delta::Arguments(piece) if self.drops_ids && self.bytes <= MOST_BYTES => {
                 self.bytes += piece.escaped().len();
                 entry.arguments.push_str(&piece.decode());
             }
-            Delta::Object(object) if self.before.is_some() && self.bytes <= MOST_BYTES => {
+            Delta::Object(object) if self.drops_ids && self.bytes <= MOST_BYTES => {
                 self.bytes += object.text().len();
                 entry.arguments.push_str(object.text());
             }
@@ -203,13 +206,14 @@ impl Collector {
         for call in self.entries.iter().filter(|entry| entry.what == What::Call) {
             keys.push(key_of_call(&self.issuer, JsonStr::from_escaped(&call.text)));
         }
-        if let (Some(before), false) = (&self.before, keys.is_empty()) {
+        if self.drops_ids && !keys.is_empty() {
             let calls = self.entries.iter().filter(|entry| entry.what == What::Call);
             let arguments = calls.map(|entry| Arguments::Plain(&entry.arguments));
-            keys.push(key_of_calls(&self.issuer, before, arguments));
+            keys.push(key_of_calls(&self.issuer, &self.before, arguments));
         }
         // A turn with calls is known by them; its words may stand in another turn as well.
         if let (true, Some(words)) = (keys.is_empty(), self.words.take()) {
+            keys.push(key_of_text(&self.issuer, &self.before, words.clone()));
             keys.push(key_of_words(&self.issuer, words));
         }
         let mut out = BytesMut::with_capacity(self.bytes + self.entries.len() * 48);
@@ -257,56 +261,59 @@ fn seal_of<'b, 'a>(block: &'b Block<'a>) -> Option<&'b Seal<'a>> {
     }
 }
 
-/// The key of a run that has lost its seals; nothing for one that has any, or that says nothing.
-fn key_of_run(turns: &[Turn<'_>], issuer: &str) -> Option<Key> {
-    let blocks = || turns.iter().flat_map(|turn| &turn.blocks);
-    if blocks().filter_map(seal_of).any(|seal| seal.issuer.as_deref() == Some(issuer)) {
-        return None;
-    }
-    let call = blocks().find_map(|block| match block {
-        Block::ToolUse { id, .. } => Some(*id),
-        _ => None,
-    });
-    if let Some(id) = call {
-        return Some(key_of_call(issuer, id));
-    }
-    let mut words = Sha256::new();
-    let mut any = false;
-    for block in blocks() {
-        if let Block::Text { text, .. } | Block::Refusal { text } = block {
-            any |= add_words(&mut words, *text);
-        }
-    }
-    any.then(|| key_of_words(issuer, words))
+/// Whether clients of a format may send back calls without their ids: in this one they belong together by order.
+fn drops_ids(client: Format) -> bool {
+    client == Format::Generate
 }
 
-/// A run that has lost its seals.
+/// Under what a turn may be kept.
+#[derive(Clone, Copy)]
+struct RecordKey {
+    key: Key,
+    /// Its calls have other ids than those that are kept.
+    in_order: bool,
+}
+
+/// A run that has lost its seals, and its names: the surest first.
 struct Bare {
     run: std::ops::Range<usize>,
-    key: Key,
-    /// Under what it is kept besides, where its calls may have lost their ids.
-    by_content: Option<Key>,
+    names: [Option<RecordKey>; 2],
 }
 
+/// The runs that have lost their seals, but those that say nothing.
 fn bare(turns: &[Turn<'_>], issuer: &str, client: Format) -> Vec<Bare> {
-    let mut before = (client == Format::Generate).then(HistoryHash::default);
+    let mut history = HistoryHash::default();
     let mut heard = 0;
     let named = |run: std::ops::Range<usize>| {
         let own = turns.get(run.clone())?;
-        if let Some(before) = &mut before {
-            before.hear(turns.get(heard..run.start).unwrap_or_default());
-            heard = run.start;
+        history.hear(turns.get(heard..run.start).unwrap_or_default());
+        heard = run.start;
+        let blocks = || own.iter().flat_map(|turn| &turn.blocks);
+        if blocks().filter_map(seal_of).any(|seal| seal.issuer.as_deref() == Some(issuer)) {
+            return None;
         }
-        let key = key_of_run(own, issuer)?;
         let calls = || {
-            own.iter().flat_map(|turn| &turn.blocks).filter_map(|block| match block {
-                Block::ToolUse { input, .. } => Some(Arguments::Said(input)),
+            blocks().filter_map(|block| match block {
+                Block::ToolUse { id, input, .. } => Some((*id, Arguments::Said(input))),
                 _ => None,
             })
         };
-        let by_content = before.as_ref().filter(|_| calls().next().is_some());
-        let by_content = by_content.map(|before| key_of_calls(issuer, &before.here(), calls()));
-        Some(Bare { run, key, by_content })
+        let name = |key, in_order| Some(RecordKey { key, in_order });
+        if let Some((id, _)) = calls().next() {
+            let arguments = calls().map(|(_, arguments)| arguments);
+            let bare = drops_ids(client).then(|| key_of_calls(issuer, &history.here(), arguments));
+            let names = [name(key_of_call(issuer, id), false), bare.and_then(|key| name(key, true))];
+            return Some(Bare { run, names });
+        }
+        let mut words = Sha256::new();
+        let mut any = false;
+        for block in blocks() {
+            if let Block::Text { text, .. } | Block::Refusal { text } = block {
+                any |= add_words(&mut words, *text);
+            }
+        }
+        let said = key_of_text(issuer, &history.here(), words.clone());
+        any.then(|| Bare { run, names: [name(said, false), name(key_of_words(issuer, words), false)] })
     };
     runs(turns).into_iter().filter_map(named).collect()
 }
@@ -314,7 +321,7 @@ fn bare(turns: &[Turn<'_>], issuer: &str, client: Format) -> Vec<Bare> {
 /// The keys of the turns of a request that have lost their seals.
 pub(super) fn missing(request: &Request<'_>, issuer: &str, client: Format) -> Vec<Key> {
     let bare = bare(&request.turns, issuer, client);
-    bare.into_iter().flat_map(|bare| [Some(bare.key), bare.by_content]).flatten().collect()
+    bare.into_iter().flat_map(|bare| bare.names).flatten().map(|name| name.key).collect()
 }
 
 /// Seals that were found: what each key holds.
@@ -333,14 +340,13 @@ impl<'s> Recalled<'s> {
         let found: HashMap<&Key, &'s Bytes> = self.0.iter().map(|(key, record)| (key, record)).collect();
         let mut used = HashSet::new();
         // Turns may be alike. What is kept is the latest one's, and no other's: a vendor refuses an item that is there twice.
-        for Bare { run, key, by_content } in bare(&request.turns, issuer, client).into_iter().rev() {
+        for Bare { run, names } in bare(&request.turns, issuer, client).into_iter().rev() {
             let Some(turns) = request.turns.get_mut(run) else { continue };
-            let record = |key: &Key| found.get(key).copied().map(|record| (*key, record));
-            let by_id = record(&key);
-            let Some((key, record)) = by_id.or_else(|| record(&by_content?)) else { continue };
-            let text = std::str::from_utf8(record).ok().filter(|_| used.insert(key));
+            let record = |name: RecordKey| found.get(&name.key).copied().map(|record| (name, record));
+            let Some((name, record)) = names.into_iter().flatten().find_map(record) else { continue };
+            let text = std::str::from_utf8(record).ok().filter(|_| used.insert(&record[..]));
             if let Some(Ok(entries)) = text.map(read) {
-                restore(turns, &entries, issuer, by_id.is_none());
+                restore(turns, &entries, issuer, name.in_order);
             }
         }
     }

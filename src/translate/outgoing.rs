@@ -184,8 +184,8 @@ fn run<E: From<Refused>>(
             && !sends_back(&request, ask.dialect.issuer),
         ..reply(&request, body, ask)
     };
-    let before = reply.remember && ask.client == Format::Generate;
-    let reply = Reply { before: before.then(|| HistoryHash::of(&request.turns)), ..reply };
+    let before = if reply.remember { HistoryHash::of(&request.turns) } else { Default::default() };
+    let reply = Reply { before, ..reply };
     if let Some(recalled) = stored.recalled {
         recalled.put_back(&mut request, ask.dialect.issuer, ask.client);
     }
@@ -270,7 +270,7 @@ pub(super) fn reply(request: &Request<'_>, body: &str, ask: &Ask<'_>) -> Reply {
         array: ask.array,
         keep_as: Box::default(),
         remember: false,
-        before: None,
+        before: Default::default(),
         echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
     }
 }

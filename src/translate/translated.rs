@@ -171,7 +171,9 @@ impl Translated {
             from,
             through: Through {
                 meter: Meter::new(Some(route.vendor), arrival),
-                collector: reply.remember.then(|| Box::new(Collector::new(&reply.issuer, reply.before))),
+                collector: reply
+                    .remember
+                    .then(|| Box::new(Collector::new(&reply.issuer, reply.before, route.client))),
                 restorer: (!restore.is_empty()).then(|| Restorer::new(restore)),
                 to,
                 out: BytesMut::with_capacity(OUT),

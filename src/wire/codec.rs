@@ -34,8 +34,8 @@ pub struct Reply {
     pub keep_as: Box<str>,
     /// The seals in this answer are collected, because the client may not send them back.
     pub remember: bool,
-    /// What stands for the conversation before the answer, for clients that may send back calls without their ids.
-    pub before: Option<[u8; 32]>,
+    /// What stands for the conversation before the answer, where seals are collected.
+    pub before: [u8; 32],
     /// Members of the request that the format repeats in its answer: JSON text, `"name":value` joined with commas.
     pub echo: Box<str>,
 }

@@ -336,3 +336,25 @@ async fn vault_calls_without_ids_keep_the_reasoning_of_their_own_turn() {
         assert!(known.len() >= 3, "{model}: {known:?}");
     }
 }
+
+/// A client that says the same again gets the same words again, with reasoning of their own.
+#[tokio::test]
+async fn vault_words_that_were_said_twice_keep_the_reasoning_of_their_own_turn() {
+    let world = world("").await;
+    let mut messages = Vec::new();
+    let mut known: Vec<String> = Vec::new();
+    for _ in 0..4 {
+        messages.push(json!({"role": "user", "content": "Say something."}));
+        let mut body = chat(GPT, false, &messages);
+        body.as_object_mut().unwrap().remove("tools");
+        let answer = world.gateway.ask(asking(&body)).await;
+        let found = seals(GPT, &world.sent(GPT));
+        assert!(found.starts_with(&known), "{found:?} after {known:?}");
+        known = found;
+        messages.push(plain(&answer));
+    }
+    let mut once = known.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!((known.len(), once.len()), (3, 3), "{known:?}");
+}
