@@ -13,10 +13,10 @@ fn read(api: Api, members: &str) -> Body {
 
 fn try_read(api: Api, members: &str) -> Result<Body, ApiError> {
     let required = match api {
-        Api::Messages => r#""model":"m","messages":[],"max_tokens":1"#,
+        Api::Messages => r#""model":"m","messages":[{"role":"user","content":"x"}],"max_tokens":1"#,
         Api::Responses => r#""model":"m","input":"x""#,
         Api::Generate => r#""contents":[]"#,
-        _ => r#""model":"m","messages":[]"#,
+        _ => r#""model":"m","messages":[{"role":"user","content":"x"}]"#,
     };
     let mut reader = BodyReader::new(api, false);
     reader.push(Bytes::from(format!("{{{required},{members}}}"))).unwrap();
@@ -122,8 +122,8 @@ fn other_models_are_found_in_each_form_of_fallback() {
 #[test]
 fn second_name_of_the_model_is_refused_in_any_case() {
     for (api, required) in [
-        (Api::Chat, r#""model":"m","messages":[]"#),
-        (Api::Messages, r#""model":"m","messages":[],"max_tokens":1"#),
+        (Api::Chat, r#""model":"m","messages":[{"role":"user","content":"x"}]"#),
+        (Api::Messages, r#""model":"m","messages":[{"role":"user","content":"x"}],"max_tokens":1"#),
         (Api::Responses, r#""model":"m","input":"x""#),
         (Api::Embeddings, r#""model":"m","input":"x""#),
         (Api::Rerank, r#""model":"m","query":"x","documents":[]"#),
