@@ -214,6 +214,7 @@ fn understood(answer: &Answer) -> Said {
 fn reply() -> Arc<Reply> {
     Arc::new(Reply {
         model: EscapedString::from("claude"),
+        request: "req_1".into(),
         seed: "req_1".into(),
         show_thinking: true,
         issuer: "vendor".into(),

@@ -116,6 +116,7 @@ pub(crate) fn translate(client: Format, vendor: Format, body: &str) -> Outgoing 
         dialect: &dialect,
         model: &model,
         id: "01JXG3ZQK5V7W8Y9A0B1C2D3E4",
+        seed: "01JXG3ZQK5V7W8Y9A0B1C2D3E4",
         now: 1_750_000_000,
     };
     outgoing(body, &ask).unwrap()

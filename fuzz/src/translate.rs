@@ -59,6 +59,7 @@ fn assert_events(text: &str, sound: bool) {
 fn reply(flags: usize) -> Reply {
     Reply {
         model: EscapedString::from("our \"model\""),
+        request: "req_1".into(),
         seed: "req_1".into(),
         created: 1,
         usage_wanted: flags & 1 == 0,
@@ -237,6 +238,7 @@ fn ask(from: Format, to: Format, kind: usize, body: &str) -> Option<String> {
         dialect: &dialect,
         model: &EscapedString::from("our \"model\""),
         id: "req_1",
+        seed: "req_1",
         now: 1,
     };
     let outgoing = outgoing(body, &ask).ok()?;

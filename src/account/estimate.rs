@@ -18,6 +18,8 @@ pub struct Expected<'m> {
     pub input: u64,
     /// The client's own limit of the output tokens of one answer.
     pub output: Option<u64>,
+    /// What a limit permits at least that the provider may not know.
+    pub unsure: u64,
     /// Answers that the client wants at once; none and one are the same.
     pub answers: u64,
     /// Kinds of input that it may have, dearer than plain input.
@@ -29,7 +31,7 @@ pub struct Expected<'m> {
 impl Expected<'_> {
     /// Output tokens that money is held for.
     pub fn all_output(&self) -> u64 {
-        self.output.unwrap_or(OUTPUT).saturating_mul(self.answers.max(1))
+        self.output.unwrap_or(OUTPUT).max(self.unsure).saturating_mul(self.answers.max(1))
     }
 
     /// Tokens that count for the minute until the answer is there.

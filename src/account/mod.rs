@@ -4,7 +4,7 @@
 //! and the accounts that they belong to ([`Account`]); how much of a limit is taken ([`limit`], [`bucket`], [`Gauges`]),
 //! also where several gateways share it ([`share`]);
 //! prices and what a request costs by them ([`price`], in integers: [`amount`]); and what is expected of a request
-//! before anything is known of it ([`estimate`]); and tokens that stand for a key ([`Tokens`]). Here must not live: HTTP, where a key stands in a request, or
+//! before anything is known of it ([`estimate`]), and what may be reported of it at most ([`usage_bound`]); and tokens that stand for a key ([`Tokens`]). Here must not live: HTTP, where a key stands in a request, or
 //! balances, which the store keeps.
 
 pub mod amount;
@@ -21,6 +21,7 @@ pub mod price;
 mod rules;
 pub mod share;
 mod token;
+pub mod usage_bound;
 
 pub use amount::Amount;
 pub use calendar::Calendar;
@@ -34,3 +35,4 @@ pub use permission::{Pattern, Permission};
 pub use price::Price;
 pub use rules::{Account, Rules};
 pub use token::{Signature, TokenFault, TokenKey, TokenKeyFault, Tokens, is_token};
+pub use usage_bound::UsageBound;

@@ -99,6 +99,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
             dialect: &provider.dialect(to.api(), model),
             model: &EscapedString::from(model),
             id: "req_explained",
+            seed: "req_explained",
             now: 0,
         },
     );

@@ -84,6 +84,7 @@ fn exchange(options: &Options, arrival: Arrival, stream: bool) -> Exchange {
     }
     let reply = Reply {
         model: EscapedString::from("replayed"),
+        request: "req_replayed".into(),
         seed: "req_replayed".into(),
         usage_wanted: true,
         show_thinking: true,

@@ -102,6 +102,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "total_limit = {}", bytes(kept.total))?;
     writeln!(out, "seal_lifetime = {}", span(kept.seal_lifetime))?;
     writeln!(out, "seal_limit = {}", bytes(kept.seal_total))?;
+    writeln!(out, "foreign_responses = \"{}\"", if kept.refuse_foreign { "refuse" } else { "allow" })?;
     writeln!(out, "flush = {}", span(settings.ledger.flush))?;
     writeln!(out, "record_lifetime = {}", span(settings.ledger.records))
 }

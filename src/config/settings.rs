@@ -200,6 +200,8 @@ pub struct Kept {
     pub seal_lifetime: Duration,
     /// All seals together, bytes.
     pub seal_total: usize,
+    /// Nobody goes on from a response that was not made through the gateway.
+    pub refuse_foreign: bool,
 }
 
 impl Default for Kept {
@@ -215,6 +217,8 @@ impl Default for Kept {
             seal_lifetime: Duration::from_secs(30 * 86_400),
             // A hundred thousand turns whose reasoning is sealed.
             seal_total: 256 << 20,
+            // Conversations from before an upgrade go on, and those that are made at the provider itself.
+            refuse_foreign: false,
         }
     }
 }
@@ -417,6 +421,16 @@ fn is_level(word: &str) -> bool {
     levels.iter().any(|level| word.eq_ignore_ascii_case(level))
 }
 
+fn refuses_foreign(table: &Table<'_>) -> Option<bool> {
+    table.get("foreign_responses").and_then(|value| {
+        value.parsed(|text| match text {
+            "allow" => Ok(false),
+            "refuse" => Ok(true),
+            _ => Err("write \"allow\" or \"refuse\"".to_owned()),
+        })
+    })
+}
+
 fn read_store(table: &Table<'_>, folder: &Path) -> (Option<Store>, Kept, Ledger) {
     let sqlite = table.string("sqlite").map(|path| Store::Sqlite(folder.join(path)));
     let valkey = fleet::read(table, folder).map(Store::Valkey);
@@ -430,6 +444,7 @@ fn read_store(table: &Table<'_>, folder: &Path) -> (Option<Store>, Kept, Ledger)
         total: table.size("total_limit").unwrap_or(default.total),
         seal_lifetime: table.duration("seal_lifetime").unwrap_or(default.seal_lifetime),
         seal_total: table.size("seal_limit").unwrap_or(default.seal_total),
+        refuse_foreign: refuses_foreign(table).unwrap_or(default.refuse_foreign),
     };
     if kept.response > kept.total {
         table.wrong("response_limit is larger than total_limit", "one response must fit".to_owned());

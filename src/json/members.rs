@@ -22,6 +22,9 @@ const FEW_MEMBERS: usize = 32;
 pub struct Member {
     /// Which of the wanted names it has, as an index into the list given to [`Scanner::new`](super::Scanner::new).
     pub wanted: Option<usize>,
+    /// Which of the wanted names it equals but for upper and lower case, where it equals none: readers exist that make no
+    /// difference (Go's `encoding/json`).
+    pub folded: Option<usize>,
     /// What kind of value it holds.
     pub kind: Kind,
     /// Byte offsets of the value in the document; a string's quotes are included.
@@ -83,11 +86,11 @@ impl Name {
         }
     }
 
-    /// The name is complete: which of the wanted ones it is, and its hash.
+    /// The name is complete: which of the wanted ones it is, or is but for case, and its hash.
     #[inline]
-    pub(super) fn end(&self, wanted: Wanted) -> (Option<usize>, u64) {
+    pub(super) fn end(&self, wanted: Wanted) -> (Option<usize>, Option<usize>, u64) {
         if self.long {
-            return (None, self.hash.finish());
+            return (None, None, self.hash.finish());
         }
         if self.escaped {
             // The pieces were checked as UTF-8 as they came, and a name ends at a quote.
@@ -99,11 +102,31 @@ impl Name {
     }
 
     #[inline]
-    fn known(name: &[u8], wanted: Wanted) -> (Option<usize>, u64) {
+    fn known(name: &[u8], wanted: Wanted) -> (Option<usize>, Option<usize>, u64) {
         let mut hash = hasher();
         hash.write(name);
-        (wanted.find(name), hash.finish())
+        let exact = wanted.find(name);
+        let folded = if exact.is_none() { folded(name, wanted) } else { None };
+        (exact, folded, hash.finish())
     }
+}
+
+/// Which of the wanted names this one is under the folding of Unicode, by which two letters beyond ASCII are `k` and `s`.
+/// Names in lower case, which nearly all are, are not looked at: a wanted name with capitals that lost them is left to its
+/// reader, which tells them apart.
+#[inline]
+fn folded(name: &[u8], wanted: Wanted) -> Option<usize> {
+    let is_lower = |byte: &u8| byte.is_ascii() && !byte.is_ascii_uppercase();
+    if name.iter().all(is_lower) { None } else { folded_anew(name, wanted.names()) }
+}
+
+#[cold]
+fn folded_anew(name: &[u8], wanted: &[&str]) -> Option<usize> {
+    if name.is_ascii() {
+        return wanted.iter().position(|wanted| wanted.as_bytes().eq_ignore_ascii_case(name));
+    }
+    let name = String::from_utf8_lossy(name).replace('\u{17f}', "s").replace('\u{212a}', "k");
+    wanted.iter().position(|wanted| wanted.eq_ignore_ascii_case(&name))
 }
 
 #[inline]

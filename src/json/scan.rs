@@ -123,6 +123,7 @@ pub struct Scanner {
     name_at: Range<usize>,
     member_hash: u64,
     member_wanted: Option<usize>,
+    member_folded: Option<usize>,
     value_start: usize,
     value_kind: Kind,
     members: SmallVec<[Member; 12]>,
@@ -144,6 +145,14 @@ impl Wanted {
         match self {
             Wanted::List(names) => names.iter().position(|wanted| wanted.as_bytes() == name),
             Wanted::Table(sought) => sought.find(name),
+        }
+    }
+
+    /// The names.
+    pub(super) fn names(self) -> &'static [&'static str] {
+        match self {
+            Wanted::List(names) => names,
+            Wanted::Table(sought) => sought.names(),
         }
     }
 }
@@ -174,6 +183,7 @@ impl Scanner {
             name_at: 0..0,
             member_hash: 0,
             member_wanted: None,
+            member_folded: None,
             value_start: 0,
             value_kind: Kind::Null,
             members: SmallVec::new(),
@@ -252,7 +262,8 @@ impl Scanner {
                 if self.in_name {
                     if naming {
                         self.name_at.end = self.offset + end;
-                        (self.member_wanted, self.member_hash) = self.name.end(self.wanted);
+                        (self.member_wanted, self.member_folded, self.member_hash) =
+                            self.name.end(self.wanted);
                     }
                     self.in_name = false;
                     self.state = State::Colon;
@@ -443,6 +454,7 @@ impl Scanner {
         if self.depth == 1 {
             self.members.push(Member {
                 wanted: self.member_wanted,
+                folded: self.member_folded,
                 kind: self.value_kind,
                 value: self.value_start..end,
                 name: self.name_at.clone(),

@@ -86,6 +86,8 @@ pub struct Metrics {
     pub links: IntCounterVec,
     /// Elements that were lost in translation.
     pub losses: IntCounterVec,
+    /// Reports of usage that were beyond what their request could have used.
+    pub usage_bounded: IntCounterVec,
     /// Failed exchanges.
     pub upstream_errors: IntCounterVec,
     /// Reloads.
@@ -156,6 +158,7 @@ impl Metrics {
             provider_well: make.gauges(&table::PROVIDER_WELL)?,
             links: make.counters(&table::LINKS)?,
             losses: make.counters(&table::LOSSES)?,
+            usage_bounded: make.counters(&table::USAGE_BOUNDED)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,
             reloads: make.counters(&table::RELOADS)?,
             reload_time: make.gauge(&table::RELOAD_TIME)?,

@@ -155,6 +155,9 @@ table! {
     /// Losses in translation.
     LOSSES = "gateway_translation_losses_total" Shape::Counter, &["from", "to", "element", "policy"],
         "Elements of requests that their target's format could not carry, by what was done (silent, warn, refuse).";
+    /// See `Metrics::usage_bounded`.
+    USAGE_BOUNDED = "gateway_usage_bounded_total" Shape::Counter, &["provider"],
+        "Reports of usage that were beyond what their request could have used.";
     /// Upstream errors.
     UPSTREAM_ERRORS = "gateway_upstream_errors_total" Shape::Counter, &["provider", "kind"],
         "Exchanges that a provider failed, by kind.";

@@ -51,6 +51,7 @@ impl Gateway {
         if ctx.is_held() {
             let most = body.most();
             expected.output = most.output;
+            expected.unsure = most.unsure;
             expected.answers = most.answers.unwrap_or(1);
             expected.dear = price.dear().in_body(body.text.pieces());
         }
@@ -65,6 +66,10 @@ impl Gateway {
         expected: &Expected<'_>,
     ) -> Result<(), ApiError> {
         ctx.tab.input = expected.input;
+        ctx.tab.most = ctx.is_held().then(|| {
+            let unsure = Some(expected.unsure).filter(|unsure| *unsure > 0);
+            (expected.output.max(unsure), expected.answers)
+        });
         let Some(key) = ctx.key.clone().filter(|_| ctx.is_held()) else { return Ok(()) };
         let account = key.account.as_deref();
         let limits = &key.rules.limits;

@@ -187,6 +187,10 @@ impl Gateway {
             if let Some(pending) = self.remember(ctx) {
                 Box::pin(self.remembered(ctx, pending)).await;
             }
+            if ctx.claims.is_some() && self.ends_here(ctx, end) {
+                let claims = self.claim(ctx);
+                Box::pin(self.claimed(ctx, claims)).await;
+            }
             // Nor has anybody the end of an answer that is not charged.
             if let Some(settled) = self.settle_at_end(ctx, end) {
                 match settled {

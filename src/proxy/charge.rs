@@ -7,7 +7,7 @@ use super::Gateway;
 use super::context::{Answer, Context};
 use super::spent::Spending;
 use crate::account::bucket::{Left, Nanos};
-use crate::account::{Calendar, Gauges, Ticket};
+use crate::account::{Calendar, Gauges, Ticket, UsageBound};
 use crate::canonical::{Product, Usage};
 use crate::error::Kind;
 use crate::store::{Ledger, Reservation, Settled, StoreError, UsageRecord};
@@ -67,6 +67,8 @@ pub(super) struct Tab {
     pub(super) input: u64,
     /// What was asked, where nothing was answered.
     pub(super) asked: Asked,
+    /// The client's own limit of an answer's output, and how many answers it wants: where that was looked at.
+    pub(super) most: Option<(Option<u64>, u64)>,
     charged: Option<Box<Charged>>,
 }
 
@@ -85,6 +87,8 @@ pub(super) struct Charged {
     pub(super) cost: i64,
     /// Some of the usage was counted by the gateway.
     pub(super) counted: bool,
+    /// The provider reported more than the request could have used.
+    pub(super) bounded: bool,
 }
 
 impl Tab {
@@ -134,7 +138,7 @@ impl Context {
 
     /// Hands the ledger the request's record.
     fn enter(&mut self, charged: &Charged, complete: bool, now: Instant) -> Option<Settled> {
-        let Charged { usage, cost, counted } = *charged;
+        let Charged { usage, cost, counted, .. } = *charged;
         let reservation = self.tab.reservation.take();
         let ledger = self.live.till.ledger.as_deref()?;
         let record = &self.record;
@@ -186,7 +190,7 @@ impl Context {
         self.put_back();
         let gone = self.record.status == 499 || self.record.error == Some(Kind::ClientGone);
         let Some(plan) = &self.plan else { return Charged::default() };
-        let (usage, made, counted): (Usage, &[Product], bool) = match &mut self.answer {
+        let (usage, counted) = match &mut self.answer {
             Answer::Stream(passing) | Answer::Whole(passing, _) => {
                 let exchange = &mut passing.exchange;
                 // A stream that passed to its end may have ended in its vendor's error.
@@ -197,17 +201,49 @@ impl Context {
                 } else {
                     return Charged::default();
                 }
-                (exchange.usage(), &[], exchange.is_counted())
+                (exchange.usage(), exchange.is_counted())
             }
-            Answer::Made(made) => (made.usage, &made.products, made.counted),
+            Answer::Made(made) => (made.usage, made.counted),
             Answer::Awaited if gone && self.record.said => {
                 let input = self.tab.asked.tokens(plan.lane.family, plan.api.format(), self.tab.input);
-                (Usage { input: Some(input), output: Some(0), ..Usage::default() }, &[], true)
+                (Usage { input: Some(input), output: Some(0), ..Usage::default() }, true)
             }
             Answer::Awaited | Answer::Refused { .. } | Answer::Done => return Charged::default(),
         };
-        Charged { usage, cost: plan.model.price.cost(&usage, made), counted }
+        let meter = self.passing().map(|passing| passing.exchange.meter());
+        let possible = UsageBound {
+            request_bytes: self.record.request_bytes.max(plan.body_len as u64),
+            response_bytes: self.record.response_bytes.max(meter.map_or(0, |meter| meter.whole_bytes())),
+            limit: self.tab.most.and_then(|(limit, _)| limit),
+            answers: self.tab.most.map(|(_, answers)| answers),
+        };
+        let bounded = possible.bound(&usage, || meter.is_some_and(|meter| meter.is_whole()));
+        if let Some(bounded) = &bounded {
+            let (request, model) = (self.id.as_str(), &*plan.model.id);
+            let provider = plan.target().map_or("", |target| &*target.provider.name);
+            let (reported, charged) = (beyond(&usage), beyond(bounded));
+            tracing::error!(
+                request,
+                model,
+                provider,
+                ?reported,
+                ?charged,
+                "a provider reported more usage than the request could have had; it is charged within bounds"
+            );
+        }
+        let charged = bounded.unwrap_or(usage);
+        let made: &[Product] = match &self.answer {
+            Answer::Made(made) => &made.products,
+            _ => &[],
+        };
+        let cost = plan.model.price.cost(&charged, made);
+        Charged { usage: charged, cost, counted, bounded: bounded.is_some() }
     }
+}
+
+/// The figures of a report that are named in the log: input, output and searches.
+fn beyond(usage: &Usage) -> [Option<u64>; 3] {
+    [usage.input, usage.output, usage.searches]
 }
 
 /// A request that nobody ended, because its task was: it is recorded all the same.
@@ -224,12 +260,18 @@ impl Drop for Context {
 }
 
 impl Gateway {
+    /// Whether the end of the answer is about to leave. A whole answer is noted when it is complete; in a stream the end
+    /// may stand before that of the body.
+    pub(super) fn ends_here(&self, ctx: &Context, end: bool) -> bool {
+        let terminated = |passing: &super::context::Passing| {
+            end || (ctx.record.stream && passing.exchange.meter().end() == End::Terminated)
+        };
+        ctx.passing().is_some_and(terminated)
+    }
+
     /// Settles an answer whose end is about to leave: its last frame, or the end of the body.
     pub(super) fn settle_at_end(&self, ctx: &mut Context, end: bool) -> Option<Settled> {
-        let passing = ctx.passing()?;
-        // A whole answer is noted when it is complete; in a stream the end may stand before that of the body.
-        let ended = end || (ctx.record.stream && passing.exchange.meter().end() == End::Terminated);
-        if !ended {
+        if !self.ends_here(ctx, end) {
             return None;
         }
         self.remember_home(ctx);

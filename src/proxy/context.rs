@@ -1,6 +1,6 @@
 //! What is known of one request, from its head to its log line.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
@@ -13,6 +13,7 @@ use super::encoding::Decoder;
 use super::fallback::Origin;
 use super::lane::Lane;
 use super::live::Live;
+use super::response_owner::Claims;
 use super::resume::Resume;
 use super::shutdown::InFlight;
 use super::stored::Keep;
@@ -37,6 +38,8 @@ const MAX_CLIENT_ID: usize = 128;
 pub struct Context {
     pub(super) live: Arc<Live>,
     pub(super) id: RequestId,
+    /// What ids are made from; nothing while none were.
+    seed: OnceLock<RequestId>,
     pub(super) format: Format,
     pub(super) endpoint: Option<Endpoint>,
     pub(super) key: Option<Arc<Key>>,
@@ -59,6 +62,8 @@ pub struct Context {
     pub(super) record: Record,
     /// What the request has taken and will be charged.
     pub(super) tab: Tab,
+    /// What the request will own when its answer has come.
+    pub(super) claims: Option<Box<Claims>>,
     _in_flight: InFlight,
 }
 
@@ -188,6 +193,7 @@ impl Context {
         Context {
             live,
             id: RequestId::default(),
+            seed: OnceLock::new(),
             format: Format::Chat,
             endpoint: None,
             key: None,
@@ -223,6 +229,7 @@ impl Context {
                 stream: false,
             },
             tab: Tab::default(),
+            claims: None,
             _in_flight: in_flight,
         }
     }
@@ -230,6 +237,12 @@ impl Context {
     /// Seconds since the epoch, when the request came.
     pub(super) fn now(&self) -> i64 {
         i64::try_from(self.record.unix_millis / 1000).unwrap_or(i64::MAX)
+    }
+
+    /// What ids in the answer are made from where its provider gives none: random, the same for all attempts. The
+    /// request's own id may be the client's, who may give all requests of a session the same one.
+    pub(super) fn seed(&self) -> &str {
+        self.seed.get_or_init(RequestId::random).as_str()
     }
 
     /// A provider is turned to.

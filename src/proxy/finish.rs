@@ -70,6 +70,11 @@ impl Gateway {
                 self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
             }
         }
+        if ctx.tab.charged().is_some_and(|charged| charged.bounded)
+            && let Some(target) = ctx.plan.as_ref().and_then(|plan| plan.target())
+        {
+            self.metrics.usage_bounded.with_label_values(&[&*target.provider.name]).inc();
+        }
         let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         if let (Some(complete), Some(asked)) = (record.complete, record.asked) {
             self.metrics.overhead.observe(seconds(complete, asked));

@@ -11,10 +11,13 @@ use super::context::Context;
 use super::names;
 use super::request::COUNTING;
 use super::task::key_of;
-use crate::account::{Key, State, is_mistyped, is_token};
+use crate::account::{Key, Permission, State, is_mistyped, is_token};
 use crate::error::{ApiError, Kind};
+use crate::route::Table;
 use crate::wire::Api;
+use crate::wire::body_facts::NamedModels;
 use crate::wire::path::{self, Endpoint};
+use crate::wire::request::Body;
 use crate::wire::tasks::Place;
 
 /// Headers that a key may stand in (specification, section 5). Those that are empty carry no key: SDKs send one for a
@@ -117,4 +120,30 @@ pub(super) fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint
         // The list shows no more than the key may use.
         _ => Ok(()),
     }
+}
+
+/// Whether the key may use the models that the body names besides the one that it asks for. They are names at the
+/// provider, or of this gateway: either way the key's patterns must permit them.
+pub(super) fn permit_named_models(routes: &Table, ctx: &Context, body: &mut Body) -> Result<(), ApiError> {
+    let Some(key) = &ctx.key else { return Ok(()) };
+    let models = &key.rules.models;
+    if !body.names_models() || *models == Permission::All {
+        return Ok(());
+    }
+    let permitted = |name: &str| models.permits(routes.resolve(name).map_or(name, |named| &*named.model.id));
+    for NamedModels { member, names, unreadable } in body.named_models() {
+        let refused = names.iter().find(|name| !permitted(name));
+        let message = match refused {
+            Some(name) => {
+                let name = super::request::short(name);
+                format!("This API key may not use the model `{name}`, which '{member}' names.")
+            }
+            None if unreadable => {
+                format!("This API key may use certain models only, and '{member}' is no list of models.")
+            }
+            None => continue,
+        };
+        return Err(ApiError::new(Kind::ModelNotPermitted, message).param(member));
+    }
+    Ok(())
 }

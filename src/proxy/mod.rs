@@ -57,6 +57,7 @@ mod reply;
 mod request;
 mod resend;
 mod response;
+mod response_owner;
 mod resume;
 mod roots;
 mod server;
@@ -100,7 +101,7 @@ use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::route::home::Homes;
 use crate::snapshot::Snapshot;
-use crate::store::{Ledger, Store, Tasks};
+use crate::store::{Ledger, Owners, Store, Tasks};
 use crate::supervise::Supervisor;
 use charge::Till;
 use connection::Connections;
@@ -126,6 +127,8 @@ pub struct Inner {
     store: Option<Arc<dyn Store>>,
     till: Arc<Till>,
     tasks: task::Desk,
+    owners: Arc<dyn Owners>,
+    refuse_foreign: bool,
     memory: weight::Memory,
     offload: offload::Offload,
     /// Places of those who follow links.
@@ -153,6 +156,10 @@ pub struct Parts {
     pub store: Option<Arc<dyn Store>>,
     /// Where tasks are kept.
     pub tasks: Arc<dyn Tasks>,
+    /// Whose a response is that its provider keeps.
+    pub owners: Arc<dyn Owners>,
+    /// Nobody goes on from what was not made through the gateway.
+    pub refuse_foreign: bool,
     /// Where balances and usage are kept; nothing if they are not.
     pub ledger: Option<Arc<dyn Ledger>>,
     /// Where threads are noted that have to run.
@@ -194,6 +201,8 @@ impl Gateway {
             shutdown: parts.shutdown,
             store: parts.store,
             tasks: task::Desk::new(parts.tasks),
+            owners: parts.owners,
+            refuse_foreign: parts.refuse_foreign,
             till,
             memory,
             fetches,

@@ -9,7 +9,7 @@ use crate::store::book::{self, Book};
 use crate::store::journal::SEGMENT;
 use crate::store::sqlite::Sqlite;
 use crate::store::valkey::{self, Address, AddressError, Fleet, Valkey};
-use crate::store::{Ledger, Limits, OpenError, Store, Tasks};
+use crate::store::{Ledger, Limits, OpenError, Owners, Store, Tasks};
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -54,10 +54,13 @@ pub(super) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, Store
     }))
 }
 
-/// The place where tasks are kept.
-pub(super) fn tasks(settings: &Settings) -> Result<Arc<dyn Tasks>, StoreFault> {
+/// The place where tasks are kept, and owners, which are as small and always kept.
+pub(super) fn tasks(settings: &Settings) -> Result<(Arc<dyn Tasks>, Arc<dyn Owners>), StoreFault> {
     Ok(match &settings.store {
-        StoreIn::Sqlite(path) => Arc::new(Board::open(path).map_err(StoreFault::File)?),
+        StoreIn::Sqlite(path) => {
+            let board = Arc::new(Board::open(path).map_err(StoreFault::File)?);
+            (board.clone(), board)
+        }
         StoreIn::Valkey(fleet) => {
             // Nothing but tasks is kept there.
             let limits = Limits {
@@ -67,7 +70,8 @@ pub(super) fn tasks(settings: &Settings) -> Result<Arc<dyn Tasks>, StoreFault> {
                 seal_lifetime: Duration::ZERO,
                 seal_total: u64::MAX,
             };
-            Arc::new(Valkey::open(address(fleet)?, limits).map_err(StoreFault::Thread)?)
+            let valkey = Arc::new(Valkey::open(address(fleet)?, limits).map_err(StoreFault::Thread)?);
+            (valkey.clone(), valkey)
         }
     })
 }

@@ -308,6 +308,7 @@ impl Gateway {
             dialect: &dialect,
             model: &chosen.model.escaped_id,
             id: ctx.id.as_str(),
+            seed: ctx.seed(),
             now: ctx.record.unix_millis / 1000,
         };
         let asked = if stored.remembers && stored.recalled.is_none() {

@@ -11,7 +11,7 @@ use super::context::{Context, RequestId};
 use super::exchange::client_gone;
 use super::fallback::{Wanted, not_offered};
 use super::guarded::Guarded;
-use super::identify::{authenticate, permit};
+use super::identify::{authenticate, permit, permit_named_models};
 use super::offload::{LARGE, apart_if_large};
 use super::reply::has_begun;
 use super::{Client, Gateway};
@@ -238,6 +238,10 @@ impl Gateway {
         let live = ctx.live.clone();
         let named = named(&live.snapshot.routes, ctx, name)?;
         let (model, thinking) = (named.model, named.thinking);
+        permit_named_models(&live.snapshot.routes, ctx, &mut body)?;
+        if body.is_about_kept() {
+            Box::pin(self.check_response_owner(ctx, api, &mut body)).await?;
+        }
         self.admit(ctx, &model.price, &mut body).await?;
         let fits = |target: &Target| {
             named.provider.is_none_or(|name| *name == *target.provider.name)

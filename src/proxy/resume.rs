@@ -110,6 +110,7 @@ impl Context {
             dialect: &dialect,
             model: &origin.model.escaped_id,
             id: self.id.as_str(),
+            seed: self.seed(),
             now: self.record.unix_millis / 1000,
         };
         terms(text, &ask)
@@ -259,6 +260,8 @@ impl Gateway {
         if let Some(pending) = self.remember(ctx) {
             self.remembered(ctx, pending).await;
         }
+        let claims = self.claim(ctx);
+        self.claimed(ctx, claims).await;
         if let Some(settled) = ctx.settle(true) {
             self.settling(ctx, settled).await;
         }

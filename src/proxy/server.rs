@@ -115,8 +115,8 @@ impl Server {
             .map_err(|source| ServeError::Io { what: "access log".to_owned(), source })?;
         let access_log = Arc::new(access_log);
         let shutdown = Shutdown::new();
-        let (store, tasks, ledger) =
-            (open::store(&settings)?, open::tasks(&settings)?, open::ledger(&settings)?);
+        let (store, ledger) = (open::store(&settings)?, open::ledger(&settings)?);
+        let (tasks, owners) = open::tasks(&settings)?;
         let supervisor = Arc::new(Supervisor::default());
         supervisor.add(store.iter().flat_map(|store| store.threads()));
         supervisor.add(tasks.threads());
@@ -132,6 +132,8 @@ impl Server {
             shutdown: shutdown.clone(),
             store,
             tasks,
+            owners,
+            refuse_foreign: settings.kept.refuse_foreign,
             ledger,
             supervisor,
             ca_file: roots::file()?,

@@ -48,13 +48,16 @@ impl Gateway {
     pub(super) async fn conversation(&self, ctx: &Context, id: &str) -> Result<Option<String>, ApiError> {
         let Some(store) = self.store.as_deref() else { return Ok(None) };
         let Some(found) = self.found(store, ctx, id).await? else {
-            let message = format!("Previous response with id '{}' not found.", super::request::short(id));
-            let mut error = ApiError::new(Kind::UnknownResponse, message).param(PREVIOUS).status(400);
-            error.code = Some("previous_response_not_found".into());
-            return Err(error);
+            return Err(previous_not_found(id));
         };
         let joined = stored::with_answer(text(&found.items)?, text(&found.document)?);
         joined.map(Some).map_err(|_| unreadable())
+    }
+
+    /// Whether the gateway keeps a response of this id for the request's owner.
+    pub(super) async fn has_kept(&self, ctx: &Context, id: &str) -> Result<bool, ApiError> {
+        let Some(store) = self.store.as_deref() else { return Ok(false) };
+        Ok(self.found(store, ctx, id).await?.is_some())
     }
 
     /// Keeps the answer that is about to end, if it is one that is kept. What is returned is waited for before the end
@@ -169,7 +172,15 @@ fn not_found(id: &str) -> ApiError {
     ApiError::new(Kind::UnknownResponse, message)
 }
 
-fn unavailable(error: &StoreError) -> ApiError {
+/// No response is known by which a request could go on, or it is another account's.
+pub(super) fn previous_not_found(id: &str) -> ApiError {
+    let message = format!("Previous response with id '{}' not found.", super::request::short(id));
+    let mut error = ApiError::new(Kind::UnknownResponse, message).param(PREVIOUS).status(400);
+    error.code = Some("previous_response_not_found".into());
+    error
+}
+
+pub(super) fn unavailable(error: &StoreError) -> ApiError {
     tracing::warn!(%error, "a kept response cannot be read or removed");
     ApiError::new(Kind::Internal, "The store of responses is not available; please try again.")
 }

@@ -201,7 +201,8 @@ impl Plan {
         let format = self.api.format()?;
         let reply = Reply {
             model: self.model.escaped_id.clone(),
-            seed: ctx.id.as_str().into(),
+            request: ctx.id.as_str().into(),
+            seed: ctx.seed().into(),
             created: ctx.record.unix_millis / 1000,
             usage_wanted: !self.changes.drop_usage,
             show_thinking: true,

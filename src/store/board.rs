@@ -45,7 +45,7 @@ impl Board {
         Ok(Board { jobs, supervised })
     }
 
-    fn run<T: Send + 'static>(
+    pub(super) fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Pending<T> {

@@ -1,8 +1,8 @@
 //! What outlives a request: money, usage, and what is kept of conversations.
 //!
-//! Here live four traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
-//! that drop them; [`Ledger`] keeps balances and one record for each request; [`Limiter`] counts limits for several gateways; and
-//! [`Tasks`] keeps what vendors work on for minutes. Here live their implementations, too: [`sqlite`], [`book`] and [`board`],
+//! Here live five traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
+//! that drop them; [`Ledger`] keeps balances and one record for each request; [`Limiter`] counts limits for several gateways;
+//! [`Tasks`] keeps what vendors work on for minutes; and [`Owners`] knows whose a response is that its provider keeps. Here live their implementations, too: [`sqlite`], [`book`] and [`board`],
 //! embedded, in one file, and [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept
 //! texts mean (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
 
@@ -12,6 +12,7 @@ pub mod journal;
 pub mod ledger;
 pub mod limiter;
 pub mod office;
+pub mod owners;
 pub mod record;
 pub mod schema;
 pub mod sqlite;
@@ -26,6 +27,7 @@ mod tests;
 
 pub use ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
 pub use limiter::{Limiter, Whose};
+pub use owners::Owners;
 pub use record::UsageRecord;
 pub use schema::OpenError;
 pub use task::{NewTask, Task, Tasks};

@@ -16,7 +16,7 @@ const CHECK: Duration = Duration::from_secs(5);
 
 /// What brings a file from each layout to the next; a new file begins at 0. What stands here is never changed: files of
 /// each layout exist.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     // 1: responses.
     "
     CREATE TABLE response (
@@ -117,6 +117,15 @@ const STEPS: [&str; 3] = [
     CREATE UNIQUE INDEX task_by_mark ON task (mark, owner) WHERE mark IS NOT NULL;
     CREATE INDEX task_by_due ON task (due) WHERE due IS NOT NULL;
     CREATE INDEX task_by_end ON task (expires);
+    ",
+    // 4: owners of what providers keep. Numbers rise with time.
+    "
+    CREATE TABLE owner (
+        number  INTEGER PRIMARY KEY AUTOINCREMENT,
+        key     BLOB NOT NULL UNIQUE,
+        owner   TEXT NOT NULL,
+        expires INTEGER NOT NULL
+    ) STRICT;
     ",
 ];
 

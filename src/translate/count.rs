@@ -26,6 +26,25 @@ const EXPECTED: u64 = 4;
 /// So many bytes without a space are no text.
 const WORDLESS: usize = 1_024;
 
+/// Words of requests for more than they hold: files, addresses, kept prompts and conversations, tools that the vendor
+/// runs. The last ones may hide any of them.
+const ELSEWHERE: [&[u8]; 14] = [
+    b"http",
+    b"file",
+    b"File",
+    b"_id\"",
+    b"tool",
+    b"earch",
+    b"cached",
+    b"plugin",
+    b"prompt",
+    b"conversation",
+    b"container",
+    b"mcp",
+    b"gs:",
+    b"\\u00",
+];
+
 /// What is kept of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Asked(Kept);
@@ -48,6 +67,14 @@ impl Asked {
         let last = pieces.iter().rev().find(|piece| piece.len() >= END).or(pieces.last());
         let end = last.map(|piece| piece.get(piece.len().saturating_sub(END)..).unwrap_or(piece));
         Asked(Kept::End(end.unwrap_or_default().into()))
+    }
+
+    /// Whether all that was asked is in what is kept: nothing in it says that the vendor reads or looks for more.
+    #[cold]
+    pub fn is_whole(&self) -> bool {
+        let Kept::Whole(pieces) = &self.0 else { return false };
+        let text = pieces.concat();
+        !ELSEWHERE.iter().any(|word| memchr::memmem::find(&text, word).is_some())
     }
 
     /// The input tokens. `expected` is what they were taken for, by the bytes of the request.
@@ -123,6 +150,14 @@ impl Counter {
         }
     }
 
+    /// Bytes of the document that was heard.
+    pub(super) fn heard_bytes(&self) -> u64 {
+        match &self.heard {
+            Heard::Whole(body) => body.len() as u64,
+            Heard::Nothing | Heard::Beginning(_) => 0,
+        }
+    }
+
     /// The input tokens.
     pub(super) fn input(&self) -> u64 {
         self.asked.tokens(self.family, self.format, self.input)
@@ -132,8 +167,9 @@ impl Counter {
     #[cold]
     pub(super) fn output(&self, frames: u64) -> u64 {
         let Some(format) = self.format else { return frames };
-        let (mut text, mut deltas) = (String::new(), 0u64);
+        let (mut text, mut deltas, mut anything) = (String::new(), 0u64, false);
         let mut hear = |event: Said<'_>| {
+            anything |= matches!(event, Said::BlockStart { .. } | Said::Delta { .. });
             if let Said::Delta { delta, .. } = event {
                 deltas +=
                     u64::from(!matches!(delta, Delta::Seal(_) | Delta::Citation(_) | Delta::Logprobs(_)));
@@ -158,6 +194,9 @@ impl Counter {
             Heard::Beginning(beginning) if beginning.is_full() && deltas > 0 => {
                 tokens.saturating_mul(frames).div_ceil(deltas)
             }
+            // All of it is known, and nothing is in it: a provider that refuses ends its answer without any content.
+            Heard::Beginning(beginning) if !beginning.is_full() && !anything => return 0,
+            Heard::Whole(_) if !anything => return 0,
             _ => tokens,
         };
         all.max(frames)

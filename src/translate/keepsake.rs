@@ -2,13 +2,18 @@
 //!
 //! Most seals travel through clients in envelopes ([`Seal`]). A client that keeps no field of its format that it does not
 //! know loses them. So the seals of an answer are collected while it passes ([`Collector`]); whoever keeps things keeps
-//! them under the [`Key`]s of the turn: one for each call's id, and one for its words. When the turn
-//! comes back bare, [`missing`] names its key, and what is found is put back where it was ([`Recalled`]).
+//! them under the [`Key`]s of the turn: one for each call's id, or those of its words. When the turn
+//! comes back bare, [`missing`] names its key, and what is found is put back where it was ([`Recalled`]). Turns whose
+//! calls have no ids either are kept under what was said before them ([`super::call_fingerprint`]).
 //!
 //! Every key holds the issuer, so that nothing comes to another vendor. Whose answer it was is the keeper's business.
 
+use std::collections::{HashMap, HashSet};
+
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
+
+use super::call_fingerprint::{Arguments, HistoryHash, key_of_calls, key_of_text};
 
 use crate::canonical::content::Turn;
 use crate::canonical::dialect::{Reasoning, Told};
@@ -50,7 +55,7 @@ pub(super) fn may_seal(request: &Request<'_>, dialect: &Dialect<'_>, vendor: For
     issues_seals(dialect, vendor) && told != Told::Off && !unsaid
 }
 
-fn key(issuer: &str, what: &str, text: impl FnOnce(&mut Sha256)) -> Key {
+pub(super) fn key(issuer: &str, what: &str, text: impl FnOnce(&mut Sha256)) -> Key {
     let mut hash = Sha256::new();
     hash.update(issuer.as_bytes());
     hash.update([0]);
@@ -70,7 +75,7 @@ fn key_of_call(issuer: &str, id: JsonStr<'_>) -> Key {
 }
 
 /// Clients trim words and join their pieces, so white space does not count.
-fn add_words(hash: &mut Sha256, text: JsonStr<'_>) -> bool {
+pub(super) fn add_words(hash: &mut Sha256, text: JsonStr<'_>) -> bool {
     let plain = text.decode();
     let mut any = false;
     for word in plain.split_whitespace() {
@@ -84,6 +89,10 @@ fn add_words(hash: &mut Sha256, text: JsonStr<'_>) -> bool {
 #[derive(Debug)]
 pub(super) struct Collector {
     issuer: Box<str>,
+    /// What stands for the conversation before the answer.
+    before: [u8; 32],
+    /// The client may send back calls without their ids.
+    drops_ids: bool,
     /// What came, in order; the ids and names of the blocks that are open.
     entries: Vec<Entry>,
     open: Slots<usize>,
@@ -99,6 +108,8 @@ struct Entry {
     /// Reasoning, or the id of a call: the inside of a JSON string.
     text: String,
     seal: String,
+    /// The arguments of a call, where they are needed.
+    arguments: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,9 +136,11 @@ impl What {
 }
 
 impl Collector {
-    pub(super) fn new(issuer: &str) -> Self {
+    pub(super) fn new(issuer: &str, before: [u8; 32], client: Format) -> Self {
         Collector {
             issuer: issuer.into(),
+            before,
+            drops_ids: drops_ids(client),
             entries: Vec::new(),
             open: Slots::default(),
             words: None,
@@ -149,7 +162,8 @@ impl Collector {
                     BlockKind::Media { .. } | BlockKind::Opaque { .. } => return,
                 };
                 self.open.push(index.into(), self.entries.len());
-                self.entries.push(Entry { what, text: text.escaped().to_owned(), seal: String::new() });
+                let (text, seal, arguments) = (text.escaped().to_owned(), String::new(), String::new());
+                self.entries.push(Entry { what, text, seal, arguments });
             }
             Event::Delta { index, delta } => self.add(index, delta),
             Event::BlockStop { index } => {
@@ -169,6 +183,14 @@ impl Collector {
             Delta::Text(text) if entry.what == What::Text => {
                 add_words(self.words.get_or_insert_default(), text);
             }
+            Delta::Arguments(piece) if self.drops_ids && self.bytes <= MOST_BYTES => {
+                self.bytes += piece.escaped().len();
+                entry.arguments.push_str(&piece.decode());
+            }
+            Delta::Object(object) if self.drops_ids && self.bytes <= MOST_BYTES => {
+                self.bytes += object.text().len();
+                entry.arguments.push_str(object.text());
+            }
             Delta::Text(text) if self.bytes <= MOST_BYTES => {
                 self.bytes += text.escaped().len();
                 entry.text.push_str(text.escaped());
@@ -187,14 +209,20 @@ impl Collector {
         for call in self.entries.iter().filter(|entry| entry.what == What::Call) {
             keys.push(key_of_call(&self.issuer, JsonStr::from_escaped(&call.text)));
         }
+        if self.drops_ids && !keys.is_empty() {
+            let calls = self.entries.iter().filter(|entry| entry.what == What::Call);
+            let arguments = calls.map(|entry| Arguments::Plain(&entry.arguments));
+            keys.push(key_of_calls(&self.issuer, &self.before, arguments));
+        }
         // A turn with calls is known by them; its words may stand in another turn as well.
         if let (true, Some(words)) = (keys.is_empty(), self.words.take()) {
+            keys.push(key_of_text(&self.issuer, &self.before, words.clone()));
             keys.push(key_of_words(&self.issuer, words));
         }
         let mut out = BytesMut::with_capacity(self.bytes + self.entries.len() * 48);
         let mut json = Writer::new(&mut out);
         json.begin_array();
-        for Entry { what, text, seal } in &self.entries {
+        for Entry { what, text, seal, .. } in &self.entries {
             json.begin_array().string(what.word());
             json.paste(JsonStr::from_escaped(text)).paste(JsonStr::from_escaped(seal)).end_array();
         }
@@ -236,33 +264,67 @@ fn seal_of<'b, 'a>(block: &'b Block<'a>) -> Option<&'b Seal<'a>> {
     }
 }
 
-/// The key of a run that has lost its seals; nothing for one that has any, or that says nothing.
-fn key_of_run(turns: &[Turn<'_>], issuer: &str) -> Option<Key> {
-    let blocks = || turns.iter().flat_map(|turn| &turn.blocks);
-    if blocks().filter_map(seal_of).any(|seal| seal.issuer.as_deref() == Some(issuer)) {
-        return None;
-    }
-    let call = blocks().find_map(|block| match block {
-        Block::ToolUse { id, .. } => Some(*id),
-        _ => None,
-    });
-    if let Some(id) = call {
-        return Some(key_of_call(issuer, id));
-    }
-    let mut words = Sha256::new();
-    let mut any = false;
-    for block in blocks() {
-        if let Block::Text { text, .. } | Block::Refusal { text } = block {
-            any |= add_words(&mut words, *text);
+/// Whether clients of a format may send back calls without their ids: in this one they belong together by order.
+fn drops_ids(client: Format) -> bool {
+    client == Format::Generate
+}
+
+/// Under what a turn may be kept.
+#[derive(Clone, Copy)]
+struct RecordKey {
+    key: Key,
+    /// Its calls have other ids than those that are kept.
+    in_order: bool,
+}
+
+/// A run that has lost its seals, and its names: the surest first.
+struct Bare {
+    run: std::ops::Range<usize>,
+    names: [Option<RecordKey>; 2],
+}
+
+/// The runs that have lost their seals, but those that say nothing.
+fn bare(turns: &[Turn<'_>], issuer: &str, client: Format) -> Vec<Bare> {
+    let mut history = HistoryHash::default();
+    let mut heard = 0;
+    let named = |run: std::ops::Range<usize>| {
+        let own = turns.get(run.clone())?;
+        history.hear(turns.get(heard..run.start).unwrap_or_default());
+        heard = run.start;
+        let blocks = || own.iter().flat_map(|turn| &turn.blocks);
+        if blocks().filter_map(seal_of).any(|seal| seal.issuer.as_deref() == Some(issuer)) {
+            return None;
         }
-    }
-    any.then(|| key_of_words(issuer, words))
+        let calls = || {
+            blocks().filter_map(|block| match block {
+                Block::ToolUse { id, input, .. } => Some((*id, Arguments::Said(input))),
+                _ => None,
+            })
+        };
+        let name = |key, in_order| Some(RecordKey { key, in_order });
+        if let Some((id, _)) = calls().next() {
+            let arguments = calls().map(|(_, arguments)| arguments);
+            let bare = drops_ids(client).then(|| key_of_calls(issuer, &history.here(), arguments));
+            let names = [name(key_of_call(issuer, id), false), bare.and_then(|key| name(key, true))];
+            return Some(Bare { run, names });
+        }
+        let mut words = Sha256::new();
+        let mut any = false;
+        for block in blocks() {
+            if let Block::Text { text, .. } | Block::Refusal { text } = block {
+                any |= add_words(&mut words, *text);
+            }
+        }
+        let said = key_of_text(issuer, &history.here(), words.clone());
+        any.then(|| Bare { run, names: [name(said, false), name(key_of_words(issuer, words), false)] })
+    };
+    runs(turns).into_iter().filter_map(named).collect()
 }
 
 /// The keys of the turns of a request that have lost their seals.
-pub(super) fn missing(request: &Request<'_>, issuer: &str) -> Vec<Key> {
-    let runs = runs(&request.turns);
-    runs.into_iter().filter_map(|run| key_of_run(request.turns.get(run)?, issuer)).collect()
+pub(super) fn missing(request: &Request<'_>, issuer: &str, client: Format) -> Vec<Key> {
+    let bare = bare(&request.turns, issuer, client);
+    bare.into_iter().flat_map(|bare| bare.names).flatten().map(|name| name.key).collect()
 }
 
 /// Seals that were found: what each key holds.
@@ -271,20 +333,23 @@ pub struct Recalled<'s>(pub &'s [(Key, Bytes)]);
 
 impl<'s> Recalled<'s> {
     /// Puts the seals back where they were.
-    pub(super) fn put_back<'a>(&self, request: &mut Request<'a>, issuer: &'s str)
+    pub(super) fn put_back<'a>(&self, request: &mut Request<'a>, issuer: &'s str, client: Format)
     where
         's: 'a,
     {
         if self.0.is_empty() {
             return;
         }
-        for run in runs(&request.turns) {
+        let found: HashMap<&Key, &'s Bytes> = self.0.iter().map(|(key, record)| (key, record)).collect();
+        let mut used = HashSet::new();
+        // Turns may be alike. What is kept is the latest one's, and no other's: a vendor refuses an item that is there twice.
+        for Bare { run, names } in bare(&request.turns, issuer, client).into_iter().rev() {
             let Some(turns) = request.turns.get_mut(run) else { continue };
-            let Some(key) = key_of_run(turns, issuer) else { continue };
-            let record = self.0.iter().find(|(known, _)| *known == key).map(|(_, record)| record);
-            let text = record.and_then(|record| std::str::from_utf8(record).ok());
+            let record = |name: RecordKey| found.get(&name.key).copied().map(|record| (name, record));
+            let Some((name, record)) = names.into_iter().flatten().find_map(record) else { continue };
+            let text = std::str::from_utf8(record).ok().filter(|_| used.insert(&record[..]));
             if let Some(Ok(entries)) = text.map(read) {
-                restore(turns, &entries, issuer);
+                restore(turns, &entries, issuer, name.in_order);
             }
         }
     }
@@ -319,8 +384,9 @@ fn read(record: &str) -> Result<Vec<Kept<'_>>, JsonError> {
     Ok(entries)
 }
 
-/// Reasoning goes before what it stood before; seals go on what they stood on.
-fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str) {
+/// Reasoning goes before what it stood before; seals go on what they stood on. Calls are found by their ids, or by their
+/// order where they have none.
+fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str, in_order: bool) {
     let reasons = entries.iter().any(|entry| matches!(entry.what, What::Reasoning | What::Hidden));
     if reasons {
         // What the client has of it is in the record as well, with its seal.
@@ -348,6 +414,8 @@ fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str) {
     let mut texts = texts.into_iter();
     let mut waiting: Vec<Block<'a>> = Vec::new();
     let mut placed: Vec<(usize, usize, Vec<Block<'a>>)> = Vec::new();
+    // The calls that were met, where they have no ids.
+    let mut nth = 0;
     for entry in entries {
         match entry.what {
             What::Reasoning | What::Hidden => {
@@ -363,7 +431,9 @@ fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str) {
                 settle(turns, texts.next(), &mut waiting, &mut placed, sealed(entry.seal));
             }
             What::Call => {
-                let at = ids.first(Lookup::of(key_of_call("", entry.text)));
+                let by_id = || ids.first(Lookup::of(key_of_call("", entry.text)));
+                let at = if in_order { Some(nth) } else { by_id() };
+                nth += 1;
                 let place = at.and_then(|at| calls.get(at)).copied();
                 settle(turns, place, &mut waiting, &mut placed, sealed(entry.seal));
             }

@@ -62,6 +62,16 @@ impl Meter {
         self.counter.asked = asked;
     }
 
+    /// Bytes of a whole answer; nothing of a stream, which leaves as it comes.
+    pub fn whole_bytes(&self) -> u64 {
+        self.counter.heard_bytes()
+    }
+
+    /// Whether all that was asked is known to be in the request.
+    pub fn is_whole(&self) -> bool {
+        self.counter.asked.is_whole()
+    }
+
     /// Takes note of a piece of a stream before it is read.
     #[inline]
     pub fn hear(&mut self, piece: &[u8]) {

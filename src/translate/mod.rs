@@ -10,9 +10,11 @@
 mod adapt;
 mod beginning;
 mod bounds;
+mod call_fingerprint;
 mod codecs;
 mod count;
 mod fit;
+mod join_texts;
 mod keepsake;
 mod linked;
 mod meter;

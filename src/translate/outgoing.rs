@@ -7,7 +7,9 @@ use bytes::{Bytes, BytesMut};
 
 use super::adapt::adapt;
 use super::bounds;
+use super::call_fingerprint::HistoryHash;
 use super::codecs::{decode_request, encode_request};
+use super::join_texts::join_pieces;
 use super::keepsake::{Key, Recalled, may_seal, missing};
 use super::linked::Brought;
 use super::restore::Restore;
@@ -59,8 +61,11 @@ pub struct Ask<'a> {
     pub dialect: &'a Dialect<'a>,
     /// The model as the client knows it.
     pub model: &'a EscapedString,
-    /// The gateway's id of the request.
+    /// The id of the request, as the client may have chosen it: errors name it.
     pub id: &'a str,
+    /// Ids are made from it where the vendor gives none: random, so that no two requests share any, and the same for all
+    /// attempts of one request.
+    pub seed: &'a str,
     /// Now (Unix seconds).
     pub now: u64,
 }
@@ -174,7 +179,7 @@ fn run<E: From<Refused>>(
     if let Some(bare) = bare
         && may_seal(&request, ask.dialect, ask.vendor)
     {
-        let keys = missing(&request, ask.dialect.issuer);
+        let keys = missing(&request, ask.dialect.issuer, ask.client);
         if !keys.is_empty() {
             return Err(bare(keys));
         }
@@ -187,8 +192,10 @@ fn run<E: From<Refused>>(
             && !sends_back(&request, ask.dialect.issuer),
         ..reply(&request, body, ask)
     };
+    let before = if reply.remember { HistoryHash::of(&request.turns) } else { Default::default() };
+    let reply = Reply { before, ..reply };
     if let Some(recalled) = stored.recalled {
-        recalled.put_back(&mut request, ask.dialect.issuer);
+        recalled.put_back(&mut request, ask.dialect.issuer, ask.client);
     }
     stored.brought.put_into(&mut request, ask.vendor, ask.dialect);
     if let Some(begun) = &stored.begun {
@@ -199,6 +206,9 @@ fn run<E: From<Refused>>(
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
     let mut notes = Notes::new(ask.client, ask.vendor);
     let restore = adapt(&mut request, ask.dialect, &mut notes, &bump);
+    if ask.client == Format::Generate && ask.vendor != Format::Generate {
+        join_pieces(&mut request, &bump);
+    }
     // Formats differ in the words around the content: a growth would copy all of it once more.
     let length = longer.as_deref().unwrap_or(body).len();
     let mut out = BytesMut::with_capacity(length + length / 16 + 1_024);
@@ -259,7 +269,8 @@ pub(super) fn reply(request: &Request<'_>, body: &str, ask: &Ask<'_>) -> Reply {
     let thinking = if request.thinking == Thinking::Unsaid { ask.thinking } else { request.thinking };
     Reply {
         model: ask.model.clone(),
-        seed: ask.id.into(),
+        request: ask.id.into(),
+        seed: ask.seed.into(),
         created: ask.now,
         usage_wanted: request.usage_wanted,
         show_thinking: shows_thinking(ask.client, request.show_thinking, thinking),
@@ -267,6 +278,7 @@ pub(super) fn reply(request: &Request<'_>, body: &str, ask: &Ask<'_>) -> Reply {
         array: ask.array,
         keep_as: Box::default(),
         remember: false,
+        before: Default::default(),
         echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
     }
 }

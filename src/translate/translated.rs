@@ -178,7 +178,9 @@ impl Translated {
             from,
             through: Through {
                 meter: Meter::new(Some(route.vendor), arrival),
-                collector: reply.remember.then(|| Box::new(Collector::new(&reply.issuer))),
+                collector: reply
+                    .remember
+                    .then(|| Box::new(Collector::new(&reply.issuer, reply.before, route.client))),
                 restorer: (!restore.is_empty()).then(|| Restorer::new(restore)),
                 to,
                 out: BytesMut::with_capacity(OUT),

@@ -16,7 +16,9 @@ use crate::json::{Cursor, EscapedString, JsonStr, RawJson};
 pub struct Reply {
     /// The model under the name that the client used.
     pub model: EscapedString,
-    /// The gateway's id of the request: ids are made from it where the vendor gives none.
+    /// The id of the request, which errors name.
+    pub request: Box<str>,
+    /// Ids are made from it where the vendor gives none. It belongs to one request and is not the client's to choose.
     pub seed: Box<str>,
     /// When the answer began (Unix seconds), where the vendor does not say.
     pub created: u64,
@@ -33,6 +35,8 @@ pub struct Reply {
     pub keep_as: Box<str>,
     /// The seals in this answer are collected, because the client may not send them back.
     pub remember: bool,
+    /// What stands for the conversation before the answer, where seals are collected.
+    pub before: [u8; 32],
     /// Members of the request that the format repeats in its answer: JSON text, `"name":value` joined with commas.
     pub echo: Box<str>,
 }

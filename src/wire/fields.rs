@@ -15,8 +15,14 @@ pub(super) struct Fields {
     pub(super) spelled: u32,
     /// Which of them must be there, with the kinds that they may have.
     pub(super) required: &'static [(usize, &'static [Kind])],
-    /// Which of them limit the output, or hold what does; the first that is there counts.
+    /// Which of them limit the output, or hold what does; the largest counts.
     pub(super) caps: &'static [usize],
+    /// Spellings of other APIs for the same, which some providers know as well.
+    pub(super) loose: &'static [usize],
+    /// Which of them say how many answers are wanted.
+    pub(super) counts: &'static [usize],
+    /// Which of them name other models that may answer instead.
+    pub(super) models: &'static [usize],
     /// What names the conversation, where there is one.
     pub(super) conversing: Option<Conversing>,
 }
@@ -32,8 +38,8 @@ pub(super) const CONTENT: usize = 3;
 /// Index of another spelling of [`EXTRA`].
 pub(super) const EXTRA_SNAKE: usize = 4;
 
-/// Index of how many answers a chat request wants.
-pub(super) const COUNT: usize = 6;
+/// Index of whether a response may be kept by its vendor.
+pub(super) const STORE: usize = 22;
 
 /// What a request names its conversation by: the indexes of members.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +56,18 @@ const NUMBER: &[Kind] = &[Kind::Number];
 const TEXT_OR_ARRAY: &[Kind] = &[Kind::String, Kind::Array];
 const OBJECT: &[Kind] = &[Kind::Object];
 
+/// What no member says.
+const NOTHING: Fields = Fields {
+    sought: &const { Sought::new(&[], &[]) },
+    rules: &[],
+    spelled: 0,
+    required: &[],
+    caps: &[],
+    loose: &[],
+    counts: &[],
+    models: &[],
+    conversing: None,
+};
 static CHAT_SOUGHT: Sought = Sought::new(
     &[
         "model",
@@ -67,6 +85,13 @@ static CHAT_SOUGHT: Sought = Sought::new(
         "enable_thinking",
         "parameters",
         "reasoning",
+        "models",
+        "fallbacks",
+        "fallback_models",
+        "providerOptions",
+        "best_of",
+        "max_output_tokens",
+        "max_new_tokens",
     ],
     &[],
 );
@@ -94,6 +119,9 @@ const CHAT: Fields = Fields {
     spelled: 1 << chat::WEB_SEARCH_OPTIONS | 1 << chat::MAX_TOKENS,
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
     caps: &[4, 5],
+    loose: &[20, 21],
+    counts: &[6, 19],
+    models: &[15, 16, 17, 18],
     conversing: Some(Conversing { label: 7, kept: &[] }),
 };
 static MESSAGES_SOUGHT: Sought = Sought::new(
@@ -112,6 +140,10 @@ static MESSAGES_SOUGHT: Sought = Sought::new(
         "mcp_servers",
         "context_management",
         "stop_sequences",
+        "models",
+        "fallbacks",
+        "fallback_models",
+        "providerOptions",
     ],
     // In the request itself, in its system prompt and tools, in the blocks of its messages, and in what those hold.
     &[Word { text: "persistent", is_name: false, depth: (2, 16) }],
@@ -140,17 +172,16 @@ const MESSAGES: Fields = Fields {
     spelled: 1 << messages::THINKING,
     required: &[(MODEL, STRING), (CONTENT, ARRAY), (EXTRA, NUMBER)],
     caps: &[EXTRA],
+    loose: &[],
+    counts: &[],
+    models: &[14, 15, 16, 17],
     conversing: Some(Conversing { label: 4, kept: &[] }),
 };
 const COUNT_TOKENS: Fields = Fields {
-    sought: &COUNT_TOKENS_SOUGHT,
-    rules: &[],
-    spelled: 0,
+    sought: &const { Sought::new(&["model", "stream", "max_tokens", "messages"], &[]) },
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
-    caps: &[],
-    conversing: None,
+    ..NOTHING
 };
-static COUNT_TOKENS_SOUGHT: Sought = Sought::new(&["model", "stream", "max_tokens", "messages"], &[]);
 static RESPONSES_SOUGHT: Sought = Sought::new(
     &[
         "model",
@@ -169,6 +200,13 @@ static RESPONSES_SOUGHT: Sought = Sought::new(
         "truncation",
         "max_tool_calls",
         "metadata",
+        "models",
+        "fallbacks",
+        "fallback_models",
+        "providerOptions",
+        "max_tokens",
+        "max_completion_tokens",
+        "store",
     ],
     &[
         Word { text: "input_text", is_name: false, depth: (3, 3) },
@@ -210,33 +248,39 @@ const RESPONSES: Fields = Fields {
     spelled: 1 << responses::REASONING | 1 << responses::TOOL_CHOICE,
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
     caps: &[4],
+    loose: &[20, 21],
+    counts: &[],
+    models: &[16, 17, 18, 19],
     conversing: Some(Conversing { label: 5, kept: &[6, 7] }),
 };
 const EMBEDDINGS: Fields = Fields {
-    sought: &const { Sought::new(&["model", "stream", "encoding_format", "input"], &[]) },
-    rules: &[],
-    spelled: 0,
+    sought: &const {
+        Sought::new(
+            &["model", "stream", "encoding_format", "input", "models", "fallbacks", "fallback_models"],
+            &[],
+        )
+    },
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
-    caps: &[],
-    conversing: None,
+    models: &[4, 5, 6],
+    ..NOTHING
 };
 const RERANK: Fields = Fields {
-    sought: &const { Sought::new(&["model", "stream", "query", "documents"], &[]) },
-    rules: &[],
-    spelled: 0,
+    sought: &const {
+        Sought::new(&["model", "stream", "query", "documents", "models", "fallbacks", "fallback_models"], &[])
+    },
     required: &[(MODEL, STRING), (EXTRA, STRING), (CONTENT, ARRAY)],
-    caps: &[],
-    conversing: None,
+    models: &[4, 5, 6],
+    ..NOTHING
 };
 const IMAGES: Fields = Fields {
     sought: &const { Sought::new(&["model", "stream", "size", "prompt"], &[]) },
     required: &[(MODEL, STRING)],
-    ..RERANK
+    ..NOTHING
 };
 const PREDICT: Fields = Fields {
     sought: &const { Sought::new(&["model", "stream", "parameters", "instances"], &[]) },
     required: &[(CONTENT, ARRAY)],
-    ..RERANK
+    ..NOTHING
 };
 static GENERATE_SOUGHT: Sought = Sought::new(
     &[
@@ -274,23 +318,17 @@ const GENERATE: Fields = Fields {
     spelled: 1 << generate::FUNCTION_CALLING_CONFIG[0] | 1 << generate::FUNCTION_CALLING_CONFIG[1],
     required: &[(CONTENT, ARRAY)],
     caps: &[5, 6],
-    conversing: None,
+    ..NOTHING
 };
 const EMBED_CONTENT: Fields = Fields {
     sought: &const { Sought::new(&["model", "stream", "requests", "content"], &[]) },
-    rules: &[],
-    spelled: 0,
     required: &[(CONTENT, OBJECT)],
-    caps: &[],
-    conversing: None,
+    ..NOTHING
 };
 const BATCH_EMBED: Fields = Fields {
     sought: &const { Sought::new(&["model", "stream", "content", "requests"], &[]) },
-    rules: &[],
-    spelled: 0,
     required: &[(CONTENT, ARRAY)],
-    caps: &[],
-    conversing: None,
+    ..NOTHING
 };
 
 pub(super) fn fields(api: Api, batch: bool) -> Fields {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::fields::{CONTENT, COUNT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields};
+use super::body_facts::{BodyFacts, Most, NamedModels};
+use super::fields::{CONTENT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STORE, STREAM, fields};
 use super::prompt::Named;
 use super::ranges::check_values;
 use super::{Api, form, images};
@@ -45,10 +46,8 @@ pub struct Body {
     stream_options: StreamOptions,
     /// The body names a resource, not a model.
     names_resource: bool,
-    /// What limits the output.
-    cap: Option<Member>,
-    /// How many answers are wanted.
-    count: Option<Member>,
+    /// Limits of the output, other models, what the vendor has kept.
+    facts: BodyFacts,
     /// What is wanted, where images are: it has been read, and there is no text any more.
     pub image: Option<Box<ImageRequest>>,
     /// What the request is about.
@@ -65,15 +64,8 @@ pub struct Body {
     pub(super) seen: u32,
     /// Members that may be spelled as the specification has them, one bit each.
     pub(super) spelled: u32,
-}
-
-/// The most output that a client wants, as far as it says so.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Most {
-    /// Tokens of each answer.
-    pub output: Option<u64>,
-    /// Answers at once.
-    pub answers: Option<u64>,
+    /// The vendor may keep the answer.
+    may_be_kept: bool,
 }
 
 /// What a chat request says about usage in its stream.
@@ -140,10 +132,14 @@ impl BodyReader {
         let seen = self.scan.seen();
         let mut members = self.scan.finish().map_err(|error| invalid_json(&error, &mut self.body))?;
         if members.spilled() {
-            members.retain(|member| member.wanted.is_some());
+            // Those that differ by case only are no strangers: somebody may read them as what they look like.
+            members.retain(|member| member.wanted.is_some() || member.folded.is_some());
             members.shrink_to_fit();
         }
         let find = |index: usize| members.iter().find(|member| member.wanted == Some(index));
+        if let Some(model) = members.iter().find(|member| member.folded == Some(MODEL)) {
+            return Err(ambiguous(&mut self.body, model));
+        }
         for &(index, kinds) in self.fields.required {
             let name = self.fields.sought.names().get(index).copied().unwrap_or_default();
             match find(index) {
@@ -198,8 +194,9 @@ impl BodyReader {
             stream_at: find(STREAM).map(|member| member.value.clone()),
             stream_options,
             names_resource: matches!(self.api, Api::Generate | Api::EmbedContent),
-            cap: self.fields.caps.iter().find_map(|cap| find(*cap)).cloned(),
-            count: (self.api == Api::Chat).then(|| find(COUNT)).flatten().cloned(),
+            facts: BodyFacts::of(&self.fields, &members),
+            may_be_kept: self.api == Api::Responses
+                && find(STORE).is_none_or(|store| &self.body.slice(store.value.clone())[..] != b"false"),
             content_at: find(CONTENT).map(|member| member.value.clone()),
             label: conversing.and_then(|by| Named::of(find(by.label)?, b"\"user_id\"")),
             kept: conversing
@@ -211,10 +208,6 @@ impl BodyReader {
             members,
         })
     }
-}
-
-fn whole(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// A form for images.
@@ -236,11 +229,11 @@ impl Body {
             stream_at: None,
             stream_options: StreamOptions::Strange,
             names_resource: false,
-            cap: None,
-            count: None,
+            facts: BodyFacts::default(),
             content_at: None,
             label: None,
             kept: None,
+            may_be_kept: false,
             image: Some(Box::new(image)),
             api: Api::Images,
             members: SmallVec::new(),
@@ -288,33 +281,33 @@ impl Body {
 
     /// The most output that the client wants.
     pub fn most(&mut self) -> Most {
-        let mut most = Most::default();
-        if let Some(count) = &self.count {
-            most.answers = whole(&self.text.slice(count.value.clone()));
-        }
-        let Some(cap) = &self.cap else { return most };
-        let text = self.text.slice(cap.value.clone());
-        match cap.kind {
-            Kind::Number => most.output = whole(&text),
-            Kind::Object => {
-                // The scanner found the text to be sound. Whoever says a thing twice means the larger one.
-                let text = std::str::from_utf8(&text).unwrap_or_default();
-                let _ = super::watch::members(&mut Cursor::new(text), |key, json| {
-                    match key.decode().as_ref() {
-                        "maxOutputTokens" | "max_output_tokens" => {
-                            most.output = most.output.max(json.u64_or_skip()?)
-                        }
-                        "candidateCount" | "candidate_count" => {
-                            most.answers = most.answers.max(json.u64_or_skip()?)
-                        }
-                        _ => json.skip()?,
-                    }
-                    Ok(())
-                });
-            }
-            _ => {}
-        }
-        most
+        self.facts.most(&mut self.text)
+    }
+
+    /// Whether the body may name models besides the one that it asks for.
+    pub fn names_models(&self) -> bool {
+        self.facts.names_models()
+    }
+
+    /// The models that it names besides, by member: some providers let them answer instead.
+    pub fn named_models(&mut self) -> Vec<NamedModels> {
+        self.facts.named_models(&mut self.text)
+    }
+
+    /// Whether the vendor may keep the answer, or the request goes on from what it has kept.
+    pub fn is_about_kept(&self) -> bool {
+        self.may_be_kept || self.facts.goes_on()
+    }
+
+    /// Whether the vendor may keep the answer, because the client does not forbid it.
+    pub fn may_be_kept(&self) -> bool {
+        self.may_be_kept
+    }
+
+    /// The ids of all that the vendor has kept and the request goes on from, with the members that name them; an empty
+    /// one where it cannot be read.
+    pub fn all_kept(&mut self) -> SmallVec<[(&'static str, String); 1]> {
+        self.facts.kept(&mut self.text)
     }
 
     /// The edit that puts another member in the place of the model, for vendors that have the model in the address.
@@ -401,6 +394,14 @@ fn inner_models(body: &mut Rope, member: &Member) -> Vec<Range<usize>> {
         _ => read_one(&mut json),
     };
     found
+}
+
+/// A second name for the model, to readers that make no difference between upper and lower case.
+fn ambiguous(body: &mut Rope, member: &Member) -> ApiError {
+    let name = body.slice(member.name.clone());
+    let name: String = String::from_utf8_lossy(&name).chars().take(64).collect();
+    let message = format!("The member '{name}' is ambiguous: the model is named by 'model', in lower case.");
+    ApiError::new(ErrorKind::InvalidField, message).param(name)
 }
 
 fn read_model(body: &mut Rope, member: &Member) -> Result<String, ApiError> {

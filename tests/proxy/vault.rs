@@ -284,3 +284,77 @@ async fn vault_the_store_is_not_asked_where_there_can_be_nothing() {
     assert_eq!(world.gateway.ask(asking(&body)).await.status(), 200);
     assert_eq!(world.operations("recall").await, 1.0);
 }
+
+/// A client of the generate format that sends back names and arguments of calls and nothing else: no ids, no signatures,
+/// no thoughts. It makes the same call again and again.
+#[tokio::test]
+async fn vault_calls_without_ids_keep_the_reasoning_of_their_own_turn() {
+    let world = world("").await;
+    let parameters = json!({"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]});
+    for model in [GPT, CLAUDE] {
+        let mut contents = Vec::new();
+        let mut known: Vec<String> = Vec::new();
+        for round in 0..3 {
+            contents
+                .push(json!({"role": "user", "parts": [{"text": "Please lookup and measure the number."}]}));
+            for step in 0..3 {
+                let body = json!({"contents": contents,
+                    "tools": [{"functionDeclarations": [
+                        {"name": "lookup", "parameters": parameters}, {"name": "measure", "parameters": parameters}]}],
+                    "generationConfig": {"maxOutputTokens": 9000, "thinkingConfig": {"thinkingBudget": 4000}}});
+                let path = format!("/v1beta/models/{model}:generateContent");
+                let answer = world.gateway.ask(post(&path, body.to_string())).await;
+                assert_eq!(answer.status(), 200, "{model} {round}.{step}: {}", answer.everything());
+                let found = seals(model, &world.sent(model));
+                assert!(found.starts_with(&known), "{model} {round}.{step}: {found:?} after {known:?}");
+                let mut once = found.clone();
+                once.sort();
+                once.dedup();
+                assert_eq!(once.len(), found.len(), "nothing is there twice: {found:?}");
+                known = found;
+                let answer = answer.json();
+                let parts = answer["candidates"][0]["content"]["parts"].as_array().unwrap();
+                let calls: Vec<Value> =
+                    parts.iter().filter_map(|part| part.get("functionCall")).cloned().collect();
+                let kept = parts.iter().filter_map(|part| {
+                    if let Some(call) = part.get("functionCall") {
+                        // As it is written by who reads it into other types and back.
+                        return Some(json!({"functionCall": {"args": call["args"], "name": call["name"]}}));
+                    }
+                    (part["thought"] != true).then(|| json!({"text": part["text"]}))
+                });
+                contents.push(json!({"role": "model", "parts": kept.collect::<Vec<_>>()}));
+                if calls.is_empty() {
+                    break;
+                }
+                let results = calls.iter().map(
+                    |call| json!({"functionResponse": {"name": call["name"], "response": {"output": "5"}}}),
+                );
+                contents.push(json!({"role": "user", "parts": results.collect::<Vec<_>>()}));
+            }
+        }
+        assert!(known.len() >= 3, "{model}: {known:?}");
+    }
+}
+
+/// A client that says the same again gets the same words again, with reasoning of their own.
+#[tokio::test]
+async fn vault_words_that_were_said_twice_keep_the_reasoning_of_their_own_turn() {
+    let world = world("").await;
+    let mut messages = Vec::new();
+    let mut known: Vec<String> = Vec::new();
+    for _ in 0..4 {
+        messages.push(json!({"role": "user", "content": "Say something."}));
+        let mut body = chat(GPT, false, &messages);
+        body.as_object_mut().unwrap().remove("tools");
+        let answer = world.gateway.ask(asking(&body)).await;
+        let found = seals(GPT, &world.sent(GPT));
+        assert!(found.starts_with(&known), "{found:?} after {known:?}");
+        known = found;
+        messages.push(plain(&answer));
+    }
+    let mut once = known.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!((known.len(), once.len()), (3, 3), "{known:?}");
+}

@@ -76,6 +76,7 @@ pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, 
         dialect: &dialect,
         model: &EscapedString::from("model-1"),
         id: "req_1",
+        seed: "req_1",
         now: 1_700_000_000,
     };
     outgoing(body, &ask)
@@ -85,6 +86,7 @@ pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, 
 pub(crate) fn reply(vendor: Format) -> Reply {
     Reply {
         model: EscapedString::from("model-1"),
+        request: "req_1".into(),
         seed: "req_1".into(),
         created: 1_700_000_000,
         usage_wanted: true,

@@ -44,6 +44,7 @@ fn go(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Result<Out
             dialect,
             model: &EscapedString::from(dialect.model),
             id: "req_1",
+            seed: "req_1",
             now: 0,
         },
     )

@@ -306,7 +306,7 @@ proptest! {
         let made: Vec<Product> = wanted.iter().map(product).chain(wanted.iter().map(|(count, size, _)| {
             Product::Video { millis: count * 1_000, resolution: size.as_str().into() }
         })).collect();
-        let expected = Expected { input, output: Some(output), answers, dear, made: &made };
+        let expected = Expected { input, output: Some(output), unsure: 0, answers, dear, made: &made };
         let held = price.estimate(&expected);
         let part = |kind: TokenKind, tokens: u64| kinds.contains(&kind).then_some(tokens);
         let usage = Usage {

@@ -152,11 +152,29 @@ impl State {
                 Medium::Inline => Place::Inline,
             })
             .collect();
-        self.millis = millis;
-        self.tokens = tokens;
+        self.millis = millis.map(|millis| plausible("length", millis, LONGEST));
+        self.tokens = tokens.map(|tokens| plausible("tokens", tokens, MOST_TOKENS));
         self.resolution = resolution;
         self.ended = stage.is_end().then_some(now);
     }
+}
+
+/// Milliseconds of a video at most: documented models make less than a minute (2026-11).
+const LONGEST: u64 = 3_600_000;
+/// Tokens of a video at most: an hour in 1080p has fewer, as Ark counts them.
+const MOST_TOKENS: u64 = 1 << 28;
+
+/// What a provider reports, within its bound: one absurd figure must not empty an account.
+fn plausible(what: &str, reported: u64, most: u64) -> u64 {
+    if reported > most {
+        tracing::error!(
+            what,
+            reported,
+            most,
+            "a provider reported more of a video than there can be; it is charged within bounds"
+        );
+    }
+    reported.min(most)
 }
 
 /// As it is kept.

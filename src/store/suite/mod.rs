@@ -2,6 +2,7 @@
 
 pub(super) mod keeping;
 pub(super) mod ledger;
+pub(super) mod owners;
 /// The same server as for the running gateway.
 #[path = "../../../tests/support/valkey.rs"]
 pub(super) mod server;
@@ -17,7 +18,7 @@ use super::ledger::Ledger;
 use super::office::Office;
 use super::sqlite::Sqlite;
 use super::valkey::{self, Address, Away, Fleet, Valkey};
-use super::{Limits, Pending, Store, StoreError, Tasks};
+use super::{Limits, Owners, Pending, Store, StoreError, Tasks};
 use server::Server;
 
 /// How long anything may take before a test is given up.
@@ -55,6 +56,7 @@ impl Flushing for Fleet {
 pub(super) trait Place {
     fn store(&self, limits: Limits) -> Box<dyn Store>;
     fn tasks(&self) -> Box<dyn Tasks>;
+    fn owners(&self) -> Box<dyn Owners>;
     fn ledger(&self) -> Arc<dyn Flushing>;
     fn office(&self) -> Box<dyn Office>;
 }
@@ -80,6 +82,10 @@ impl Place for OnFile {
     }
 
     fn tasks(&self) -> Box<dyn Tasks> {
+        Box::new(Board::open(&self.path()).unwrap())
+    }
+
+    fn owners(&self) -> Box<dyn Owners> {
         Box::new(Board::open(&self.path()).unwrap())
     }
 
@@ -133,6 +139,10 @@ impl Place for OnServer {
     }
 
     fn tasks(&self) -> Box<dyn Tasks> {
+        Box::new(Valkey::open(address(&self.server), keeping::LIMITS).unwrap())
+    }
+
+    fn owners(&self) -> Box<dyn Owners> {
         Box::new(Valkey::open(address(&self.server), keeping::LIMITS).unwrap())
     }
 

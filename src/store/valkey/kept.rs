@@ -103,7 +103,7 @@ impl Valkey {
     }
 
     /// The command that keeps things: a name, a size and two parts of each.
-    fn keep_all(
+    pub(super) fn keep_all(
         &self,
         kept: Kept,
         lifetime: Duration,
@@ -182,7 +182,7 @@ impl Shared {
 async fn sweep(shared: std::sync::Weak<Shared>) {
     while let Some(shared) = shared.upgrade() {
         let mut more = false;
-        for kept in [RESPONSES, SEALS] {
+        for kept in [RESPONSES, SEALS, super::owners::OWNERS] {
             let mut call = script::SWEEP.call(&[kept.order(), kept.size()]);
             call.arg(SWEPT);
             match shared.run(call).await {

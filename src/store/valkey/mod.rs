@@ -16,6 +16,7 @@ mod kept;
 mod keys;
 mod limits;
 mod link;
+mod owners;
 mod parcel;
 mod purse;
 mod report;

@@ -37,6 +37,7 @@ fn translate(client: Format, body: &str) -> Result<Outgoing, Refused> {
         dialect: &provider.dialect(vendor.api(), model),
         model: &EscapedString::from(model),
         id: "req_1",
+        seed: "req_1",
         now: 0,
     };
     outgoing(body, &ask)

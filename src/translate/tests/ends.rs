@@ -1,9 +1,11 @@
 //! How a stream may end, and that a cut one is an error and never looks like an end.
 
 use super::streams::{self, Style};
+use bytes::Bytes;
+
 use super::{pass, pass_events};
-use crate::translate::Verbatim;
 use crate::translate::verbatim::{Arrival, Changes, StreamError};
+use crate::translate::{Exchange, Verbatim};
 use crate::wire::error::{ArrayState, stream_tail};
 use crate::wire::watch::End;
 use crate::wire::{Api, Format};
@@ -45,7 +47,7 @@ fn bug_49_a_cut_stream_and_the_tail_behind_it_read_as_one_failed_stream() {
         for cut in (0..answer.text.len() / 2).step_by(7) {
             let mut verbatim = Verbatim::new(answer.api, answer.arrival, Changes::default(), 1 << 20);
             let mut out = verbatim
-                .feed(bytes::Bytes::from(answer.text[..cut_before(&answer.text, cut)].to_owned()))
+                .feed(Bytes::from(answer.text[..cut_before(&answer.text, cut)].to_owned()))
                 .unwrap()
                 .to_vec();
             assert_eq!(verbatim.finish(), Err(StreamError::Cut));
@@ -220,10 +222,33 @@ fn an_array_is_closed_only_when_the_answer_is_complete() {
 fn what_has_left_of_an_array_is_known() {
     let mut verbatim = Verbatim::new(Api::Generate, Arrival::Array, Changes::default(), 1000);
     assert_eq!(verbatim.array_state(), Some(ArrayState::Nothing));
-    assert!(verbatim.feed(bytes::Bytes::from_static(b"[ ")).unwrap().is_empty());
+    assert!(verbatim.feed(Bytes::from_static(b"[ ")).unwrap().is_empty());
     assert_eq!(verbatim.array_state(), Some(ArrayState::Nothing));
-    assert_eq!(verbatim.feed(bytes::Bytes::from_static(b"{}")).unwrap(), "[ {}");
+    assert_eq!(verbatim.feed(Bytes::from_static(b"{}")).unwrap(), "[ {}");
     assert_eq!(verbatim.array_state(), Some(ArrayState::Elements));
     let events = Verbatim::new(Api::Generate, Arrival::Events, Changes::default(), 1000);
     assert_eq!(events.array_state(), None);
+}
+
+/// A provider that refuses for safety says nothing, and its own total leaves nothing for output.
+#[test]
+fn output_of_an_answer_without_content_is_nothing() {
+    let refused = r#"{"candidates":[{"finishReason":"SAFETY","index":0}],"usageMetadata":{"promptTokenCount":8,"totalTokenCount":8}}"#;
+    let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":8,"totalTokenCount":8}}"#;
+    let said = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Hello there"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":8}}"#;
+    for (answer, output) in [(refused, 0), (blocked, 0), (said, 3)] {
+        let exchange =
+            |arrival| Exchange::Verbatim(Verbatim::new(Api::Generate, arrival, Changes::default(), 1 << 20));
+        let mut stream = exchange(Arrival::Events);
+        stream.feed(Bytes::from(format!("data: {answer}\r\n\r\n"))).unwrap();
+        stream.finish().unwrap();
+        stream.complete();
+        let mut whole = exchange(Arrival::Whole);
+        whole.whole(Bytes::from(answer)).unwrap();
+        whole.complete();
+        for exchange in [stream, whole] {
+            let usage = exchange.usage();
+            assert_eq!((usage.input, usage.output), (Some(8), Some(output)), "{answer}");
+        }
+    }
 }

@@ -39,6 +39,7 @@ impl Way {
             dialect: &self.provider.dialect(self.to.api(), self.model),
             model: &EscapedString::from(self.model),
             id: "req_1",
+            seed: "req_1",
             now: 0,
         };
         let stored = Stored { brought: Brought(brought), ..Stored::default() };

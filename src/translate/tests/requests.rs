@@ -5,12 +5,24 @@ use serde_json::{Value, json};
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
 use crate::translate::{Ask, outgoing};
-use crate::vendor::{BaseUrl, Kind, Provider, Setup};
+use crate::vendor::{BaseUrl, Kind, Provider, Row, Setup};
 use crate::wire::Format;
 
 pub(super) fn sent(kind: Kind, model: &str, from: Format, to: Format, body: &Value) -> (Value, Vec<String>) {
+    sent_as(None, kind, model, from, to, body)
+}
+
+fn sent_as(
+    row: Option<Row>,
+    kind: Kind,
+    model: &str,
+    from: Format,
+    to: Format,
+    body: &Value,
+) -> (Value, Vec<String>) {
     let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
-    let provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![to.api()], base });
+    let mut provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![to.api()], base });
+    provider.row = row.unwrap_or(provider.row);
     let outgoing = outgoing(
         &body.to_string(),
         &Ask {
@@ -22,6 +34,7 @@ pub(super) fn sent(kind: Kind, model: &str, from: Format, to: Format, body: &Val
             dialect: &provider.dialect(to.api(), model),
             model: &EscapedString::from(model),
             id: "req_1",
+            seed: "req_1",
             now: 0,
         },
     )
@@ -97,4 +110,92 @@ fn client_1_a_group_of_tools_keeps_what_it_is_for() {
     assert_eq!(anew["tools"][0]["description"], "All about g.");
     // It must be there.
     assert_eq!(anew["tools"][1]["description"], "h");
+}
+
+#[test]
+fn text_of_the_model_in_pieces_is_one_text_upstream() {
+    let body = json!({"contents": [
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        {"role": "model", "parts": [{"text": "Hel"}, {"text": "lo, "}, {"text": "you"}, {"text": " \"there\".\n"}]},
+        {"role": "model", "parts": [{"text": "How are"}, {"text": " you?"}]},
+        {"role": "model", "parts": [{"text": ""}]},
+        {"role": "user", "parts": [{"text": "Fi"}, {"text": "ne"}]},
+        {"role": "model", "parts": [{"text": "I lo"}, {"text": "ok."}, {"functionCall": {"name": "look", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"output": "5"}}}]},
+        {"role": "model", "parts": [{"text": "Let me think", "thought": true}, {"text": "It is "}, {"text": "5."}]},
+        {"role": "user", "parts": [{"text": "Thanks"}]}
+    ]});
+    let (chat, _) = sent(Kind::OpenAi, "gpt-4.1", Format::Generate, Format::Chat, &body);
+    let said = |message: &Value| (message["role"].as_str().unwrap().to_owned(), message["content"].clone());
+    let assistant: Vec<Value> = chat["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(said)
+        .filter(|(role, _)| role == "assistant")
+        .map(|(_, content)| content)
+        .collect();
+    assert_eq!(
+        assistant,
+        [json!("Hello, you \"there\".\nHow are you?"), json!("I look."), json!("It is 5.")]
+    );
+    let (messages, _) = sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Generate, Format::Messages, &body);
+    let texts: Vec<Value> = messages["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "assistant")
+        .map(|message| {
+            json!(
+                message["content"]
+                    .as_array()
+                    .map(|blocks| {
+                        blocks
+                            .iter()
+                            .filter(|block| block["type"] == "text")
+                            .map(|block| block["text"].clone())
+                            .collect::<Vec<_>>()
+                    })
+                    .unwrap_or_else(|| vec![message["content"].clone()])
+            )
+        })
+        .collect();
+    assert_eq!(
+        texts,
+        [json!(["Hello, you \"there\".\nHow are you?"]), json!(["I look."]), json!(["It is 5."])]
+    );
+    let (responses, _) = sent(Kind::OpenAi, "gpt-5.1", Format::Generate, Format::Responses, &body);
+    let texts: Vec<Value> = responses["input"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|item| item["role"] == "assistant")
+        .map(|item| item["content"].clone())
+        .collect();
+    assert_eq!(texts.len(), 3, "{responses}");
+    for content in &texts {
+        assert!(content.is_string() || content.as_array().unwrap().len() == 1, "{content}");
+    }
+    // The user's parts are what the user made them.
+    assert_eq!(chat["messages"][2]["content"].as_array().unwrap().len(), 2, "{chat}");
+}
+
+#[test]
+fn text_document_is_a_text_with_its_title_in_chat() {
+    let document = |title: Value| json!({"type": "document", "title": title, "source": {"type": "text", "media_type": "text/plain", "data": "Line 1\nLine 2"}});
+    let body = json!({"max_tokens": 9, "messages": [
+        {"role": "user", "content": [document(json!("Two \"lines\"")), {"type": "text", "text": "Sum up."}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [document(json!("Log"))]}]}
+    ]});
+    let (chat, _) = sent(Kind::OpenAi, "gpt-4.1", Format::Messages, Format::Chat, &body);
+    let messages = chat["messages"].as_array().unwrap();
+    assert_eq!(messages[0]["content"][0]["text"], "Two \"lines\"\n\nLine 1\nLine 2");
+    assert_eq!(messages[2]["role"], "tool");
+    assert_eq!(messages[2]["content"], "Log\n\nLine 1\nLine 2");
+    assert_eq!(messages.len(), 3, "nothing follows: {chat}");
+    // A vendor that wants one string gets one.
+    let (row, kind) = (Some(Row::DeepSeek), Kind::OpenAiCompatible);
+    let (joined, _) = sent_as(row, kind, "deepseek-chat", Format::Messages, Format::Chat, &body);
+    assert_eq!(joined["messages"][0]["content"], "Two \"lines\"\n\nLine 1\nLine 2\n\nSum up.");
 }

@@ -89,6 +89,7 @@ fn stream(format: Format, texts: &[&str]) -> String {
 fn reply() -> Reply {
     Reply {
         model: EscapedString::from("m"),
+        request: "req_1".into(),
         seed: "req_1".into(),
         created: 5,
         usage_wanted: true,

@@ -3,6 +3,7 @@
 //!
 //! One file a subject. Here must not live: streams as a whole, which `translate` puts together.
 
+mod body_facts;
 mod error;
 mod models;
 mod path;

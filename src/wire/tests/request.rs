@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use crate::error::{ApiError, Kind};
 use crate::wire::Api;
-use crate::wire::request::{Body, BodyReader, Most};
+use crate::wire::body_facts::Most;
+use crate::wire::request::{Body, BodyReader};
 
 fn read_pieces<'p>(api: Api, pieces: impl IntoIterator<Item = &'p [u8]>) -> Result<Body, ApiError> {
     let mut reader = BodyReader::new(api, false);
@@ -291,6 +292,6 @@ fn what_limits_the_output_is_found_in_every_format() {
         (Api::Generate, r#"{"contents":[],"generationConfig":[]}"#, None, None),
         (Api::Embeddings, r#"{"model":"m","input":"x","max_tokens":5,"n":2}"#, None, None),
     ] {
-        assert_eq!(read(api, text).unwrap().most(), Most { output, answers }, "{text}");
+        assert_eq!(read(api, text).unwrap().most(), Most { output, answers, unsure: 0 }, "{text}");
     }
 }

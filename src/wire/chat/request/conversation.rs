@@ -1,9 +1,11 @@
 //! Turns become messages.
 
+use std::borrow::Cow;
+
 use bytes::{BufMut, BytesMut};
 use smallvec::SmallVec;
 
-use super::media::Parts;
+use super::media::{Parts, document_text};
 use crate::canonical::{Block, Input, Request, Role, Seal, Thinking, ToolKind, Turn};
 use crate::json::{JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::chat::details::write_again;
@@ -60,6 +62,23 @@ fn is_part(block: &Block<'_>) -> bool {
     !matches!(block, Block::ToolResult { .. } | Block::Reasoning { .. } | Block::ToolUse { .. })
 }
 
+/// The text that a block is, as the inside of a JSON string.
+fn text_of<'t>(block: &Block<'t>, same_format: bool) -> Option<Cow<'t, str>> {
+    match block {
+        Block::Text { text, .. } => Some(Cow::Borrowed(text.escaped())),
+        Block::File { source, name, .. } => document_text(source, *name, same_format),
+        _ => None,
+    }
+}
+
+/// Whether a block of a result can stand in it: text, and documents of text.
+fn says(block: &Block<'_>, same_format: bool) -> bool {
+    match block {
+        Block::File { source, name, .. } => document_text(source, *name, same_format).is_some(),
+        block => !is_media(block),
+    }
+}
+
 fn is_media(block: &Block<'_>) -> bool {
     matches!(block, Block::Image { .. } | Block::File { .. } | Block::Audio { .. } | Block::Video { .. })
 }
@@ -105,6 +124,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
     /// between texts that must be one string.
     fn content(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone, between: &str) {
         let mut alone = blocks.clone();
+        let same_format = self.parts.same_format();
         match (alone.next(), alone.next()) {
             (None, _) => {
                 self.json.string("");
@@ -117,15 +137,11 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
             }
             _ if self.joins(blocks.clone()) => {
                 self.json.pasted(|out| {
-                    let texts = blocks.filter_map(|block| match block {
-                        Block::Text { text, .. } => Some(text),
-                        _ => None,
-                    });
-                    for (at, text) in texts.enumerate() {
+                    for (at, text) in blocks.filter_map(|block| text_of(block, same_format)).enumerate() {
                         if at > 0 {
                             out.put_slice(between.as_bytes());
                         }
-                        out.put_slice(text.escaped().as_bytes());
+                        out.put_slice(text.as_bytes());
                     }
                 });
             }
@@ -140,7 +156,12 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
     /// Whether these are texts that the vendor wants as one string.
     fn joins(&self, mut blocks: impl Iterator<Item = &'b Block<'a>>) -> bool {
         self.parts.dialect.habits.joins_texts
-            && blocks.all(|block| matches!(block, Block::Text { cache, .. } if !self.parts.marks(*cache)))
+            && blocks.all(|block| match block {
+                Block::Text { cache, .. } | Block::File { cache, .. } => {
+                    !self.parts.marks(*cache) && text_of(block, self.parts.same_format()).is_some()
+                }
+                _ => false,
+            })
     }
 
     /// Turns of the user: results of tools come first, because nothing may stand between calls and their results.
@@ -175,9 +196,11 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         self.json.key("content");
         let keeps_media = super::encode::speaks(self.parts.dialect, "tool_media");
         if !keeps_media {
-            self.media.extend(content.iter().filter(|block| is_media(block)));
+            let same_format = self.parts.same_format();
+            self.media.extend(content.iter().filter(|block| !says(block, same_format)));
         }
-        let said = || content.iter().filter(|block| keeps_media || !is_media(block));
+        let same_format = self.parts.same_format();
+        let said = || content.iter().filter(move |block| keeps_media || says(block, same_format));
         let marked = self.parts.marks(*cache);
         if cache.is_some() && !marked {
             self.parts.notes.lose(super::media::CACHE_CONTROL);
@@ -186,6 +209,12 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
             (None, Some(object)) => self.object(*object),
             (None, None) if !content.is_empty() => {
                 self.json.string(SEE_BELOW);
+            }
+            // Results are strings to most vendors.
+            (Some(file @ Block::File { cache: None, .. }), _)
+                if let (1, Some(text)) = (said().take(2).count(), text_of(file, same_format)) =>
+            {
+                self.json.paste(JsonStr::from_escaped(&text));
             }
             _ => self.content(said(), APART),
         }

@@ -1,12 +1,14 @@
 //! Parts that are no text, and marks for the vendor's cache: their words, and how they are written.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
 
 use super::encode::speaks;
 use crate::canonical::{Block, CacheMark, Dialect, Source};
-use crate::json::{Cursor, JsonStr, RawJson, Writer};
+use crate::json::{Cursor, EscapedString, JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::chat::write::data_url;
 use crate::wire::codec::Notes;
@@ -205,16 +207,12 @@ impl Parts<'_, '_> {
         cache: Option<CacheMark>,
     ) {
         match *source {
-            Source::Text { text } => self.text(json, text, cache),
-            Source::Base64 { mime, data } if !self.same_format() && is_text(mime.escaped()) => {
-                match STANDARD.decode(data.escaped()).ok().and_then(|bytes| String::from_utf8(bytes).ok()) {
-                    Some(text) => {
-                        let text = crate::json::EscapedString::from(text.as_str());
-                        self.text(json, text.as_json_str(), cache);
-                    }
-                    None => self.file_data(json, mime, data, name, cache),
-                }
+            Source::Text { .. } | Source::Base64 { .. }
+                if let Some(text) = document_text(source, name, self.same_format()) =>
+            {
+                self.text(json, JsonStr::from_escaped(&text), cache);
             }
+            Source::Text { text } => self.text(json, text, cache),
             Source::Base64 { mime, data } => self.file_data(json, mime, data, name, cache),
             Source::Url { url, .. } if self.takes("file_url") => {
                 json.begin_object();
@@ -296,6 +294,24 @@ impl Parts<'_, '_> {
             _ => self.notes.lose("video"),
         }
     }
+}
+
+/// The text of a document that has nothing but text, under its title, as the inside of a JSON string. This format's files
+/// are PDF only (OpenAI, "File inputs", 2026-11: other files go as their text).
+pub(super) fn document_text<'t>(
+    source: &Source<'t>,
+    name: JsonStr<'_>,
+    same_format: bool,
+) -> Option<Cow<'t, str>> {
+    let text = match *source {
+        Source::Text { text } => Cow::Borrowed(text.escaped()),
+        Source::Base64 { mime, data } if !same_format && is_text(mime.escaped()) => {
+            let text = String::from_utf8(STANDARD.decode(data.escaped()).ok()?).ok()?;
+            Cow::Owned(EscapedString::from(text.as_str()).as_json_str().escaped().to_owned())
+        }
+        _ => return None,
+    };
+    Some(if name.is_empty() { text } else { Cow::Owned(format!("{}\\n\\n{text}", name.escaped())) })
 }
 
 fn is_text(mime: &str) -> bool {

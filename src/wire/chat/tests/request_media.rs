@@ -119,7 +119,7 @@ fn map_2_files_are_sent_with_a_name_and_text_as_text() {
         {"type": "file", "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,JVBE"}});
     assert_eq!(part, expected);
     let (part, ..) = sent_part(file(Source::Text { text: js(r"a\n") }, "t"), &dialect());
-    assert_eq!(part, serde_json::json!({"type": "text", "text": "a\n"}));
+    assert_eq!(part, serde_json::json!({"type": "text", "text": "t\n\na\n"}));
     let (part, ..) = sent_part(file(base64("text/plain", "YSJiCg=="), ""), &dialect());
     assert_eq!(part, serde_json::json!({"type": "text", "text": "a\"b\n"}));
     let (_, losses, refusal) = sent_part(file(url("https://a/b.pdf"), ""), &dialect());

@@ -100,7 +100,7 @@ impl Encoder {
     pub fn fail(&mut self, error: &ApiError, out: &mut BytesMut) {
         if !std::mem::replace(&mut self.over, true) {
             out.put_slice(b"event: error\ndata: ");
-            super::super::error::encode(error, &self.reply.seed, out);
+            super::super::error::encode(error, &self.reply.request, out);
             out.put_slice(b"\n\n");
         }
     }

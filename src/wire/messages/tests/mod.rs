@@ -34,6 +34,7 @@ use crate::wire::codec::{Cut, Notes, Reply};
 fn reply() -> Reply {
     Reply {
         model: EscapedString::from("claude"),
+        request: "req_1".into(),
         seed: "req_1".into(),
         show_thinking: true,
         issuer: "vendor".into(),

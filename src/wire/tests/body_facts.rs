@@ -1,0 +1,160 @@
+//! How much output a body permits, which other models it names, and what its provider has kept for it.
+
+use bytes::Bytes;
+
+use crate::error::{ApiError, Kind};
+use crate::wire::Api;
+use crate::wire::body_facts::Most;
+use crate::wire::request::{Body, BodyReader};
+
+fn read(api: Api, members: &str) -> Body {
+    try_read(api, members).unwrap()
+}
+
+fn try_read(api: Api, members: &str) -> Result<Body, ApiError> {
+    let required = match api {
+        Api::Messages => r#""model":"m","messages":[{"role":"user","content":"x"}],"max_tokens":1"#,
+        Api::Responses => r#""model":"m","input":"x""#,
+        Api::Generate => r#""contents":[]"#,
+        _ => r#""model":"m","messages":[{"role":"user","content":"x"}]"#,
+    };
+    let mut reader = BodyReader::new(api, false);
+    reader.push(Bytes::from(format!("{{{required},{members}}}"))).unwrap();
+    reader.finish()
+}
+
+#[test]
+fn output_limit_of_several_is_the_largest() {
+    for (api, members, output) in [
+        (Api::Chat, r#""max_completion_tokens":1,"max_tokens":1000000"#, 1_000_000),
+        (Api::Chat, r#""max_tokens":1000000,"max_completion_tokens":1"#, 1_000_000),
+        (Api::Chat, r#""max_tokens":5,"Max_Tokens":7"#, 5),
+        (
+            Api::Generate,
+            r#""generationConfig":{"maxOutputTokens":1},"generation_config":{"max_output_tokens":9}"#,
+            9,
+        ),
+        (Api::Generate, r#""generationConfig":{"maxOutputTokens":1,"max_output_tokens":9}"#, 9),
+    ] {
+        assert_eq!(read(api, members).most().output, Some(output), "{members}");
+    }
+}
+
+#[test]
+fn output_limit_of_another_api_never_lowers_what_is_expected() {
+    for (api, members, unsure) in [
+        (Api::Chat, r#""max_new_tokens":70000"#, 70_000),
+        (Api::Chat, r#""max_output_tokens":"70000""#, 70_000),
+        (Api::Chat, r#""MAX_TOKENS":70000"#, 70_000),
+        (Api::Chat, "\"max_token\u{17f}\":70000", 70_000),
+        (Api::Generate, r#""GenerationConfig":{"maxOutputTokens":70000}"#, 70_000),
+        (Api::Responses, r#""max_tokens":70000,"max_completion_tokens":1"#, 70_000),
+    ] {
+        let most = read(api, members).most();
+        assert_eq!((most.output, most.unsure), (None, unsure), "{members}");
+    }
+}
+
+#[test]
+fn output_limit_that_is_no_whole_number_is_the_dearest() {
+    for (value, output) in [
+        ("1.5e9", Some(1_500_000_000)),
+        ("1e3", Some(1_000)),
+        ("7.0", Some(7)),
+        ("7.2", Some(8)),
+        ("1e30", Some(u64::MAX)),
+        ("10000000000000000000000000000000000000000", Some(u64::MAX)),
+        ("1e999", Some(u64::MAX)),
+        ("-1", Some(u64::MAX)),
+        (r#""5000000000""#, Some(5_000_000_000)),
+        (r#""many""#, Some(u64::MAX)),
+        ("true", Some(u64::MAX)),
+        ("null", None),
+    ] {
+        let most = Most { output, ..Most::default() };
+        // What is no limit at all may be refused as such.
+        match try_read(Api::Chat, &format!(r#""max_tokens":{value}"#)) {
+            Ok(mut body) => assert_eq!(body.most(), most, "{value}"),
+            Err(error) => assert_eq!(error.kind, Kind::InvalidField, "{value}"),
+        }
+        let settings = format!(r#""generationConfig":{{"maxOutputTokens":{value}}}"#);
+        assert_eq!(read(Api::Generate, &settings).most(), most, "{value}");
+        let answers = Most { answers: output, ..Most::default() };
+        assert_eq!(read(Api::Chat, &format!(r#""n":{value}"#)).most(), answers, "{value}");
+    }
+}
+
+#[test]
+fn answers_are_as_many_as_the_larger_of_n_and_best_of() {
+    for members in [r#""n":1,"best_of":20"#, r#""n":20"#, r#""best_of":20,"N":2"#] {
+        assert_eq!(read(Api::Chat, members).most().answers, Some(20), "{members}");
+    }
+}
+
+#[test]
+fn other_models_are_found_in_each_form_of_fallback() {
+    for (api, members, names) in [
+        (Api::Chat, r#""models":["a","b"]"#, &["a", "b"][..]),
+        (Api::Chat, r#""Models":["a"]"#, &["a"]),
+        (Api::Chat, r#""fallbacks":["a",{"model":"b","messages":[]},{"c":["d"]}]"#, &["a", "b", "d"]),
+        (Api::Chat, r#""fallback_models":"a""#, &["a"]),
+        (
+            Api::Chat,
+            r#""providerOptions":{"gateway":{"models":["a"],"order":["x"]},"openai":{"models":["y"]}}"#,
+            &["a"],
+        ),
+        (Api::Messages, r#""models":["\u0061"]"#, &["a"]),
+        (Api::Responses, r#""models":["a"]"#, &["a"]),
+        (Api::Chat, r#""models":null"#, &[]),
+    ] {
+        let mut body = read(api, members);
+        assert!(body.names_models(), "{members}");
+        let named = body.named_models();
+        assert_eq!(named.iter().flat_map(|one| &one.names).collect::<Vec<_>>(), names, "{members}");
+        assert!(named.iter().all(|one| !one.unreadable), "{members}");
+    }
+    assert!(!read(Api::Chat, r#""metadata":{"models":["a"]}"#).names_models());
+    for members in [r#""models":[1]"#, r#""models":[{}]"#, r#""models":true"#] {
+        assert!(read(Api::Chat, members).named_models()[0].unreadable, "{members}");
+    }
+}
+
+#[test]
+fn second_name_of_the_model_is_refused_in_any_case() {
+    for (api, required) in [
+        (Api::Chat, r#""model":"m","messages":[{"role":"user","content":"x"}]"#),
+        (Api::Messages, r#""model":"m","messages":[{"role":"user","content":"x"}],"max_tokens":1"#),
+        (Api::Responses, r#""model":"m","input":"x""#),
+        (Api::Embeddings, r#""model":"m","input":"x""#),
+        (Api::Rerank, r#""model":"m","query":"x","documents":[]"#),
+        (Api::Generate, r#""contents":[]"#),
+    ] {
+        for name in ["Model", "MODEL", "mod\\u0045l"] {
+            let mut reader = BodyReader::new(api, false);
+            reader.push(Bytes::from(format!(r#"{{{required},"{name}":"other"}}"#))).unwrap();
+            let error = reader.finish().unwrap_err();
+            assert_eq!((error.kind, error.param.as_deref()), (Kind::InvalidField, Some(name)), "{api:?}");
+            assert!(error.message.contains(name), "{}", error.message);
+        }
+    }
+    assert!(!read(Api::Chat, r#""modes":1,"mode":2,"x":{"Model":1}"#).names_models());
+}
+
+#[test]
+fn what_the_provider_keeps_is_found_however_it_is_named() {
+    for (members, ids) in [
+        (r#""previous_response_id":"resp_1""#, &["resp_1"][..]),
+        (r#""previous_response_id":"resp\u005f1""#, &["resp_1"]),
+        (r#""Previous_Response_Id":"resp_1""#, &["resp_1"]),
+        (r#""conversation":{"id":"conv_1"}"#, &["conv_1"]),
+        (r#""conversation":{"id":"conv_1","\u0069d":"conv_2"}"#, &["conv_1", "conv_2"]),
+        (r#""conversation":"conv_1","previous_response_id":"resp_1""#, &["conv_1", "resp_1"]),
+        (r#""conversation":{}"#, &[""]),
+        (r#""conversation":{"id":7}"#, &[""]),
+        (r#""previous_response_id":7"#, &[""]),
+        (r#""previous_response_id":null"#, &[]),
+    ] {
+        let kept = read(Api::Responses, members).all_kept();
+        assert_eq!(kept.iter().map(|(_, id)| &**id).collect::<Vec<_>>(), ids, "{members}");
+    }
+}

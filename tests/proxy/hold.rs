@@ -1,0 +1,117 @@
+//! What a request may cost is held before anybody is asked, whatever it says of its limits; and what it is reported to
+//! have used is charged within what it could have used.
+
+use serde_json::{Value, json};
+
+use crate::accounts::{PAYING, paying, vendors};
+use crate::support::client::{Answer, post_with};
+use crate::support::gateway::Gateway;
+use crate::support::reply;
+use crate::support::upstream::Upstream;
+
+async fn chat(gateway: &Gateway, more: &str) -> Answer {
+    let body =
+        format!(r#"{{"model":"at-chat","messages":[{{"role":"user","content":"Hello there"}}]{more}}}"#);
+    gateway
+        .ask(post_with("/v1/chat/completions", &[("authorization", &format!("Bearer {PAYING}"))], body))
+        .await
+}
+
+async fn generate(gateway: &Gateway, config: &str) -> Answer {
+    let body = format!(r#"{{"contents":[{{"role":"user","parts":[{{"text":"Hello there"}}]}}],{config}}}"#);
+    let path = "/v1beta/models/at-generate:generateContent";
+    gateway.ask(post_with(path, &[("authorization", &format!("Bearer {PAYING}"))], body)).await
+}
+
+/// Output costs 2 a million; the account has enough for 50,000 tokens.
+#[tokio::test]
+async fn hold_is_for_the_largest_of_several_output_limits() {
+    let upstream = vendors().await;
+    let gateway = Gateway::start(&paying(&upstream, "0.1")).await;
+    for (more, status) in [
+        (r#","max_tokens":40000"#, 200),
+        (r#","max_tokens":4e4"#, 200),
+        (r#","max_tokens":null"#, 200),
+        (r#","max_completion_tokens":1,"n":40"#, 200),
+        (r#","max_tokens":1000000"#, 429),
+        (r#","max_completion_tokens":1,"max_tokens":1000000"#, 429),
+        (r#","max_tokens":1,"max_completion_tokens":1000000"#, 429),
+        (r#","max_tokens":1,"Max_Tokens":1000000"#, 429),
+        (r#","max_tokens":1,"max_new_tokens":1000000"#, 429),
+        (r#","max_output_tokens":1000000"#, 429),
+        (r#","max_tokens":1.5e9"#, 429),
+        (r#","max_tokens":1e30"#, 429),
+        (r#","max_tokens":10000000000000000000000000000000000000000"#, 429),
+        (r#","max_tokens":-1"#, 429),
+        (r#","max_tokens":"5000000000""#, 429),
+        (r#","max_tokens":1000,"n":1e9"#, 429),
+        (r#","max_tokens":1000,"best_of":1000"#, 429),
+        (r#","max_tokens":1000,"n":1,"best_of":1000"#, 429),
+    ] {
+        let asked = upstream.count();
+        let answer = chat(&gateway, more).await;
+        // What is no limit at all may be refused as such before any money is looked at.
+        let refused = status == 429 && answer.status() == 400;
+        assert!(answer.status() == status || refused, "{more}: {}", answer.text());
+        assert_eq!(upstream.count() > asked, status == 200, "{more}");
+        if answer.status() == 429 {
+            assert_eq!(answer.json()["error"]["code"], "insufficient_quota", "{more}");
+        }
+    }
+    for (config, status) in [
+        (r#""generationConfig":{"maxOutputTokens":40000}"#, 200),
+        (
+            r#""generationConfig":{"maxOutputTokens":1},"generation_config":{"max_output_tokens":1000000}"#,
+            429,
+        ),
+        (r#""generationConfig":{"maxOutputTokens":1,"max_output_tokens":1000000}"#, 429),
+        (r#""generationConfig":{"maxOutputTokens":-1}"#, 429),
+        (r#""generationConfig":{"maxOutputTokens":1000,"candidateCount":1e9}"#, 429),
+    ] {
+        let answer = generate(&gateway, config).await;
+        let refused = status == 429 && answer.status() == 400;
+        assert!(answer.status() == status || refused, "{config}: {}", answer.text());
+    }
+}
+
+async fn reporting(usage: Value) -> Upstream {
+    let answer = json!({"id": "c1", "object": "chat.completion", "created": 1, "model": "at-chat",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}],
+        "usage": usage});
+    Upstream::answering(reply::json(200, answer.to_string())).await
+}
+
+#[tokio::test]
+async fn usage_report_that_is_absurd_is_charged_within_bounds() {
+    for usage in [
+        json!({"prompt_tokens": 9_000_000_000_000_000_000_u64, "completion_tokens": 7}),
+        json!({"prompt_tokens": 11, "completion_tokens": 9_000_000_000_000_000_000_u64}),
+        json!({"prompt_tokens": 5_000_000_000_u64, "completion_tokens": 5_000_000_000_u64,
+            "prompt_tokens_details": {"cached_tokens": 5_000_000_000_u64}}),
+    ] {
+        let upstream = reporting(usage.clone()).await;
+        let gateway = Gateway::start(&paying(&upstream, "1000")).await;
+        assert_eq!(chat(&gateway, "").await.status(), 200);
+        let record = &gateway.records(1).await[0];
+        let balance: f64 = gateway.account("acme")["balance"].as_str().unwrap().parse().unwrap();
+        // A million tokens and some, at 1 and 2 a million.
+        assert!((990.0..1000.0).contains(&balance), "{usage}: {record}");
+        let metrics = gateway.metrics().await;
+        assert_eq!(metrics.sum("gateway_usage_bounded_total", &[("provider", "at-chat")]), 1.0);
+        assert!(gateway.log().contains("more usage than the request could have had"), "{}", gateway.log());
+    }
+}
+
+#[tokio::test]
+async fn usage_report_that_is_large_and_plausible_is_charged_as_it_is() {
+    // Far more than the request has, as where a provider searches, and reasoning that no limit holds.
+    let usage = json!({"prompt_tokens": 900_000, "completion_tokens": 120_000,
+        "completion_tokens_details": {"reasoning_tokens": 119_000}});
+    let upstream = reporting(usage).await;
+    let gateway = Gateway::start(&paying(&upstream, "1000")).await;
+    assert_eq!(chat(&gateway, r#","max_tokens":10"#).await.status(), 200);
+    let record = &gateway.records(1).await[0];
+    assert_eq!((&record["input"], &record["output"]), (&json!(900_000), &json!(120_000)), "{record}");
+    assert_eq!(gateway.account("acme")["balance"], "998.86");
+    assert_eq!(gateway.metrics().await.sum("gateway_usage_bounded_total", &[]), 0.0);
+}

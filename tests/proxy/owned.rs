@@ -1,0 +1,159 @@
+//! Responses that their provider keeps: they belong to who made them, though their provider knows one account only.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::support::client::{Answer, post_with};
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::reply;
+use crate::support::setup::{KEY, NARROW_KEY, Setup, key};
+use crate::support::upstream::Upstream;
+
+/// Two keys of one account, and one of another.
+const ANN: &str = "client-key-of-ann-0011";
+const ANNE: &str = "client-key-of-anne-0012";
+const BOB: &str = "client-key-of-bob-0013";
+
+/// A vendor that goes on from everything.
+async fn vendor() -> Upstream {
+    let count = Arc::new(AtomicUsize::new(0));
+    Upstream::start(move |mut conn| {
+        let count = count.clone();
+        async move {
+            while let Some(request) = conn.request().await {
+                let id = format!("resp_at_vendor_{}", count.fetch_add(1, Ordering::SeqCst));
+                conn.send(if request.json()["stream"] == true {
+                    let frames = Form::Responses.frames("m");
+                    let frames: Vec<String> = frames.iter().map(|f| f.replace("resp_1", &id)).collect();
+                    reply::stream(&frames)
+                } else {
+                    reply::json(200, Form::Responses.whole("m").replace("resp_1", &id))
+                })
+                .await;
+            }
+        }
+    })
+    .await
+}
+
+fn setup(upstream: &Upstream, store: &str) -> Setup {
+    let mut setup = Setup::each_vendor(upstream.addr).account("one", "10").account("two", "10");
+    setup.keys += &key("ann", ANN, "account = \"one\"");
+    setup.keys += &key("anne", ANNE, "account = \"one\"");
+    setup.keys += &key("bob", BOB, "account = \"two\"");
+    setup.log = format!("[store]\n{store}\n");
+    setup
+}
+
+async fn say(gateway: &Gateway, key: &str, more: Value) -> Answer {
+    let mut body = json!({"model": "at-responses", "input": "and then?"});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let bearer = format!("Bearer {key}");
+    gateway.ask(post_with("/v1/responses", &[("authorization", &bearer)], body.to_string())).await
+}
+
+fn id(answer: &Answer) -> String {
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let text = answer.text();
+    let from = text.find("resp_at_vendor_").unwrap();
+    text[from..].split('"').next().unwrap().to_owned()
+}
+
+fn assert_not_found(answer: &Answer) {
+    assert_eq!(answer.status(), 400, "{}", answer.text());
+    let error = &answer.json()["error"];
+    assert_eq!(
+        (&error["code"], &error["param"]),
+        (&json!("previous_response_not_found"), &json!("previous_response_id"))
+    );
+}
+
+#[tokio::test]
+async fn response_at_a_provider_belongs_to_the_account_that_made_it() {
+    let upstream = vendor().await;
+    for store in ["", "foreign_responses = \"refuse\""] {
+        let gateway = Gateway::start(&setup(&upstream, store)).await;
+        for stream in [false, true] {
+            let made = id(&say(&gateway, ANN, json!({"stream": stream})).await);
+            let asked = upstream.count();
+            for other in [BOB, KEY, NARROW_KEY] {
+                let bearer = say(&gateway, other, json!({"previous_response_id": made})).await;
+                if other == NARROW_KEY {
+                    assert_eq!(bearer.status(), 403);
+                } else {
+                    assert_not_found(&bearer);
+                }
+            }
+            // However it is written.
+            let hidden = made.replace('_', "\\u005f");
+            let body =
+                format!(r#"{{"model":"at-responses","input":"x","previous_response\u005fid":"{hidden}"}}"#);
+            let bearer = format!("Bearer {BOB}");
+            let answer = gateway.ask(post_with("/v1/responses", &[("authorization", &bearer)], body)).await;
+            assert_not_found(&answer);
+            assert_eq!(upstream.count(), asked, "nobody was asked");
+            // Both keys of the account go on, also from what the other one made.
+            let next =
+                id(&say(&gateway, ANNE, json!({"previous_response_id": made, "stream": stream})).await);
+            id(&say(&gateway, ANN, json!({"previous_response_id": next})).await);
+            assert_not_found(&say(&gateway, BOB, json!({"previous_response_id": next})).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn owner_is_known_to_the_next_process_and_to_others_beside_it() {
+    let upstream = vendor().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut setup = Setup::each_vendor(upstream.addr);
+    // A key without an account, whatever it is called, is nobody but itself.
+    setup.keys += &key("zoe", BOB, "");
+    setup.log = format!("[store]\nsqlite = \"{}\"\n", folder.path().join("shared.db").display());
+    let one = Gateway::start(&setup).await;
+    let beside = Gateway::start(&setup).await;
+    let made = id(&say(&one, KEY, json!({"stream": true})).await);
+    assert_not_found(&say(&beside, BOB, json!({"previous_response_id": made})).await);
+    id(&say(&beside, KEY, json!({"previous_response_id": made})).await);
+    drop((one, beside));
+    let next = Gateway::start(&setup).await;
+    assert_not_found(&say(&next, BOB, json!({"previous_response_id": made})).await);
+    id(&say(&next, KEY, json!({"previous_response_id": made})).await);
+}
+
+#[tokio::test]
+async fn owner_of_what_is_not_kept_is_not_kept() {
+    let upstream = vendor().await;
+    let gateway = Gateway::start(&setup(&upstream, "")).await;
+    id(&say(&gateway, ANN, json!({"store": false})).await);
+    let claims = [("operation", "claim")];
+    assert_eq!(gateway.metrics().await.sum("gateway_store_operations_total", &claims), 0.0);
+    id(&say(&gateway, ANN, json!({"store": true})).await);
+    assert_eq!(gateway.metrics().await.sum("gateway_store_operations_total", &claims), 1.0);
+}
+
+#[tokio::test]
+async fn response_that_nobody_is_known_to_own_is_taken_by_the_first_or_refused() {
+    let upstream = vendor().await;
+    let foreign = json!({"previous_response_id": "resp_of_old"});
+    let conversation = json!({"conversation": {"id": "conv_of_old"}});
+    let gateway = Gateway::start(&setup(&upstream, "")).await;
+    id(&say(&gateway, ANN, foreign.clone()).await);
+    id(&say(&gateway, ANN, foreign.clone()).await);
+    assert_not_found(&say(&gateway, BOB, foreign.clone()).await);
+    id(&say(&gateway, BOB, conversation.clone()).await);
+    let answer = say(&gateway, ANN, json!({"conversation": "conv_of_old"})).await;
+    assert_eq!(answer.status(), 404, "{}", answer.text());
+    assert_eq!(answer.json()["error"]["param"], "conversation");
+
+    let gateway = Gateway::start(&setup(&upstream, "foreign_responses = \"refuse\"")).await;
+    let asked = upstream.count();
+    assert_not_found(&say(&gateway, ANN, foreign).await);
+    assert_eq!(say(&gateway, ANN, conversation).await.status(), 404);
+    for odd in [json!({"conversation": {}}), json!({"previous_response_id": ["resp_of_old"]})] {
+        assert_eq!(say(&gateway, ANN, odd).await.status(), 400);
+    }
+    assert_eq!(upstream.count(), asked);
+}
