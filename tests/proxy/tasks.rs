@@ -299,11 +299,8 @@ async fn a_tag_makes_pictures_once() {
     let body = |tag: &str| json!({"prompt": "p", "size": "1328x1328", "value": "1328x1328", "req_key": tag});
     let first = data(&group.post("text2imageSubmit", &body("one")).await);
     assert_eq!(group.ark.requests(), 1);
-    assert_eq!(
-        data(&group.post("text2imageSubmit", &json!({"req": body("one")})).await)["images"][0]["url"]
-            .is_string(),
-        true
-    );
+    let wrapped = data(&group.post("text2imageSubmit", &json!({"req": body("one")})).await);
+    assert!(wrapped["images"][0]["url"].is_string());
     let made = group.ark.requests();
     assert_eq!(data(&group.post("text2imageSubmit", &body("one")).await), first);
     assert_eq!(group.ark.requests(), made, "the vendor is not asked again");

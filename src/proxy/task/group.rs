@@ -45,13 +45,14 @@ impl Gateway {
         {
             let mark = mark(task, &asked, utf8(&body)?);
             let body = with_model(&body, &asked, &road)?;
-            return self.forward(client, ctx, task, &asked, road, body, mark).await;
+            return self.forward(client, ctx, task, &asked, road, (body, mark)).await;
         }
         let mark = mark(task, &asked, utf8(&body)?);
         match &asked.what {
             What::Image(image) => {
-                let made = self.reply_images(client, ctx, &name, (**image).clone(), &asked.lost, mark).await;
-                made.map_err(|error| asked.named(error))
+                let request = (**image).clone();
+                let made = self.reply_images(client, ctx, &name, request, &asked.lost, mark);
+                Box::pin(made).await.map_err(|error| asked.named(error))
             }
             What::Video(video) => {
                 let (road, _) = self.road(ctx, &name, Api::Videos, None)?;
@@ -95,8 +96,7 @@ impl Gateway {
         task: Task,
         asked: &Asked<'_>,
         road: Road,
-        body: Bytes,
-        mark: Option<Mark>,
+        (body, mark): (Bytes, Option<Mark>),
     ) -> Result<bool, ApiError> {
         let prefix = road.target().ok_or_else(failed)?.provider.base.prefix().to_owned();
         let out = Out::post(format!("{prefix}/{}", task.name()), body);

@@ -78,7 +78,7 @@ impl Gateway {
         let made = [product];
         let expected = Expected { input, output: Some(0), made: &made, ..Expected::default() };
         let outcome = match self.hold(ctx, &road.model.price, &expected).await {
-            Ok(()) => self.draw_pictures(client, ctx, job).await,
+            Ok(()) => Box::pin(self.draw_pictures(client, ctx, job)).await,
             Err(error) => Err(error),
         };
         if let Some(id) = id {

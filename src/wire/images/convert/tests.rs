@@ -66,27 +66,27 @@ fn read(png: &[u8]) -> (Vec<u8>, Vec<(String, Vec<u8>)>) {
     (points.collect(), chunks)
 }
 
-/// The bytes of a stream of stored blocks, or of any, where a reader of them is there.
+/// The bytes of a stream.
+#[cfg(feature = "proxy")]
 fn inflated(data: &[u8]) -> Vec<u8> {
-    #[cfg(feature = "proxy")]
-    {
-        let mut out = Vec::new();
-        flate2::read::ZlibDecoder::new(data).read_to_end(&mut out).unwrap();
-        return out;
-    }
-    #[cfg(not(feature = "proxy"))]
-    {
-        let mut out = Vec::new();
-        let mut rest = std::io::Cursor::new(&data[2..]);
-        loop {
-            let mut head = [0; 5];
-            rest.read_exact(&mut head).unwrap();
-            let mut block = vec![0; usize::from(u16::from_le_bytes([head[1], head[2]]))];
-            rest.read_exact(&mut block).unwrap();
-            out.extend_from_slice(&block);
-            if head[0] == 1 {
-                return out;
-            }
+    let mut out = Vec::new();
+    flate2::read::ZlibDecoder::new(data).read_to_end(&mut out).unwrap();
+    out
+}
+
+/// The bytes of a stream of stored blocks.
+#[cfg(not(feature = "proxy"))]
+fn inflated(data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = std::io::Cursor::new(&data[2..]);
+    loop {
+        let mut head = [0; 5];
+        rest.read_exact(&mut head).unwrap();
+        let mut block = vec![0; usize::from(u16::from_le_bytes([head[1], head[2]]))];
+        rest.read_exact(&mut block).unwrap();
+        out.extend_from_slice(&block);
+        if head[0] == 1 {
+            return out;
         }
     }
 }

@@ -263,7 +263,7 @@ fn the_group_has_sizes_of_its_own() {
 /// Section 8, by the bytes of a file and not by what its sender says.
 #[test]
 fn each_family_takes_its_formats_and_no_others() {
-    let jpeg = [&[0xff, 0xd8, 0xff, 0xc0, 0, 17, 8, 0, 64, 0, 64, 3][..], &[0; 20]].concat();
+    let jpeg = [&[0xff_u8, 0xd8, 0xff, 0xc0, 0, 17, 8, 0, 64, 0, 64, 3][..], &[0; 20]].concat();
     let webp = [&b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0"[..], &[63, 0, 0, 63, 0, 0]].concat();
     let bmp = [&b"BM"[..], &[0; 12], &[40, 0, 0, 0, 64, 0, 0, 0, 64, 0, 0, 0]].concat();
     let tiff = [
