@@ -63,7 +63,8 @@ impl Supervised {
                 Err(panic) => self.panicked(&*panic),
             }
             pause = next_pause(pause, begun);
-            std::thread::sleep(pause);
+            // A thread of its own, which has nothing else to do.
+            std::thread::park_timeout(pause);
             self.restarted();
         }
     }

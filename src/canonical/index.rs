@@ -27,12 +27,15 @@ impl Key {
     }
 }
 
+/// The first and the last position of each key.
+type Ends = HashMap<Key, (usize, usize), RandomState>;
+
 /// Positions of keys. A key may stand at several positions.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     few: SmallVec<[(Key, usize); FEW]>,
     /// The first and the last position of each key, once there are many.
-    many: Option<Box<HashMap<Key, (usize, usize), RandomState>>>,
+    many: Option<Box<Ends>>,
     length: usize,
 }
 

@@ -315,7 +315,7 @@ impl Gateway {
         ended: &'f mut Ended<'_>,
     ) -> Pin<Box<dyn Future<Output = Result<pingora::Result<HttpSession>, End>> + Send + 'f>> {
         Box::pin(async move {
-            let connecting = self.connections.connect(peer, within);
+            let connecting = Box::pin(self.connections.connect(peer, within));
             self.meanwhile(client, ctx, clock, ended, connecting).await
         })
     }

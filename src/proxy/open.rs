@@ -54,8 +54,11 @@ pub(super) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, Store
     }))
 }
 
+/// Where tasks are kept, and where owners of responses are.
+type TasksAndOwners = (Arc<dyn Tasks>, Arc<dyn Owners>);
+
 /// The place where tasks are kept, and owners, which are as small and always kept.
-pub(super) fn tasks(settings: &Settings) -> Result<(Arc<dyn Tasks>, Arc<dyn Owners>), StoreFault> {
+pub(super) fn tasks(settings: &Settings) -> Result<TasksAndOwners, StoreFault> {
     Ok(match &settings.store {
         StoreIn::Sqlite(path) => {
             let board = Arc::new(Board::open(path).map_err(StoreFault::File)?);

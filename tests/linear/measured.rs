@@ -93,6 +93,7 @@ fn translate(client: Format, vendor: Format, dialect: &Dialect<'_>, body: &str) 
         dialect,
         model: &model,
         id: "01JXG3ZQK5V7W8Y9A0B1C2D3E4",
+        seed: "01JXG3ZQK5V7W8Y9A0B1C2D3E4",
         now: 1,
     };
     if !dialect.media_urls && body.contains("https:") {

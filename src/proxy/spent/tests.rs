@@ -3,11 +3,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::store::{AccountId, Held, Ledger, Pending, Refused, Reservation, Settled, Spent, UsageRecord};
 
+type Answer = tokio::sync::oneshot::Sender<Result<Vec<Spent>, StoreError>>;
+
 /// A ledger that is asked and does not answer, until it is told to.
 #[derive(Default)]
 struct Hanging {
     asked: AtomicUsize,
-    answers: Mutex<Vec<tokio::sync::oneshot::Sender<Result<Vec<Spent>, StoreError>>>>,
+    answers: Mutex<Vec<Answer>>,
 }
 
 impl Ledger for Hanging {

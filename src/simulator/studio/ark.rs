@@ -130,7 +130,12 @@ fn images(request: &Request, body: &Map<String, Value>) -> Result<Reply, Refusal
     }
     let mode =
         body.get("optimize_prompt_options").and_then(|options| options.get("mode")).and_then(Value::as_str);
-    if !matches!(mode, None | Some("standard")) && !(mode == Some("fast") && model.contains("4-0")) {
+    let known = match mode {
+        None | Some("standard") => true,
+        Some("fast") => model.contains("4-0"),
+        Some(_) => false,
+    };
+    if !known {
         return Err(invalid("The parameter `optimize_prompt_options.mode` is not valid for this model."));
     }
     let inline = match text(body, "response_format")? {

@@ -213,9 +213,12 @@ impl Journal {
             }
             drop(queue);
             for waiting in writing.waiting.drain(..) {
-                let outcome = written.as_ref().map(|()| ());
+                let outcome = match &written {
+                    Ok(()) => Ok(()),
+                    Err(error) => Err(StoreError::Failed(error.to_string())),
+                };
                 // Whoever asked may have stopped waiting.
-                let _ = waiting.send(outcome.map_err(|error| StoreError::Failed(error.to_string())));
+                let _ = waiting.send(outcome);
             }
             written?;
         }

@@ -79,10 +79,10 @@ pub fn settle(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiEr
         let names: Vec<&str> = RESOLUTIONS.iter().map(|(name, _)| *name).collect();
         return Err(wrong(video.path_of("resolution"), one_of(&names)));
     }
-    if let Some(ratio) = video.ratio.as_deref() {
-        if !dialect.ratios.contains(&ratio) {
-            return Err(for_model(video, "aspect_ratio", dialect.ratios));
-        }
+    if let Some(ratio) = video.ratio.as_deref()
+        && !dialect.ratios.contains(&ratio)
+    {
+        return Err(for_model(video, "aspect_ratio", dialect.ratios));
     }
     if dialect.shape == VideoShape::Remix {
         return size_of(dialect, video);

@@ -93,7 +93,7 @@ fn inflated(data: &[u8]) -> Vec<u8> {
 
 #[test]
 fn the_first_picture_of_a_gif_is_a_png() {
-    let points: Vec<u8> = (0..300u16 * 300).map(|at| (at % 4) as u8).collect();
+    let points: Vec<u8> = (0..300u32 * 300).map(|at| (at % 4) as u8).collect();
     let made = gif_to_png(&gif((300, 300), [0, 0, 300, 300], 0, b"", 8, &plain(&points))).unwrap();
     let found = file(&made).unwrap();
     assert_eq!((found.picture, found.points), (Picture::Png, Some((300, 300))));
