@@ -144,7 +144,7 @@ fn case(name: &str, works: [&mut dyn FnMut(); 3]) {
     let [warm, few, many] = works;
     warm();
     for work in [few, many] {
-        writeln!(std::io::stdout(), "{CASE}{name}").unwrap();
+        println!("{CASE}{name}");
         count(work);
     }
 }
