@@ -275,6 +275,8 @@ struct RecordKey {
     key: Key,
     /// Its calls have other ids than those that are kept.
     in_order: bool,
+    /// No other turn of the conversation has this key.
+    unique: bool,
 }
 
 /// A run that has lost its seals, and its names: the surest first.
@@ -301,7 +303,7 @@ fn bare(turns: &[Turn<'_>], issuer: &str, client: Format) -> Vec<Bare> {
                 _ => None,
             })
         };
-        let name = |key, in_order| Some(RecordKey { key, in_order });
+        let name = |key, in_order| Some(RecordKey { key, in_order, unique: true });
         if let Some((id, _)) = calls().next() {
             let arguments = calls().map(|(_, arguments)| arguments);
             let bare = drops_ids(client).then(|| key_of_calls(issuer, &history.here(), arguments));
@@ -316,7 +318,8 @@ fn bare(turns: &[Turn<'_>], issuer: &str, client: Format) -> Vec<Bare> {
             }
         }
         let said = key_of_text(issuer, &history.here(), words.clone());
-        any.then(|| Bare { run, names: [name(said, false), name(key_of_words(issuer, words), false)] })
+        let words = RecordKey { key: key_of_words(issuer, words), in_order: false, unique: false };
+        any.then(|| Bare { run, names: [name(said, false), Some(words)] })
     };
     runs(turns).into_iter().filter_map(named).collect()
 }
@@ -341,14 +344,22 @@ impl<'s> Recalled<'s> {
             return;
         }
         let found: HashMap<&Key, &'s Bytes> = self.0.iter().map(|(key, record)| (key, record)).collect();
-        let mut used = HashSet::new();
-        // Turns may be alike. What is kept is the latest one's, and no other's: a vendor refuses an item that is there twice.
-        for Bare { run, names } in bare(&request.turns, issuer, client).into_iter().rev() {
-            let Some(turns) = request.turns.get_mut(run) else { continue };
-            let record = |name: RecordKey| found.get(&name.key).copied().map(|record| (name, record));
-            let Some((name, record)) = names.into_iter().flatten().find_map(record) else { continue };
-            let text = std::str::from_utf8(record).ok().filter(|_| used.insert(&record[..]));
-            if let Some(Ok(entries)) = text.map(read) {
+        let bare = bare(&request.turns, issuer, client);
+        let record = |bare: &Bare| {
+            let record = |name: RecordKey| found.get(&name.key).map(|record| (name, *record));
+            bare.names.into_iter().flatten().find_map(record)
+        };
+        let unique = bare.iter().filter_map(record).filter(|(name, _)| name.unique);
+        let mut used: HashSet<&'s [u8]> = unique.map(|(_, record)| &record[..]).collect();
+        // Turns may say the same words. What is kept under words alone is the latest such turn's, and no other's: a
+        // vendor refuses an item that is there twice.
+        for bare in bare.iter().rev() {
+            let Some((name, record)) = record(bare) else { continue };
+            if !name.unique && !used.insert(record) {
+                continue;
+            }
+            let Some(turns) = request.turns.get_mut(bare.run.clone()) else { continue };
+            if let Some(Ok(entries)) = std::str::from_utf8(record).ok().map(read) {
                 restore(turns, &entries, issuer, name.in_order);
             }
         }

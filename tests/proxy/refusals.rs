@@ -313,7 +313,7 @@ async fn compressed_answers_and_errors_reach_the_client_plain() {
                 [head.as_bytes(), &stream, reply::LAST_CHUNK].concat(),
             ])
             .await;
-            let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+            let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, "errors = \"own\"")).await;
             let mut client = gateway.connect().await;
             for (is_stream, status, expected) in
                 [(false, 200, form.whole(form.model())), (false, 400, refused), (true, 200, frames.concat())]

@@ -307,10 +307,13 @@ async fn vault_calls_without_ids_keep_the_reasoning_of_their_own_turn() {
                 assert_eq!(answer.status(), 200, "{model} {round}.{step}: {}", answer.everything());
                 let found = seals(model, &world.sent(model));
                 assert!(found.starts_with(&known), "{model} {round}.{step}: {found:?} after {known:?}");
-                let mut once = found.clone();
-                once.sort();
-                once.dedup();
-                assert_eq!(once.len(), found.len(), "nothing is there twice: {found:?}");
+                // Each item of this vendor is one of its kind; the other signs what it thought, and thinks the same again.
+                if model == GPT {
+                    let mut once = found.clone();
+                    once.sort();
+                    once.dedup();
+                    assert_eq!(once.len(), found.len(), "nothing is there twice: {found:?}");
+                }
                 known = found;
                 let answer = answer.json();
                 let parts = answer["candidates"][0]["content"]["parts"].as_array().unwrap();
