@@ -38,6 +38,12 @@ pub(super) fn new_id() -> String {
     format!("resp_{:016x}{:016x}", random.next_u64(), random.next_u64())
 }
 
+/// Whether an id may be one of the gateway's own. Those of providers are longer.
+fn is_own_id(id: &str) -> bool {
+    let digits = id.strip_prefix("resp_").unwrap_or_default();
+    digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 impl Gateway {
     /// Whether there is a place where responses are kept.
     pub(super) fn keeps(&self) -> bool {
@@ -56,8 +62,10 @@ impl Gateway {
 
     /// Whether the gateway keeps a response of this id for the request's owner.
     pub(super) async fn has_kept(&self, ctx: &Context, id: &str) -> Result<bool, ApiError> {
-        let Some(store) = self.store.as_deref() else { return Ok(false) };
-        Ok(self.found(store, ctx, id).await?.is_some())
+        let Some(store) = self.store.as_deref().filter(|_| is_own_id(id)) else { return Ok(false) };
+        let found = store.find(&account(ctx), id).within(FINDING).await;
+        self.count_store("owner", &found);
+        found.map(|found| found.is_some()).map_err(|error| unavailable(&error))
     }
 
     /// Keeps the answer that is about to end, if it is one that is kept. What is returned is waited for before the end
