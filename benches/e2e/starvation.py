@@ -92,10 +92,9 @@ def repeated(before, make, after, size, most=1 << 30):
 
 def shapes(size):
     chat = '{"model":"%s","messages":[{"role":"user","content":"hi"}'
-    yield "unknown members, chat to generate", "g", repeated(
-        chat % "g" + "]," , lambda n: f'"k{n}":1', "}", size)
-    yield "unknown members, chat to messages", "a", repeated(
-        chat % "a" + "],", lambda n: f'"k{n}":1', "}", size)
+    for model, name in (("g", "generate"), ("a", "messages")):
+        yield f"unknown members of a turn, chat to {name}", model, repeated(
+            chat % model + ',{"role":"user","content":"hi",', lambda n: f'"k{n}":1', "}]}", size)
     calls = 65_000
     ids = ",".join(f'{{"id":"call_{n}","type":"function","function":{{"name":"t","arguments":"{{}}"}}}}' for n in range(calls))
     for model, name in (("a", "messages"), ("g", "generate")):

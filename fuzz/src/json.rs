@@ -1,6 +1,6 @@
 //! The JSON readers against serde_json.
 
-use model_gateway::json::{Cursor, JsonError, JsonStr, Kind, Member, ScanError, ScanErrorKind, Scanner};
+use model_gateway::json::{Cursor, JsonError, JsonStr, Kind, MOST_MEMBERS, Member, ScanError, ScanErrorKind, Scanner};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -50,6 +50,7 @@ pub fn json_scanner(mut data: &[u8]) {
             assert!(error.at <= data.len());
             match error.kind {
                 ScanErrorKind::Duplicate(range) => assert!(is_json(data) && range.end <= data.len()),
+                ScanErrorKind::TooManyMembers => assert!(data.len() > MOST_MEMBERS),
                 _ => assert!(!(is_json(data) && is_object)),
             }
         }

@@ -8,6 +8,8 @@ mod codec;
 #[cfg(feature = "config")]
 mod config;
 mod exchange;
+#[cfg(feature = "config")]
+mod http1;
 mod images;
 #[cfg(feature = "config")]
 mod journal;
@@ -20,6 +22,8 @@ pub use codec::framing;
 #[cfg(feature = "config")]
 pub use config::{config, keys_file};
 pub use exchange::verbatim;
+#[cfg(feature = "config")]
+pub use http1::{chunks, head};
 pub use images::images;
 #[cfg(feature = "config")]
 pub use journal::journal;
@@ -55,6 +59,10 @@ pub const TARGETS: &[Target] = &[
     ("keys_file", keys_file),
     #[cfg(feature = "config")]
     ("journal", journal),
+    #[cfg(feature = "config")]
+    ("head", head),
+    #[cfg(feature = "config")]
+    ("chunks", chunks),
 ];
 
 /// Takes a choice of `count` off the front of the input.

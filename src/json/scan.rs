@@ -12,39 +12,12 @@ use smallvec::SmallVec;
 use super::cursor::Kind;
 use super::members::{Member, Name, doubled};
 use super::run::{escaped_run, plain_run};
+use super::scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
 use super::sought::Sought;
 use super::utf8::Utf8;
 
 /// Nesting that is accepted at most: recursive readers behind the gateway have limits of this order.
 const MAX_DEPTH: usize = 512;
-
-/// Why a document was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScanErrorKind {
-    /// Not JSON.
-    #[error("{0}")]
-    Syntax(&'static str),
-    /// JSON, but not an object.
-    #[error("the document must be a JSON object")]
-    NotAnObject,
-    /// The outermost object has a member twice: which one counts would be anybody's guess. The range is where the
-    /// second one's name stands in the document, without its quotes.
-    #[error("a member of the object is given twice")]
-    Duplicate(Range<usize>),
-    /// Nothing but white space.
-    #[error("the document is empty")]
-    Empty,
-}
-
-/// Why a document was refused, and where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} (at byte {at})")]
-pub struct ScanError {
-    /// Byte offset from the start of the document.
-    pub at: usize,
-    /// What is wrong.
-    pub kind: ScanErrorKind,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -233,7 +206,7 @@ impl Scanner {
                     at += 1;
                 }
                 (State::Name | State::ObjectStart, b'"') => {
-                    self.begin_name(self.offset + at);
+                    self.begin_name(self.offset + at)?;
                     at += 1;
                 }
                 // A number has no end of its own: the byte that ends it is looked at again as what follows it.
@@ -319,7 +292,7 @@ impl Scanner {
             },
             State::ObjectStart | State::Name => match byte {
                 b' ' | b'\n' | b'\r' | b'\t' => {}
-                b'"' => self.begin_name(at),
+                b'"' => self.begin_name(at)?,
                 b'}' if self.state == State::ObjectStart => self.close(true, at)?,
                 _ => return self.syntax(at, "expected a member's name"),
             },
@@ -463,13 +436,17 @@ impl Scanner {
         }
     }
 
-    fn begin_name(&mut self, at: usize) {
+    fn begin_name(&mut self, at: usize) -> Result<(), ScanError> {
         self.in_name = true;
         self.state = State::String;
         if self.depth == 1 {
+            if self.members.len() == MOST_MEMBERS {
+                return self.fail(at, ScanErrorKind::TooManyMembers);
+            }
             self.name_at = at + 1..at + 1;
             self.name.begin();
         }
+        Ok(())
     }
 
     fn keep_escaped(&mut self, byte: u8) {

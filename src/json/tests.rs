@@ -60,6 +60,27 @@ fn scanner_notices_doubles_among_many_and_long_names() {
 }
 
 #[test]
+fn scanner_takes_so_many_members_and_no_more_however_they_are_cut() {
+    let object = |count: usize| {
+        let members: Vec<String> = (0..count).map(|number| format!("\"k{number}\":{{}}")).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    assert_eq!(scan(&[object(MOST_MEMBERS).as_bytes()]).unwrap().len(), MOST_MEMBERS);
+    let more = object(MOST_MEMBERS + 1);
+    let at = more.rfind("\"k").unwrap();
+    for cut in [at - 1, at, at + 1, more.len()] {
+        let (a, b) = more.as_bytes().split_at(cut);
+        assert_eq!(
+            scan(&[a, b]).unwrap_err(),
+            ScanError { at, kind: ScanErrorKind::TooManyMembers },
+            "{cut}"
+        );
+    }
+    // Inside of it there may be as many as anybody likes.
+    assert_eq!(scan(&[format!("{{\"a\":{more}}}").as_bytes()]).unwrap().len(), 1);
+}
+
+#[test]
 fn scanner_refuses_what_is_not_one_object() {
     use ScanErrorKind::*;
     for (text, kind) in [

@@ -7,7 +7,7 @@
 /// A body that is not framed as RFC 9112 says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the chunks of the body are framed wrongly")]
-pub(super) struct Misframed;
+pub struct Misframed;
 
 /// Position in a chunked body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,20 +29,25 @@ enum State {
     Done,
 }
 
-/// See the module.
+/// Check of the framing of one body, whose bytes arrive in pieces.
 #[derive(Debug, Default)]
-pub(super) struct Chunks {
+pub struct Chunks {
     state: State,
     /// What is left of the chunk, in bytes.
     left: u64,
 }
 
 impl Chunks {
+    /// Whether the end of the body has been read.
+    pub fn is_complete(&self) -> bool {
+        self.state == State::Done
+    }
+
     /// Checks what was read; bytes behind the body are not looked at.
     ///
     /// # Errors
     /// The framing is wrong.
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<(), Misframed> {
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), Misframed> {
         loop {
             if self.state == State::Data {
                 let step = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());

@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::context::Context;
+use super::exchange::while_there;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::route::Model;
@@ -32,7 +33,8 @@ impl Gateway {
         let longer = if format == Format::Responses { self.continued(ctx, text).await? } else { None };
         let text = longer.as_deref().unwrap_or(text);
         let mut out = BytesMut::with_capacity(128);
-        self.offload.turn(text.len()).await?.run(|| {
+        let turn = while_there(client, self.offload.turn(text.len())).await??;
+        turn.run(|| {
             let text = count_tokens::request(format, text)
                 .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body must be a JSON object."))?;
             count_tokens::encode(format, count(format, family, text)?, &mut out);

@@ -152,7 +152,8 @@ impl Gateway {
             let next = if begun {
                 Box::pin(self.go_on(client, ctx, error)).await
             } else {
-                Box::pin(self.fall_back(ctx, error, body)).await
+                let chosen = Box::pin(self.fall_back(ctx, error, body));
+                while_there(client, chosen).await.unwrap_or_else(|gone| Err(End::Failed(gone)))
             };
             match next {
                 Ok(()) => clock.renew(timeouts_of(ctx)),
@@ -450,6 +451,19 @@ pub(super) async fn client_gone(client: &mut Client) -> ApiError {
     // Bytes of a next request are kept by Pingora; only an end or an error of the connection comes back.
     let _ = client.read_body_or_idle(true).await;
     ApiError::new(Kind::ClientGone, "The client closed the connection.")
+}
+
+/// What comes of work that may have to wait, unless the client goes away before.
+pub(super) async fn while_there<T>(
+    client: &mut Client,
+    work: impl Future<Output = T>,
+) -> Result<T, ApiError> {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => Ok(done),
+        gone = client_gone(client) => Err(gone),
+    }
 }
 
 /// The provider has said nothing for too long.

@@ -11,26 +11,33 @@ const METHOD: usize = 32;
 
 /// Reason for which a head is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum HeadFault {
+pub enum HeadFault {
+    /// It is larger than the limit, in bytes.
     #[error("it is larger than {0} bytes")]
     TooLarge(usize),
+    /// A line ends with a line feed alone.
     #[error("it has a line feed without a carriage return")]
     BareLineFeed,
+    /// The request line is malformed.
     #[error("its request line is not a method, a target and a version with one space between them")]
     RequestLine,
+    /// The target is neither a path nor an address.
     #[error("its target is neither a path nor an http address")]
     Target,
+    /// HTTP/1.1 requires a `Host`.
     #[error("it has no Host header")]
     NoHost,
+    /// `Host` is given more than once.
     #[error("it has more than one Host header")]
     Hosts,
+    /// `Host` has characters that are none of a host.
     #[error("its Host header is not the name of a host")]
     Host,
 }
 
 /// Scan of a head whose bytes arrive in pieces.
 #[derive(Debug, Default)]
-pub(super) struct HeadScan {
+pub struct HeadScan {
     /// Where scanning goes on.
     at: usize,
     /// Where the line begins that is being scanned.
@@ -57,7 +64,7 @@ impl HeadScan {
     ///
     /// # Errors
     /// The head is larger than `limit`, or not to be read in one way.
-    pub(super) fn advance(&mut self, buf: &[u8], limit: usize) -> Result<Option<usize>, HeadFault> {
+    pub fn advance(&mut self, buf: &[u8], limit: usize) -> Result<Option<usize>, HeadFault> {
         while let Some(found) = memchr::memchr(b'\n', buf.get(self.at..).unwrap_or_default()) {
             let end = self.at + found;
             if end >= limit {
@@ -98,7 +105,7 @@ impl HeadScan {
     }
 
     /// Whether the body comes in chunks, or in another transfer coding.
-    pub(super) fn is_chunked(&self) -> bool {
+    pub fn is_chunked(&self) -> bool {
         self.chunked
     }
 
@@ -150,7 +157,7 @@ impl HeadScan {
 
     /// Rewrites a target in absolute form to origin form, and `Host` to the target's authority, which wins over the
     /// one that was sent (RFC 9112, section 3.2.2). `length` is the head's, and so is what is returned.
-    pub(super) fn to_origin_form(&self, buf: &mut BytesMut, length: usize) -> usize {
+    pub fn to_origin_form(&self, buf: &mut BytesMut, length: usize) -> usize {
         let start = self.request.unwrap_or_default();
         if self.form != Form::Absolute {
             return length;

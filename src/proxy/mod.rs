@@ -91,7 +91,9 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use tokio::sync::Semaphore;
 
+pub use chunks::{Chunks, Misframed};
 pub use context::Context;
+pub use head::{HeadFault, HeadScan};
 pub use open::StoreFault;
 pub use server::{ServeError, ServeOptions, Server, Started};
 pub use shutdown::Shutdown;

@@ -8,7 +8,7 @@ use pingora::http::RequestHeader;
 
 use super::chunks::Misframed;
 use super::context::{Context, RequestId};
-use super::exchange::client_gone;
+use super::exchange::while_there;
 use super::fallback::{Wanted, not_offered};
 use super::guarded::Guarded;
 use super::identify::{authenticate, permit, permit_named_models};
@@ -258,12 +258,7 @@ impl Gateway {
         }
         // It may have to wait for its turn, and nobody works for a client that has left.
         let head = client.req_header().clone();
-        let mut choice = Box::pin(self.choose(ctx, &head, wanted, fitting, body));
-        tokio::select! {
-            biased;
-            chosen = &mut choice => chosen,
-            gone = client_gone(client) => Err(gone),
-        }
+        while_there(client, Box::pin(self.choose(ctx, &head, wanted, fitting, body))).await?
     }
 }
 

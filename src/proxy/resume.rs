@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::answer::send;
 use super::context::{Answer, Context, Passing, Plan};
-use super::exchange::{End, failed};
+use super::exchange::{End, failed, while_there};
 use super::{Client, Gateway};
 use crate::error::ApiError;
 use crate::route::blame::{Blame, Next, verdict};
@@ -158,7 +158,14 @@ impl Gateway {
             ctx.put_back();
             return Err(End::Failed(error));
         }
-        let asked = self.ask_to_go_on(ctx, &error, verdict.next, status).await;
+        let asked = while_there(client, self.ask_to_go_on(ctx, &error, verdict.next, status)).await;
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(gone) => {
+                ctx.put_back();
+                return Err(End::Failed(gone));
+            }
+        };
         let outcome = asked.err().unwrap_or("asked");
         self.metrics.streams_continued.with_label_values(&[&*model.id, outcome]).inc();
         match asked {

@@ -483,8 +483,8 @@ fn wrong_type(name: &'static str, kinds: &[Kind], found: Kind) -> ApiError {
     ApiError::new(ErrorKind::InvalidField, message).param(name)
 }
 
-fn invalid_json(error: &ScanError, body: &mut Rope) -> ApiError {
-    let message = match &error.kind {
+fn invalid_json(ScanError { at, kind }: &ScanError, body: &mut Rope) -> ApiError {
+    let message = match kind {
         ScanErrorKind::Duplicate(range) => {
             let name = body.slice(range.clone());
             let name: String = String::from_utf8_lossy(&name).chars().take(64).collect();
@@ -492,9 +492,8 @@ fn invalid_json(error: &ScanError, body: &mut Rope) -> ApiError {
         }
         ScanErrorKind::NotAnObject => "The request body must be a JSON object.".to_owned(),
         ScanErrorKind::Empty => "The request body is empty; a JSON object is expected.".to_owned(),
-        ScanErrorKind::Syntax(what) => {
-            format!("The request body is not valid JSON: {what} at byte {}.", error.at)
-        }
+        ScanErrorKind::TooManyMembers => format!("The request body is refused: {kind}."),
+        ScanErrorKind::Syntax(what) => format!("The request body is not valid JSON: {what} at byte {at}."),
     };
     ApiError::new(ErrorKind::InvalidJson, message)
 }

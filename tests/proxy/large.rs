@@ -15,11 +15,15 @@ const WAITS: &str = "gateway_large_body_wait_seconds_count";
 
 /// A chat request with so many members that nobody knows.
 fn large(members: usize) -> Vec<u8> {
-    let mut body = "{\"model\":\"claude\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]".to_owned();
+    large_for("claude", members)
+}
+
+fn large_for(model: &str, members: usize) -> Vec<u8> {
+    let mut body = format!("{{\"model\":\"{model}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hi\"");
     for number in 0..members {
         write!(body, ",\"k{number}\":1").unwrap();
     }
-    body.push('}');
+    body.push_str("}]}");
     post("/v1/chat/completions", body)
 }
 
@@ -28,7 +32,8 @@ async fn vendors() -> Upstream {
     Upstream::start(|mut conn| async move {
         while let Some(request) = conn.request().await {
             let form = if request.head.line.contains("messages") { Form::Messages } else { Form::Chat };
-            conn.send(reply::json(200, form.whole("x"))).await;
+            let status = if request.text().contains("\"model\":\"overloaded\"") { 503 } else { 200 };
+            conn.send(reply::json(status, form.whole("x"))).await;
         }
     })
     .await
@@ -72,4 +77,54 @@ async fn a_client_that_leaves_takes_its_large_body_with_it() {
     }
     gateway.wait_for_metric("gateway_requests_in_flight", &[], 0.0).await;
     assert_eq!(upstream.count(), stay.len(), "somebody worked for a client that had left");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_the_second_target_takes_its_large_body_with_it() {
+    let upstream = vendors().await;
+    let mut setup = Setup::vendors(upstream.addr);
+    setup.routes.push_str(
+        "[[model]]\nid = \"both\"\nowned_by = \"us\"\ncreated = 1715367049\ntargets = [\n\
+         { provider = \"openai\", model = \"overloaded\" },\n\
+         { provider = \"anthropic\", model = \"claude\", tier = 2 },\n]\n",
+    );
+    let gateway = Gateway::start(&setup).await;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut stay = Vec::new();
+    for _ in 0..(cores / 2).max(1) {
+        let mut client = gateway.connect().await;
+        client.send(large(300_000)).await;
+        stay.push(client);
+    }
+    gateway.wait_for_metric(WAITS, &[], stay.len() as f64).await;
+    let mut leave = gateway.connect().await;
+    leave.send(large_for("both", 30_000)).await;
+    // The first target has been asked, without a turn: its format is the client's.
+    gateway.wait_for_metric("gateway_upstream_errors_total", &[], 1.0).await;
+    assert_eq!(upstream.count(), 1);
+    drop(leave);
+    for client in &mut stay {
+        assert_eq!(client.answer().await.status(), 200);
+    }
+    gateway.wait_for_metric("gateway_requests_in_flight", &[], 0.0).await;
+    assert_eq!(upstream.count(), 1 + stay.len(), "somebody worked for a client that had left");
+}
+
+#[tokio::test]
+async fn a_body_with_too_many_members_is_refused_before_it_is_read_to_its_end() {
+    let upstream = vendors().await;
+    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let members = |count: usize| {
+        let mut body = "{\"model\":\"gpt\",\"messages\":[]".to_owned();
+        for number in 2..count {
+            write!(body, ",\"k{number}\":1").unwrap();
+        }
+        body.push('}');
+        post("/v1/chat/completions", body)
+    };
+    assert_eq!(gateway.ask(members(65_536)).await.status(), 200);
+    let refused = gateway.ask(members(65_537)).await;
+    assert_eq!(refused.status(), 400);
+    assert!(refused.text().contains("65536 members"), "{}", refused.text());
+    assert_eq!(upstream.count(), 1);
 }

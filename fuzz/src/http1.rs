@@ -1,0 +1,107 @@
+//! Heads and chunked bodies of HTTP/1, against the parser that reads them after the gateway's own checks.
+
+use bytes::BytesMut;
+use httparse::{EMPTY_HEADER, Request, Status, parse_chunk_size, parse_headers};
+use model_gateway::proxy::{Chunks, HeadFault, HeadScan};
+
+use crate::{choose, pieces};
+
+const LIMIT: usize = 4096;
+
+/// What a head is found to be in these pieces.
+fn scanned(pieces: &[&[u8]]) -> (Result<Option<usize>, HeadFault>, HeadScan) {
+    let (mut scan, mut read) = (HeadScan::default(), Vec::new());
+    for piece in pieces {
+        read.extend_from_slice(piece);
+        match scan.advance(&read, LIMIT) {
+            Ok(None) => {}
+            found => return (found, scan),
+        }
+    }
+    (Ok(None), scan)
+}
+
+/// Three promises:
+/// * A head ends at the same byte however it arrives, and is taken or refused alike.
+/// * What is taken is read by httparse in the same way, if at all: the same end, the same word on chunks, one `Host`.
+/// * A target in absolute form becomes a path, and its authority the only `Host`; what follows the head stays.
+pub fn head(mut data: &[u8]) {
+    let seed = choose(&mut data, 256);
+    let (found, scan) = scanned(&[data]);
+    let (split, of_split) = scanned(&pieces(data, seed));
+    assert_eq!(found.ok(), split.ok());
+    let Ok(Some(length)) = found else { return };
+    assert_eq!(scan.is_chunked(), of_split.is_chunked());
+    assert!(data[..length].ends_with(b"\r\n\r\n"));
+    agrees(&data[..length], &scan);
+    let mut rewritten = BytesMut::from(data);
+    let new_length = scan.to_origin_form(&mut rewritten, length);
+    assert_eq!(rewritten[new_length..], data[length..]);
+    agrees(&rewritten[..new_length], &scan);
+}
+
+fn agrees(head: &[u8], scan: &HeadScan) {
+    let mut headers = [EMPTY_HEADER; 256];
+    let mut request = Request::new(&mut headers);
+    let Ok(status) = request.parse(head) else { return };
+    assert_eq!(status, Status::Complete(head.len()));
+    let count = |name: &str| request.headers.iter().filter(|h| h.name.eq_ignore_ascii_case(name)).count();
+    assert_eq!(count("transfer-encoding") > 0, scan.is_chunked());
+    assert!(count("host") <= 1);
+    assert!(count("host") == 1 || request.version == Some(0));
+}
+
+/// Three promises:
+/// * The framing is right or wrong however the body arrives.
+/// * Nothing behind the end of the body is looked at.
+/// * Where the framing is right, httparse finds the end at the same byte, if it finds one.
+pub fn chunks(mut data: &[u8]) {
+    let seed = choose(&mut data, 256);
+    let mut whole = Chunks::default();
+    let fed = whole.feed(data);
+    let mut split = Chunks::default();
+    let fed_split = pieces(data, seed).into_iter().try_for_each(|piece| split.feed(piece));
+    assert_eq!(fed, fed_split);
+    if fed.is_err() {
+        return;
+    }
+    assert_eq!(whole.is_complete(), split.is_complete());
+    let (mut bytes, mut end) = (Chunks::default(), None);
+    for (at, byte) in data.iter().enumerate() {
+        bytes.feed(&[*byte]).unwrap();
+        if bytes.is_complete() {
+            end = Some(at + 1);
+            break;
+        }
+    }
+    assert_eq!(end.is_some(), whole.is_complete());
+    if let Some(found) = end_by_httparse(data) {
+        assert_eq!(found, end, "the parsers disagree");
+    }
+}
+
+/// Where a chunked body ends; nothing where it is refused.
+fn end_by_httparse(data: &[u8]) -> Option<Option<usize>> {
+    let mut at = 0;
+    loop {
+        let Status::Complete((line, size)) = parse_chunk_size(data.get(at..)?).ok()? else {
+            return Some(None);
+        };
+        at += line;
+        if size == 0 {
+            let mut trailers = [EMPTY_HEADER; 64];
+            return match parse_headers(&data[at..], &mut trailers).ok()? {
+                Status::Complete((length, _)) => Some(Some(at + length)),
+                Status::Partial => Some(None),
+            };
+        }
+        let Some(after) = usize::try_from(size).ok().and_then(|size| at.checked_add(size)?.checked_add(2)) else {
+            return Some(None);
+        };
+        let Some(chunk) = data.get(at..after) else { return Some(None) };
+        if !chunk.ends_with(b"\r\n") {
+            return None;
+        }
+        at = after;
+    }
+}
