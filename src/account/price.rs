@@ -122,6 +122,11 @@ pub struct Unit {
     pub each: i64,
 }
 
+/// Whether a size or quality is left to the vendor.
+fn is_open(name: &str) -> bool {
+    matches!(name, "" | "auto")
+}
+
 impl Unit {
     fn fits(&self, size: &str, quality: &str) -> bool {
         let fits = |wanted: &Option<Box<str>>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
@@ -131,20 +136,31 @@ impl Unit {
     /// Whether it may be what holds in the end, where the vendor chooses what the request does not name.
     fn may_fit(&self, size: &str, quality: &str) -> bool {
         let may = |wanted: &Option<Box<str>>, is: &str| {
-            matches!(is, "" | "auto") || wanted.as_deref().is_none_or(|wanted| wanted == is)
+            is_open(is) || wanted.as_deref().is_none_or(|wanted| wanted == is)
         };
         may(&self.size, size) && may(&self.quality, quality)
     }
+
+    /// Whether it fits whatever the vendor chooses.
+    fn fits_surely(&self, size: &str, quality: &str) -> bool {
+        let fits = |wanted: &Option<Box<str>>, is: &str| {
+            wanted.as_deref().is_none_or(|wanted| !is_open(is) && wanted == is)
+        };
+        fits(&self.size, size) && fits(&self.quality, quality)
+    }
 }
 
-/// The first price that fits, or the dearest of those that may; what none fits costs the dearest of all.
+/// The first price that fits; what none fits costs the dearest of all. For an estimate (`dearest`) the dearest of those
+/// that may hold: of all where something is open and none fits whatever is chosen.
 fn each(units: &[Unit], size: &str, quality: &str, dearest: bool) -> u64 {
     let found = if dearest {
-        units.iter().filter(|unit| unit.may_fit(size, quality)).map(|unit| unit.each).max()
+        let is_certain = units.iter().any(|unit| unit.fits_surely(size, quality));
+        let may_hold = |unit: &&Unit| !is_certain || unit.may_fit(size, quality);
+        units.iter().filter(may_hold).map(|unit| unit.each).max()
     } else {
-        units.iter().find(|unit| unit.fits(size, quality)).map(|unit| unit.each)
+        let found = units.iter().find(|unit| unit.fits(size, quality)).map(|unit| unit.each);
+        found.or_else(|| units.iter().map(|unit| unit.each).max())
     };
-    let found = found.or_else(|| units.iter().map(|unit| unit.each).max());
     u64::try_from(found.unwrap_or(0)).unwrap_or(0)
 }
 

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::JsonStr;
 use super::cursor::Kind;
-use super::scan::Wanted;
+use super::sought::Wanted;
 
 /// A member's name is kept for comparison with the wanted ones up to this length; longer ones are only hashed.
 const MAX_NAME: usize = 256;

@@ -13,7 +13,7 @@ use super::cursor::Kind;
 use super::members::{Member, Name, doubled};
 use super::run::{escaped_run, plain_run};
 use super::scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
-use super::sought::Sought;
+use super::sought::{Sought, Wanted};
 use super::utf8::Utf8;
 
 /// Nesting that is accepted at most: recursive readers behind the gateway have limits of this order.
@@ -101,33 +101,6 @@ pub struct Scanner {
     value_kind: Kind,
     members: SmallVec<[Member; 12]>,
     failed: Option<ScanError>,
-}
-
-/// The names of the members that are reported.
-#[derive(Clone, Copy)]
-pub(super) enum Wanted {
-    /// Compared one by one.
-    List(&'static [&'static str]),
-    /// Found in a table.
-    Table(&'static Sought),
-}
-
-impl Wanted {
-    #[inline]
-    pub(super) fn find(self, name: &[u8]) -> Option<usize> {
-        match self {
-            Wanted::List(names) => names.iter().position(|wanted| wanted.as_bytes() == name),
-            Wanted::Table(sought) => sought.find(name),
-        }
-    }
-
-    /// The names.
-    pub(super) fn names(self) -> &'static [&'static str] {
-        match self {
-            Wanted::List(names) => names,
-            Wanted::Table(sought) => sought.names(),
-        }
-    }
 }
 
 impl Scanner {

@@ -92,6 +92,33 @@ const fn hash(name: &[u8], factor: u32) -> usize {
     (mixed >> 25) as usize
 }
 
+/// The names of the members that are reported.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted {
+    /// Compared one by one.
+    List(&'static [&'static str]),
+    /// Found in a table.
+    Table(&'static Sought),
+}
+
+impl Wanted {
+    #[inline]
+    pub(super) fn find(self, name: &[u8]) -> Option<usize> {
+        match self {
+            Wanted::List(names) => names.iter().position(|wanted| wanted.as_bytes() == name),
+            Wanted::Table(sought) => sought.find(name),
+        }
+    }
+
+    /// The names.
+    pub(super) fn names(self) -> &'static [&'static str] {
+        match self {
+            Wanted::List(names) => names,
+            Wanted::Table(sought) => sought.names(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -116,7 +116,9 @@ mod tests {
         let mut late = rate(100, false).unwrap();
         late.received(1_000, false);
         assert_eq!(too_low(&mut late, 0, false).await, Some(20));
+        // Figures that do not fit are the largest, on both sides.
         assert_eq!(too_low(&mut rate(u64::MAX, false).unwrap(), usize::MAX / 16, false).await, Some(10));
+        assert_eq!(too_low(&mut rate(u64::MAX, false).unwrap(), usize::MAX / 2, false).await, None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -166,7 +166,7 @@ const MESSAGES: Fields = Fields {
         (EXTRA, Rule::Positive),
         (CONTENT, Rule::NotEmpty),
         (messages::TEMPERATURE, Rule::Figure { least: 0.0, most: 1.0 }),
-        (messages::TOP_P, Rule::Figure { least: 0.0, most: 1.0 }),
+        (messages::TOP_P, Rule::FractionOrUnset),
         (messages::THINKING, Rule::Thinking),
     ],
     spelled: 1 << messages::THINKING,

@@ -16,6 +16,8 @@ pub(super) enum Rule {
         /// The most.
         most: f64,
     },
+    /// A number from 0 to 1, or -1, which some SDKs send for none and which the provider takes.
+    FractionOrUnset,
     /// A number of at least 1.
     Positive,
     /// An object.
@@ -50,6 +52,8 @@ impl Rule {
         }
         match self {
             Rule::Figure { least, most } => figure(name, kind, text, least, most),
+            Rule::FractionOrUnset if kind == Kind::Number && is_unset(text) => Ok(()),
+            Rule::FractionOrUnset => figure(name, kind, text, 0.0, 1.0),
             Rule::Positive => positive(name, kind, text),
             Rule::Object if kind == Kind::Object => Ok(()),
             Rule::Object => Err(wrong(name, "an object")),
@@ -134,6 +138,11 @@ fn figure(name: &str, kind: Kind, text: &str, least: f64, most: f64) -> Result<(
     }
     let is_in = kind == Kind::Number && text.parse().is_ok_and(|said: f64| (least..=most).contains(&said));
     if is_in { Ok(()) } else { Err(wrong(name, &format!("a number from {least} to {most}"))) }
+}
+
+/// Whether a figure of sampling in the messages format stands for none.
+pub(super) fn is_unset(figure: &str) -> bool {
+    figure.parse() == Ok(-1.0_f64)
 }
 
 fn positive(name: &str, kind: Kind, text: &str) -> Result<(), ApiError> {
@@ -243,6 +252,11 @@ mod tests {
         }
         for text in ["1.1", "-0.1", "2", "1e1", "0.5e1", "\"0.5\"", "true", "[]", "{}", "1e999"] {
             assert_eq!(refused(rule, text).as_deref(), Some("x"), "{text}");
+        }
+        for (text, fits) in
+            [("-1", true), ("-1.0", true), ("0.5", true), ("-0.5", false), ("-2", false), ("1.5", false)]
+        {
+            assert_eq!(refused(Rule::FractionOrUnset, text).is_none(), fits, "{text}");
         }
         for (text, fits) in [("1", true), ("4096", true), ("0", false), ("-1", false), ("\"many\"", false)] {
             assert_eq!(refused(Rule::Positive, text).is_none(), fits, "{text}");

@@ -336,3 +336,26 @@ proptest! {
         prop_assert!(cost <= held, "{} of {}", cost, held);
     }
 }
+
+/// A size that the vendor chooses may be one that no price of the quality is for; that costs the dearest.
+#[test]
+fn estimate_of_an_open_size_that_no_price_may_fit_is_the_dearest() {
+    let unit = |size: &str, quality: Option<&str>, each| Unit {
+        size: Some(size.into()),
+        quality: quality.map(Into::into),
+        each,
+    };
+    let held = |images: Vec<Unit>, size: &str, quality: &str| {
+        let made = [Product::Images { count: 1, size: size.into(), quality: quality.into() }];
+        let price = Price::new(Given { images, ..Given::default() });
+        price.estimate(&Expected { made: &made, ..Expected::default() })
+    };
+    let units = || vec![unit("a", None, 0), unit("b", Some("a"), 7)];
+    assert_eq!(held(units(), "auto", "b"), 7);
+    assert_eq!(held(units(), "a", "b"), 0);
+    assert_eq!(held(units(), "a", "auto"), 0);
+    assert_eq!(held(units(), "c", "a"), 7);
+    // One price is for whatever is chosen: no other can hold behind it but those that may fit.
+    let all = Unit { size: None, quality: None, each: 1 };
+    assert_eq!(held([units(), vec![all]].concat(), "auto", "b"), 1);
+}

@@ -131,7 +131,7 @@ async fn requests_that_are_refused() {
         ),
         (
             json!({"model": "m", "input": "x", "tools": [{"type": "function", "function": {}}]}),
-            "'tools[0].name'",
+            "Unknown parameter: 'tools[0].function'.",
         ),
         (
             json!({"model": "m", "input": "x", "text": {"format": {"type": "json_schema", "schema": {}}}}),

@@ -94,8 +94,8 @@ fn recorded_losses_are_bounded_and_what_matters_is_among_them() {
     assert_eq!(losses.len(), MOST_LOSSES);
     assert!(losses.iter().any(|loss| loss.policy == Policy::Warn));
     // What must be refused is, however late it comes.
-    let body = format!(r#"{{"contents":[{{"parts":[{{"text":"x"}}]}}],{unknown},"cachedContent":"c"}}"#);
-    assert_eq!(refused(Format::Generate, &body).param.as_deref(), Some("cachedContent"));
+    let body = format!(r#"{{"input":"x",{unknown},"background":true}}"#);
+    assert_eq!(refused(Format::Responses, &body).param.as_deref(), Some("background"));
 }
 
 /// Each type of a schema had a branch in which the rest was said again, at each level.

@@ -1,7 +1,5 @@
 //! What is made is read by another reader, and no bytes do harm.
 
-use std::io::Read as _;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -66,28 +64,27 @@ fn read(png: &[u8]) -> (Vec<u8>, Vec<(String, Vec<u8>)>) {
     (points.collect(), chunks)
 }
 
-/// The bytes of a stream.
-#[cfg(feature = "proxy")]
+/// The bytes of a zlib stream of stored blocks (RFC 1950, RFC 1951 3.2.4), whose lengths and sum hold.
 fn inflated(data: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    flate2::read::ZlibDecoder::new(data).read_to_end(&mut out).unwrap();
-    out
-}
-
-/// The bytes of a stream of stored blocks.
-#[cfg(not(feature = "proxy"))]
-fn inflated(data: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut rest = std::io::Cursor::new(&data[2..]);
+    assert_eq!(data[0] & 0x0f, 8);
+    assert_eq!(u16::from_be_bytes([data[0], data[1]]) % 31, 0);
+    let (mut out, mut rest) = (Vec::new(), &data[2..]);
     loop {
-        let mut head = [0; 5];
-        rest.read_exact(&mut head).unwrap();
-        let mut block = vec![0; usize::from(u16::from_le_bytes([head[1], head[2]]))];
-        rest.read_exact(&mut block).unwrap();
-        out.extend_from_slice(&block);
-        if head[0] == 1 {
+        let length = u16::from_le_bytes([rest[1], rest[2]]);
+        assert_eq!(u16::from_le_bytes([rest[3], rest[4]]), !length);
+        let (block, behind) = rest[5..].split_at(usize::from(length));
+        out.extend_from_slice(block);
+        if rest[0] == 1 {
+            let step = |(a, b): (u32, u32), byte: &u8| {
+                let a = (a + u32::from(*byte)) % 65_521;
+                (a, (b + a) % 65_521)
+            };
+            let (a, b) = out.iter().fold((1, 0), step);
+            assert_eq!(behind, (b << 16 | a).to_be_bytes());
             return out;
         }
+        assert_eq!(rest[0], 0);
+        rest = behind;
     }
 }
 

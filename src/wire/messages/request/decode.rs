@@ -7,6 +7,7 @@ use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Effort, OutputFormat, Request, Role, Thinking, Tool, ToolChoice, ToolKind, Turn};
 use crate::error::{ApiError, Kind as ErrorKind};
 use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
+use crate::wire::ranges::is_unset;
 
 /// Reads a request.
 ///
@@ -58,8 +59,13 @@ impl<'a> Reader<'a> {
             },
             "stream" => request.stream = value.as_bool().ok_or_else(|| wrong("stream", "a boolean"))?,
             "temperature" => request.sampling.temperature = Some(number(name, value)?),
-            "top_p" => request.sampling.top_p = Some(number(name, value)?),
-            "top_k" => request.sampling.top_k = Some(number(name, value)?),
+            // Some SDKs say -1 for none.
+            "top_p" => {
+                request.sampling.top_p = Some(number(name, value)?).filter(|figure| !is_unset(figure.text()))
+            }
+            "top_k" => {
+                request.sampling.top_k = Some(number(name, value)?).filter(|figure| !is_unset(figure.text()))
+            }
             "stop_sequences" => self.stop(value)?,
             "tools" => self.tools(value)?,
             "tool_choice" => self.tool_choice(value)?,

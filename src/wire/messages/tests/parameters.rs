@@ -234,3 +234,11 @@ fn what_the_format_has_no_word_for_is_told() {
     request.modalities.push(crate::json::JsonStr::from_escaped("IMAGE"));
     assert!(super::send(Format::Chat, &request, &dialect()).losses.contains(&"modalities".to_owned()));
 }
+
+/// Recorded clients say -1 for no figure, and the provider takes it; others do not.
+#[test]
+fn sampling_of_minus_one_is_unset() {
+    let body = r#"{"max_tokens":1,"messages":[{"role":"user","content":"x"}],"temperature":1,"top_k":-1,"top_p":-1}"#;
+    let sampling = crate::wire::messages::request::decode(body).unwrap().sampling;
+    assert!(sampling.temperature.is_some() && sampling.top_k.is_none() && sampling.top_p.is_none());
+}

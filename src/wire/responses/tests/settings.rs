@@ -113,7 +113,8 @@ fn mapping_04_reasoning_in_every_spelling() {
     assert_eq!(read(r#""reasoning":{"enabled":false}"#).0, Thinking::Off);
     assert_eq!(read(r#""thinking":{"type":"disabled"}"#).0, Thinking::Off);
     assert_eq!(read(r#""reasoning":null"#), (Thinking::Unsaid, Some(false), vec![]));
-    assert_eq!(read(r#""reasoning":{"effort":"odd"}"#).2, [("reasoning_effort", r#""odd""#)]);
+    let unknown = request::decode(r#"{"input":"Hi","reasoning":{"effort":"odd"}}"#).unwrap_err();
+    assert_eq!((unknown.status, unknown.param.as_deref()), (400, Some("reasoning.effort")));
 }
 
 #[test]
