@@ -153,7 +153,10 @@ impl Gateway {
                 Box::pin(self.go_on(client, ctx, error)).await
             } else {
                 let chosen = Box::pin(self.fall_back(ctx, error, body));
-                while_there(client, chosen).await.unwrap_or_else(|gone| Err(End::Failed(gone)))
+                match while_there(client, chosen).await {
+                    Ok(next) => next,
+                    Err(gone) => Err(End::Failed(gone)),
+                }
             };
             match next {
                 Ok(()) => clock.renew(timeouts_of(ctx)),
