@@ -227,7 +227,8 @@ impl Gateway {
             && ctx.resume.is_none()
             && turn.run(|| chosen.passes(&body))
         {
-            turn.run(|| chosen.pass_on(name, body))
+            let passed = turn.run(|| chosen.pass_on(name, body));
+            passed.and_then(|passed| self.weigh_respelled(ctx, api.format(), passed))
         } else {
             // The translation has a turn of its own, which it does not keep while it waits for the store.
             drop(turn);

@@ -23,6 +23,7 @@ use crate::route::seat::Permit;
 use crate::route::{Model, Target, api_that_stops, upstream_api};
 use crate::translate::verbatim::Changes;
 use crate::translate::{Ask, Outgoing, Stored, Untranslated, outgoing_sealed, outgoing_stored};
+use crate::wire::chat::usage::UsageChunk;
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, Policy};
 use crate::wire::path::Action;
@@ -87,8 +88,9 @@ impl Chosen {
         self.model.targets.get(self.index).ok_or_else(|| ApiError::new(Kind::Internal, "The gateway failed."))
     }
 
-    /// The body goes on as it is, but for the model's name and the wish for usage.
-    pub(super) fn pass_on(self, name: &str, body: Given<'_>) -> Result<Plan, ApiError> {
+    /// The body goes on as it is, but for the model's name, the wish for usage and the specification's spellings; and what
+    /// is lost by those.
+    pub(super) fn pass_on(self, name: &str, body: Given<'_>) -> Result<(Plan, Vec<Loss>), ApiError> {
         let target = self.target()?;
         let mut edits = Vec::new();
         let instead = target.provider.instead_of_model();
@@ -116,6 +118,8 @@ impl Chosen {
         if self.api == Api::Chat && body.stream && !body.asks_usage() && target.provider.ask_usage {
             edits.extend(body.ask_usage());
             changes.drop_usage = true;
+        } else if self.api == Api::Chat && body.stream && body.asks_usage() {
+            changes.tell_usage = Some(UsageChunk { model: self.model.escaped_id.clone(), created: 0 });
         }
         let mut spelled = Spelled::default();
         if body.may_be_spelled() && self.upstream == self.api {
@@ -124,8 +128,8 @@ impl Chosen {
         }
         edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
         let text = body.text().edited(&edits);
-        let warning = respelled(&spelled);
-        Ok(Plan { body_len: text.len(), body: text.into_pieces(), changes, warning, ..self.plan() })
+        let losses = respelled(&spelled);
+        Ok((Plan { body_len: text.len(), body: text.into_pieces(), changes, ..self.plan() }, losses))
     }
 
     /// Whether all of the body is read before it can go to a provider of the client's own format, or a job be made of it.
@@ -201,7 +205,7 @@ impl Chosen {
         };
         match embed::way(asked)? {
             embed::Way::Pass { base64 } => {
-                let mut plan = self.pass_on(name, body)?;
+                let (mut plan, _) = self.pass_on(name, body)?;
                 plan.changes.base64 = Some(base64);
                 Ok(plan)
             }
@@ -339,6 +343,10 @@ impl Gateway {
         let changes = Changes {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
             drop_usage: client == Format::Chat && vendor == Format::Chat && !reply.usage_wanted,
+            tell_usage: (client == Format::Chat && chosen.stream && reply.usage_wanted).then(|| UsageChunk {
+                model: chosen.model.escaped_id.clone(),
+                created: ctx.record.unix_millis / 1000,
+            }),
             base64: None,
             standard_errors: vendor == Format::Messages && target.provider.standard_errors,
         };
@@ -357,6 +365,30 @@ impl Gateway {
             warning: if policy == Losses::Warn { warning(&losses) } else { None },
             ..chosen.plan()
         })
+    }
+
+    /// The plan of a body that passes, with what its key thinks of the losses.
+    ///
+    /// # Errors
+    /// The key wants none.
+    pub(super) fn weigh_respelled(
+        &self,
+        ctx: &Context,
+        format: Option<Format>,
+        (mut plan, losses): (Plan, Vec<Loss>),
+    ) -> Result<Plan, ApiError> {
+        if let Some(chunk) = &mut plan.changes.tell_usage {
+            chunk.created = ctx.record.unix_millis / 1000;
+        }
+        let Some(format) = format.filter(|_| !losses.is_empty()) else { return Ok(plan) };
+        let policy = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
+        let (losses, refused) = weigh(losses, policy, format);
+        self.count_losses(format, format, &losses);
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        plan.warning = if policy == Losses::Warn { warning(&losses) } else { None };
+        Ok(plan)
     }
 
     pub(super) fn count_losses(&self, from: Format, to: Format, losses: &[Loss]) {
@@ -389,12 +421,11 @@ fn weigh(mut losses: Vec<Loss>, policy: Losses, vendor: Format) -> (Vec<Loss>, O
     (losses, refused)
 }
 
-/// The header that tells what was left out of a body, or changed in it, that passes otherwise.
-fn respelled(spelled: &Spelled) -> Option<HeaderValue> {
-    let dropped = spelled.dropped.iter().map(|name| format!("{name} dropped"));
-    let clamped = spelled.clamped.iter().map(|name| format!("{name} clamped"));
-    let text = dropped.chain(clamped).collect::<Vec<_>>().join(", ");
-    HeaderValue::try_from(text).ok().filter(|value| !value.is_empty())
+/// What was left out of a body, or changed in it, that passes otherwise.
+fn respelled(spelled: &Spelled) -> Vec<Loss> {
+    let loss = |name: &&'static str, clamped| Loss { element: (*name).into(), policy: Policy::Warn, clamped };
+    let dropped = spelled.dropped.iter().map(|name| loss(name, false));
+    dropped.chain(spelled.clamped.iter().map(|name| loss(name, true))).collect()
 }
 
 /// The header that tells what was lost.

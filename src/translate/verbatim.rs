@@ -1,8 +1,8 @@
 //! An answer that passes as it is: the client's format is the vendor's.
 //!
-//! Only three things may change. The model's name is put back to the one that the client asked for, where the route
+//! Only these things may change. The model's name is put back to the one that the client asked for, where the route
 //! renamed it; the usage chunk of a chat stream is taken out again, where the gateway had asked for it and the
-//! client had not; and the usage of a chat completion is put in where its vendor says nothing of it. Everything else
+//! client had not; and the usage of a chat completion, or of a chat stream whose client asked for it, is put in where its vendor says nothing of it. Everything else
 //! leaves byte for byte, in whole frames, so that a stream that breaks can still be ended with an error that the client's
 //! SDK reads.
 
@@ -16,7 +16,7 @@ use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
 use crate::framing::{Hold, Splitter};
 use crate::json::{Cursor, EscapedString};
-use crate::wire::chat::usage::with_usage;
+use crate::wire::chat::usage::{UsageChunk, with_usage};
 use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, End, Glance, Sight};
 use crate::wire::{Api, Format, embeddings, filler, messages};
@@ -62,6 +62,8 @@ pub struct Changes {
     pub model: Option<EscapedString>,
     /// Take the usage chunk out.
     pub drop_usage: bool,
+    /// The client of a chat stream wants the usage chunk: it is put in where the provider reports no usage.
+    pub tell_usage: Option<UsageChunk>,
     /// Errors of the messages format get the types of the specification's table.
     pub standard_errors: bool,
     /// The form in which vectors are wanted: as base64, or not. Vendors exist that do not ask.
@@ -276,6 +278,17 @@ impl Verbatim {
                 run.drop(source, joined);
                 return Ok(());
             }
+            if let Some(chunk) = changes.tell_usage.as_ref().filter(|_| sight.end == End::Terminated)
+                && !meter.usage().is_known()
+                && let Some(usage) = meter.count_missing(true)
+            {
+                let id = meter.id();
+                run.edit(source, range, joined, (data, 0..0), |out| {
+                    chunk.put(id, &usage, out);
+                    out.extend_from_slice(b"\n\ndata: ");
+                });
+                return Ok(());
+            }
             if changes.standard_errors
                 && sight.end == End::Failed
                 && let Some((at, kind)) = messages::error::mapped(data, None)
@@ -314,8 +327,19 @@ impl Verbatim {
     pub fn finish(&mut self) -> Result<Bytes, StreamError> {
         self.settle();
         let tail = self.end()?;
-        self.meter.count_missing(self.generates());
-        Ok(tail)
+        let is_told = self.meter.usage().is_known() || self.meter.end() != End::Open;
+        let counted = self.meter.count_missing(self.generates());
+        match (&self.changes.tell_usage, counted) {
+            // The stream has no `[DONE]`, which the chunk would stand before.
+            (Some(chunk), Some(usage)) if !is_told => {
+                let mut out = BytesMut::from(&*tail);
+                out.extend_from_slice(b"data: ");
+                chunk.put(self.meter.id(), &usage, &mut out);
+                out.extend_from_slice(b"\n\n");
+                Ok(out.freeze())
+            }
+            _ => Ok(tail),
+        }
     }
 
     fn end(&mut self) -> Result<Bytes, StreamError> {

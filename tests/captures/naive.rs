@@ -380,7 +380,13 @@ pub(crate) fn refused(api: Api, request: &Value) -> Option<&'static str> {
     let named = matches!(api, Api::Generate | Api::EmbedContent)
         || request["model"].as_str().is_some_and(|model| !model.is_empty());
     let bounded = api != Api::Messages || request["max_tokens"].as_f64().is_some_and(|n| n > 0.0);
-    let checks = [("content", content), ("model", named), ("max_tokens", bounded)];
+    // Of the range of each format; a recorded provider refuses more than that too.
+    let warmest = match api {
+        Api::Chat | Api::Responses | Api::Generate => 2.0,
+        _ => 1.0,
+    };
+    let warm = request["temperature"].as_f64().is_none_or(|figure| (0.0..=warmest).contains(&figure));
+    let checks = [("content", content), ("model", named), ("max_tokens", bounded), ("temperature", warm)];
     checks.into_iter().find(|(_, there)| !there).map(|(name, _)| name)
 }
 

@@ -52,3 +52,30 @@ async fn a_key_says_what_is_done_about_losses() {
     assert_eq!(metrics.sum("gateway_translation_losses_total", &lost("warn")), 2.0);
     assert_eq!(metrics.sum("gateway_translation_losses_total", &lost("refuse")), 1.0);
 }
+
+/// What is left out of a body in its provider's own format is a loss as any other.
+#[tokio::test]
+async fn losses_of_the_same_format_follow_the_policy_of_the_key() {
+    let upstream = Upstream::answering(reply::json(200, Form::Messages.whole("at-messages"))).await;
+    let mut setup = Setup::each_vendor(upstream.addr);
+    setup.keys += &key("ada", LAX, "losses = \"allow\"");
+    setup.keys += &key("ida", STRICT, "losses = \"refuse\"");
+    let gateway = Gateway::start(&setup).await;
+    let ask = async |key: &str| {
+        let body = json!({
+            "model": vendor_of(Form::Messages), "max_tokens": 3000, "temperature": 1.0, "top_p": 0,
+            "thinking": {"type": "enabled", "budget_tokens": 2000}, "messages": [{"role": "user", "content": "Hi"}],
+        });
+        let bearer = format!("Bearer {key}");
+        let path = Form::Messages.path("", false);
+        gateway.ask(post_with(&path, &[("authorization", &bearer)], body.to_string())).await
+    };
+    let answer = ask(KEY).await;
+    assert_eq!((answer.status(), answer.get("x-gateway-warning")), (200, Some("top_p dropped")));
+    let answer = ask(LAX).await;
+    assert_eq!((answer.status(), answer.get("x-gateway-warning")), (200, None));
+    let answer = ask(STRICT).await;
+    assert_eq!(answer.status(), 400, "{}", answer.text());
+    assert!(answer.text().contains("'top_p'"), "{}", answer.text());
+    assert_eq!(upstream.count(), 2, "nothing was asked");
+}

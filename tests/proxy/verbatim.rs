@@ -111,6 +111,34 @@ async fn usage_is_asked_for_and_taken_out_again() {
     assert_eq!(upstream.last_request().text(), body);
 }
 
+/// A client that asks for the usage of a stream gets it (specification, 2.1), with `[DONE]` or without.
+#[tokio::test]
+async fn usage_chunk_is_added_to_a_chat_stream_without_usage() {
+    let chunk = |choices: Value| {
+        let chunk = json!({"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt", "choices": choices});
+        format!("data: {chunk}\n\n")
+    };
+    let said = chunk(json!([{"index": 0, "delta": {"role": "assistant", "content": "Good day to you."}}]))
+        + &chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]));
+    for done in ["data: [DONE]\n\n", ""] {
+        let upstream = Upstream::answering(reply::stream(&[format!("{said}{done}")])).await;
+        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let body = r#"{"model":"gpt","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"Hi"}]}"#;
+        let answer = gateway.ask(post("/v1/chat/completions", body)).await;
+        let told = answer.text().strip_prefix(&said).unwrap_or_else(|| panic!("{}", answer.text()));
+        let told = told.strip_suffix(done).and_then(|told| told.strip_prefix("data: ")).unwrap();
+        let told: Value = serde_json::from_str(told).unwrap();
+        let count = |name: &str| told["usage"][name].as_u64().unwrap();
+        assert!(count("prompt_tokens") > 0 && count("completion_tokens") > 0, "{told}");
+        assert_eq!(count("total_tokens"), count("prompt_tokens") + count("completion_tokens"));
+        assert_eq!(
+            (&told["id"], &told["model"], &told["choices"]),
+            (&json!("c-1"), &json!("gpt"), &json!([]))
+        );
+        assert!(told["created"].as_u64().unwrap() > 1_700_000_000);
+    }
+}
+
 /// Clients of chat completions may rely on `usage` (specification, 2.1); a server of one's own may tell none.
 #[tokio::test]
 async fn usage_is_added_to_a_chat_completion_without_one() {

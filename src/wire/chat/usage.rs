@@ -4,7 +4,7 @@ use bytes::BytesMut;
 
 use super::write;
 use crate::canonical::Usage;
-use crate::json::{Cursor, Writer};
+use crate::json::{Cursor, EscapedString, JsonStr, Writer};
 
 /// The completion `body` with a `usage` member, other bytes unchanged. `None` if `body` has a usage object already, or is no chat
 /// completion.
@@ -39,6 +39,32 @@ pub fn with_usage(body: &str, usage: &Usage) -> Option<BytesMut> {
     write::usage(&mut Writer::new(&mut out), usage);
     out.extend_from_slice(body.get(place.end..)?.as_bytes());
     Some(out)
+}
+
+/// Usage that the gateway counts, for a stream whose provider reports none.
+#[derive(Clone, Debug, Default)]
+pub struct UsageChunk {
+    /// The model, as the client knows it.
+    pub model: EscapedString,
+    /// When the answer is made, in seconds of Unix time.
+    pub created: u64,
+}
+
+impl UsageChunk {
+    /// Writes the chunk: `id` is that of the chunks before it.
+    pub fn put(&self, id: &str, usage: &Usage, out: &mut BytesMut) {
+        let mut json = Writer::new(out);
+        json.begin_object();
+        // An id that was cut may end within an escape.
+        json.key("id").paste(JsonStr::from_escaped(if id.contains('\\') { "" } else { id }));
+        json.key("object").string("chat.completion.chunk");
+        json.key("created").number(self.created);
+        json.key("model").paste(self.model.as_json_str());
+        json.key("choices").begin_array().end_array();
+        json.key("usage");
+        write::usage(&mut json, usage);
+        json.end_object();
+    }
 }
 
 #[cfg(test)]
