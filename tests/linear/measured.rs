@@ -15,11 +15,12 @@ use model_gateway::wire::Format;
 use model_gateway::wire::codec::Reply;
 
 use crate::frames::Answer;
+use crate::slots::{Slot, slot};
 use crate::{answers, requests, schemas, settings};
 
 /// The variable that says which format is looked at: the client's of requests, the vendor's of answers.
 pub(crate) const FORMAT: &str = "LINEAR_FORMAT";
-/// What stands before the name of a case.
+/// What stands before the name of a function and that of its case.
 pub(crate) const CASE: &str = "case: ";
 
 /// Of how much there is a little, unless the variable `LINEAR_FEW` says how much. Hash maps have taken the place of scans
@@ -74,8 +75,8 @@ static POOR: Dialect<'static> = Dialect {
 
 /// What is counted: valgrind looks for this name.
 #[inline(never)]
-fn count(work: &mut dyn FnMut()) {
-    work();
+fn count(slot: Slot, work: &mut dyn FnMut()) {
+    slot(work);
 }
 
 pub(crate) fn name_of(format: Format) -> &'static str {
@@ -139,13 +140,15 @@ fn bring(vendor: Format, client: Format, answer: &Answer, restore: &Restore, str
     }
 }
 
-/// Runs a case: once to warm up, and twice counted.
-fn case(name: &str, works: [&mut dyn FnMut(); 3]) {
+/// Runs a case: once to warm up, and twice counted. It says which functions did it.
+fn case(next: &mut usize, name: &str, works: [&mut dyn FnMut(); 3]) {
     let [warm, few, many] = works;
     warm();
     for work in [few, many] {
-        writeln!(std::io::stdout(), "{CASE}{name}").unwrap();
-        count(work);
+        let (function, function_name) = slot(*next);
+        *next += 1;
+        writeln!(std::io::stdout(), "{CASE}{function_name} {name}").unwrap();
+        count(function, work);
     }
 }
 
@@ -158,6 +161,7 @@ fn renamed(n: usize) -> Restore {
 pub(crate) fn run() {
     let named = std::env::var(FORMAT).unwrap();
     let own = FORMATS.into_iter().find(|format| format.name() == named).unwrap();
+    let mut next = 0;
     let only = std::env::var("LINEAR_ONLY").unwrap_or_default();
     let few = std::env::var("LINEAR_FEW").ok().and_then(|few| few.parse().ok()).unwrap_or(FEW);
     let shapes = requests::SHAPES.into_iter().chain(schemas::SHAPES).chain(settings::SHAPES);
@@ -168,6 +172,7 @@ pub(crate) fn run() {
             for (kind, dialect) in [("rich", &RICH), ("poor", &POOR)] {
                 let translate = |body: &str| drop(translate(own, vendor, dialect, body));
                 case(
+                    &mut next,
                     &format!("{name}, {own} to {vendor} ({kind})"),
                     [&mut || translate(warm), &mut || translate(few), &mut || translate(many)],
                 );
@@ -184,6 +189,7 @@ pub(crate) fn run() {
                     bring(own, client, answer, &restores[restore], stream);
                 };
                 case(
+                    &mut next,
                     &format!("{name}, {own} to {client} ({kind})"),
                     [&mut || bring(warm, 0), &mut || bring(few, 1), &mut || bring(many, 2)],
                 );
