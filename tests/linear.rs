@@ -4,7 +4,7 @@
 //!
 //! The test runs itself under valgrind, once for each format, and reads one count for each case. Without valgrind it says
 //! SKIPPED, and fails with `GATEWAY_REQUIRE_ALL=1`. `LINEAR_ONLY="a stream"` runs the shapes with these words in their
-//! names, and `LINEAR_FEW=500` counts for 500 and 2,000: it takes longer, and sees scans that cost little.
+//! names, and `LINEAR_FEW=500` counts for 500 and 2,000: it takes five times as long, and sees scans that cost little.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

@@ -23,9 +23,9 @@ pub(crate) const FORMAT: &str = "LINEAR_FORMAT";
 /// What stands before the name of a function and that of its case.
 pub(crate) const CASE: &str = "case: ";
 
-/// Of how much there is a little, unless the variable `LINEAR_FEW` says how much. Hash maps have taken the place of scans
-/// for long, and the whole test takes two minutes of two processors.
-const FEW: usize = 40;
+/// The smaller number of things, unless the variable `LINEAR_FEW` tells another. Hash maps have taken the place of scans
+/// for long, and the whole test takes two to three minutes on two processors.
+const FEW: usize = 100;
 
 const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
 
