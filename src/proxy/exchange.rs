@@ -153,10 +153,7 @@ impl Gateway {
                 Box::pin(self.go_on(client, ctx, error)).await
             } else {
                 let chosen = Box::pin(self.fall_back(ctx, error, body));
-                match while_there(client, chosen).await {
-                    Ok(next) => next,
-                    Err(gone) => Err(End::Failed(gone)),
-                }
+                while_there(client, chosen).await.map_err(End::Failed).flatten()
             };
             match next {
                 Ok(()) => clock.renew(timeouts_of(ctx)),

@@ -15,16 +15,17 @@ use model_gateway::wire::Format;
 use model_gateway::wire::codec::Reply;
 
 use crate::frames::Answer;
+use crate::slots::{Slot, slot};
 use crate::{answers, requests, schemas, settings};
 
 /// The variable that says which format is looked at: the client's of requests, the vendor's of answers.
 pub(crate) const FORMAT: &str = "LINEAR_FORMAT";
-/// What stands before the name of a case.
+/// What stands before the name of a function and that of its case.
 pub(crate) const CASE: &str = "case: ";
 
-/// Of how much there is a little, unless the variable `LINEAR_FEW` says how much. Hash maps have taken the place of scans
-/// for long, and the whole test takes two minutes of two processors.
-const FEW: usize = 40;
+/// The smaller number of things, unless the variable `LINEAR_FEW` tells another. Hash maps have taken the place of scans
+/// for long, and the whole test takes two to three minutes on two processors.
+const FEW: usize = 100;
 
 const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
 
@@ -74,8 +75,8 @@ static POOR: Dialect<'static> = Dialect {
 
 /// What is counted: valgrind looks for this name.
 #[inline(never)]
-fn count(work: &mut dyn FnMut()) {
-    work();
+fn count(slot: Slot, work: &mut dyn FnMut()) {
+    slot(work);
 }
 
 pub(crate) fn name_of(format: Format) -> &'static str {
@@ -139,13 +140,16 @@ fn bring(vendor: Format, client: Format, answer: &Answer, restore: &Restore, str
     }
 }
 
-/// Runs a case: once to warm up, and twice counted.
-fn case(name: &str, works: [&mut dyn FnMut(); 3]) {
-    let [warm, few, many] = works;
-    warm();
+/// Runs a case: once to warm up, and twice counted. It prints which functions did it.
+fn case(next: &mut usize, name: &str, works: [&mut dyn FnMut(); 2]) {
+    let [few, many] = works;
+    // What is done but once, such as the linking of functions, is none of it.
+    few();
     for work in [few, many] {
-        println!("{CASE}{name}");
-        count(work);
+        let (function, function_name) = slot(*next);
+        *next += 1;
+        println!("{CASE}{function_name} {name}");
+        count(function, work);
     }
 }
 
@@ -158,34 +162,37 @@ fn renamed(n: usize) -> Restore {
 pub(crate) fn run() {
     let named = std::env::var(FORMAT).unwrap();
     let own = FORMATS.into_iter().find(|format| format.name() == named).unwrap();
+    let mut next = 0;
     let only = std::env::var("LINEAR_ONLY").unwrap_or_default();
     let few = std::env::var("LINEAR_FEW").ok().and_then(|few| few.parse().ok()).unwrap_or(FEW);
     let shapes = requests::SHAPES.into_iter().chain(schemas::SHAPES).chain(settings::SHAPES);
     for (name, build) in shapes.filter(|shape| shape.0.contains(&only)) {
-        let sizes = [4, few, 4 * few].map(|n| build(own, n));
-        let [Some(warm), Some(few), Some(many)] = &sizes else { continue };
+        let sizes = [few, 4 * few].map(|n| build(own, n));
+        let [Some(few), Some(many)] = &sizes else { continue };
         for vendor in FORMATS {
             for (kind, dialect) in [("rich", &RICH), ("poor", &POOR)] {
                 let translate = |body: &str| drop(translate(own, vendor, dialect, body));
                 case(
+                    &mut next,
                     &format!("{name}, {own} to {vendor} ({kind})"),
-                    [&mut || translate(warm), &mut || translate(few), &mut || translate(many)],
+                    [&mut || translate(few), &mut || translate(many)],
                 );
             }
         }
     }
-    let restores = [4, few, 4 * few].map(renamed);
+    let restores = [few, 4 * few].map(renamed);
     for (name, build) in answers::SHAPES.into_iter().filter(|shape| shape.0.contains(&only)) {
-        let sizes = [4, few, 4 * few].map(|n| build(own, n));
-        let [Some(warm), Some(few), Some(many)] = &sizes else { continue };
+        let sizes = [few, 4 * few].map(|n| build(own, n));
+        let [Some(few), Some(many)] = &sizes else { continue };
         for client in FORMATS {
             for (kind, stream) in [("whole", false), ("a stream", true)] {
                 let bring = |answer: &Answer, restore: usize| {
                     bring(own, client, answer, &restores[restore], stream);
                 };
                 case(
+                    &mut next,
                     &format!("{name}, {own} to {client} ({kind})"),
-                    [&mut || bring(warm, 0), &mut || bring(few, 1), &mut || bring(many, 2)],
+                    [&mut || bring(few, 0), &mut || bring(many, 1)],
                 );
             }
         }
