@@ -6,7 +6,13 @@
 //! SKIPPED, and fails with `GATEWAY_REQUIRE_ALL=1`. `LINEAR_ONLY="a stream"` runs the shapes with these words in their
 //! names, and `LINEAR_FEW=500` counts for 500 and 2,000: it takes five times as long, and sees scans that cost little.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 #[path = "linear/answers.rs"]
 mod answers;

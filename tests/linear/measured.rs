@@ -1,6 +1,5 @@
 //! The cases, as they run under valgrind: each names itself, and does its work where it is counted.
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
