@@ -95,7 +95,8 @@ fn end_by_httparse(data: &[u8]) -> Option<Option<usize>> {
                 Status::Partial => Some(None),
             };
         }
-        let Some(after) = usize::try_from(size).ok().and_then(|size| at.checked_add(size)?.checked_add(2)) else {
+        let Some(after) = usize::try_from(size).ok().and_then(|size| at.checked_add(size)?.checked_add(2))
+        else {
             return Some(None);
         };
         let Some(chunk) = data.get(at..after) else { return Some(None) };

@@ -1,6 +1,8 @@
 //! The JSON readers against serde_json.
 
-use model_gateway::json::{Cursor, JsonError, JsonStr, Kind, MOST_MEMBERS, Member, ScanError, ScanErrorKind, Scanner};
+use model_gateway::json::{
+    Cursor, JsonError, JsonStr, Kind, MOST_MEMBERS, Member, ScanError, ScanErrorKind, Scanner,
+};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
