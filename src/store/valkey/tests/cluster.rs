@@ -86,9 +86,12 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
         let Lack::Exceeded(refused) = gateway.take(name, limits, 100, 20).unwrap_err() else { panic!() };
         assert_eq!(refused.which, Which::Concurrent, "{name}");
         drop(held);
-        // 40 of 100 were charged to it above.
-        let Lack::Exceeded(refused) = gateway.take(name, limits, 100, 61).unwrap_err() else { panic!() };
-        assert_eq!(refused.which, Which::SpendPerMonth, "{name}");
+        // 40 of 100 were charged to it above. The two places are on their way back to the server, and count until then.
+        soon("the places are free", || {
+            let Lack::Exceeded(refused) = gateway.take(name, limits, 100, 61).unwrap_err() else { panic!() };
+            assert!(matches!(refused.which, Which::Concurrent | Which::SpendPerMonth), "{name}");
+            refused.which == Which::SpendPerMonth
+        });
     }
     drop(gateway);
     assert!(office.audit().unwrap().is_empty());
