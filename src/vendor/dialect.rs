@@ -66,11 +66,6 @@ impl Provider {
         !matches!(self.row, Row::OpenAi | Row::Azure | Row::Anthropic | Row::Gemini | Row::Compatible)
     }
 
-    /// Whether members of a chat request that one vendor has invented are refused.
-    pub fn has_no_extensions(&self) -> bool {
-        matches!(self.row, Row::OpenAi | Row::Azure)
-    }
-
     /// Whether the model answers through the responses API alone (OpenAI API, "Models").
     pub fn serves_responses_only(&self, model: &str) -> bool {
         matches!(self.row, Row::OpenAi | Row::Azure) && is_responses_only(model)

@@ -81,10 +81,7 @@ static CHAT_SOUGHT: Sought = Sought::new(
         "temperature",
         "top_p",
         "web_search_options",
-        "thinking",
-        "enable_thinking",
         "parameters",
-        "reasoning",
         "models",
         "fallbacks",
         "fallback_models",
@@ -102,10 +99,7 @@ pub(super) mod chat {
     pub(in crate::wire) const TEMPERATURE: usize = 8;
     pub(in crate::wire) const TOP_P: usize = 9;
     pub(in crate::wire) const WEB_SEARCH_OPTIONS: usize = 10;
-    pub(in crate::wire) const THINKING: usize = 11;
-    pub(in crate::wire) const ENABLE_THINKING: usize = 12;
-    pub(in crate::wire) const PARAMETERS: usize = 13;
-    pub(in crate::wire) const REASONING: usize = 14;
+    pub(in crate::wire) const PARAMETERS: usize = 11;
 }
 const CHAT: Fields = Fields {
     sought: &CHAT_SOUGHT,
@@ -119,9 +113,9 @@ const CHAT: Fields = Fields {
     spelled: 1 << chat::WEB_SEARCH_OPTIONS | 1 << chat::MAX_TOKENS,
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
     caps: &[4, 5],
-    loose: &[20, 21],
-    counts: &[6, 19],
-    models: &[15, 16, 17, 18],
+    loose: &[17, 18],
+    counts: &[6, 16],
+    models: &[12, 13, 14, 15],
     conversing: Some(Conversing { label: 7, kept: &[] }),
 };
 static MESSAGES_SOUGHT: Sought = Sought::new(

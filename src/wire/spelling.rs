@@ -320,14 +320,6 @@ impl Body {
         }
     }
 
-    /// Whether a chat request has members that one vendor has and others refuse.
-    pub fn has_extensions(&self) -> bool {
-        self.api == Api::Chat
-            && [c::THINKING, c::ENABLE_THINKING, c::PARAMETERS, c::REASONING]
-                .iter()
-                .any(|index| self.member(*index).is_some())
-    }
-
     /// Whether a sequence that ends the answer is asked for.
     pub fn asks_to_stop(&self) -> bool {
         let mut text = self.text.clone();
