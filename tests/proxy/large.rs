@@ -47,7 +47,7 @@ async fn one_worker_answers_others_while_it_translates_a_large_body() {
     let gateway = Gateway::start(&setup).await;
     let mut slow = gateway.connect().await;
     // Some seconds of work for a build without optimisation.
-    slow.send(large(400_000)).await;
+    slow.send(large(2_000_000)).await;
     gateway.wait_for_metric(WAITS, &[], 1.0).await;
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
     assert_eq!(upstream.count(), 1, "the large body was done first");
@@ -64,7 +64,7 @@ async fn a_client_that_leaves_takes_its_large_body_with_it() {
     let mut stay = Vec::new();
     for _ in 0..(cores / 2).max(1) {
         let mut client = gateway.connect().await;
-        client.send(large(300_000)).await;
+        client.send(large(2_000_000)).await;
         stay.push(client);
     }
     gateway.wait_for_metric(WAITS, &[], stay.len() as f64).await;
@@ -93,7 +93,7 @@ async fn a_client_that_leaves_before_the_second_target_takes_its_large_body_with
     let mut stay = Vec::new();
     for _ in 0..(cores / 2).max(1) {
         let mut client = gateway.connect().await;
-        client.send(large(300_000)).await;
+        client.send(large(2_000_000)).await;
         stay.push(client);
     }
     gateway.wait_for_metric(WAITS, &[], stay.len() as f64).await;
