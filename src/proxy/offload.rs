@@ -15,8 +15,9 @@ use super::request::overloaded;
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 
-/// Bodies from this size on are large. Translating one of 256 KiB takes 1 to 5 ms, a few times as much at worst (release
-/// build, `benches/e2e/starvation.py`); handing the worker's tasks to another thread takes 20 to 50 µs.
+/// Bodies from this size on are large, in bytes. Translating 64 MB takes 0.6 to 2.2 s (release build, two processors under
+/// load, `benches/e2e/starvation.py`), so one of this size takes 2 to 9 ms; handing the worker's tasks to another thread
+/// costs far less than that.
 pub(super) const LARGE: usize = 256 * 1024;
 
 /// Requests that wait for their turn at most. The one behind them would wait for tens of seconds.
