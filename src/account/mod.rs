@@ -4,8 +4,9 @@
 //! and the accounts that they belong to ([`Account`]); how much of a limit is taken ([`limit`], [`bucket`], [`Gauges`]),
 //! also where several gateways share it ([`share`]);
 //! prices and what a request costs by them ([`price`], in integers: [`amount`]); and what is expected of a request
-//! before anything is known of it ([`estimate`]), and what may be reported of it at most ([`usage_bound`]); and tokens that stand for a key ([`Tokens`]). Here must not live: HTTP, where a key stands in a request, or
-//! balances, which the store keeps.
+//! before anything is known of it ([`estimate`]), and what may be reported of it at most ([`usage_bound`]); and tokens that
+//! stand for a key ([`Tokens`]). Here must not live: HTTP, where a key stands in a request, or balances, which the store
+//! keeps.
 
 pub mod amount;
 pub mod bucket;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-/// Members of the outermost object at most: each is kept as a [`Member`](super::Member), which is several times as long as its text may be.
+/// Members of the outermost object at most: each is kept as a [`Member`](super::Member), which is several times as long as
+/// its text may be.
 pub const MOST_MEMBERS: usize = 65_536;
 
 /// Why a document was refused.

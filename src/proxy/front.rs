@@ -2,7 +2,8 @@
 //!
 //! Pingora bounds neither the number of connections nor the time in which a request's head must arrive. Both are done
 //! here, one layer below: every connection is counted, makes its TLS handshake if its listener wants one, and is wrapped in
-//! a stream that knows whether a head is being read and since when. HTTP/2 is Pingora's business from here on; HTTP/1 is served by `http1`.
+//! a stream that knows whether a head is being read and since when. HTTP/2 is Pingora's business from here on; HTTP/1 is
+//! served by `http1`.
 
 use std::io;
 use std::pin::pin;

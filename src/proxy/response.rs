@@ -211,7 +211,9 @@ impl Gateway {
         Ok(passed)
     }
 
-    /// Passes a piece of a stream. What is taken in and does not leave, such as a frame that does not end, is counted.
+    /// Passes a piece of a stream. What is taken in and does not leave, such as a frame that does not end, is counted in
+    /// `limits.memory`. It is an upper bound: frames that are read and mean nothing to the client count until the next one
+    /// leaves.
     fn pass_stream(&self, passing: &mut Passing, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
         let held = passing.held + piece.len();
         let out = pass_stream(passing, piece, end)?;

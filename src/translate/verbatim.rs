@@ -2,9 +2,9 @@
 //!
 //! Only these things may change. The model's name is put back to the one that the client asked for, where the route
 //! renamed it; the usage chunk of a chat stream is taken out again, where the gateway had asked for it and the
-//! client had not; and the usage of a chat completion, or of a chat stream whose client asked for it, is put in where its vendor says nothing of it. Everything else
-//! leaves byte for byte, in whole frames, so that a stream that breaks can still be ended with an error that the client's
-//! SDK reads.
+//! client had not; and the usage of a chat completion, or of a chat stream whose client asked for it, is put in where the
+//! provider reports none. Everything else leaves byte for byte, in whole frames, so that a stream that breaks can still be
+//! ended with an error that the client's SDK reads.
 
 use bytes::{Bytes, BytesMut};
 
