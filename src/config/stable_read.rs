@@ -60,6 +60,8 @@ impl FileStat {
 struct FileVersion {
     path: PathBuf,
     stat: Option<FileStat>,
+    /// Time since the last modification, when it was read. `None` for what is no regular file.
+    age: Option<Duration>,
     hash: u64,
 }
 
@@ -83,23 +85,31 @@ impl StableReader {
         if before != after || !complete {
             return Err(io::Error::other(CHANGED));
         }
-        let version = FileVersion { path: path.to_owned(), stat: after, hash: self.hasher.hash_one(&text) };
+        let version = FileVersion {
+            path: path.to_owned(),
+            stat: after,
+            age: after.map(|stat| stat.age()),
+            hash: self.hasher.hash_one(&text),
+        };
         self.versions.borrow_mut().push(version);
         Ok(text)
     }
 
-    /// Waits until the last modification of every file is at least `time` ago, and compares the files with the versions
-    /// that were read. A program that writes in place pauses between two writes, and the metadata does not change in a
-    /// pause.
+    /// If a file had been modified less than `time` before it was read: waits until that is `time` ago, and compares the
+    /// files with the versions that were read. A program that writes in place pauses between two writes, and the metadata
+    /// does not change in a pause.
     ///
     /// # Errors
     /// The files that changed.
     pub(super) fn wait_until_stable(&self, time: Duration) -> Result<(), Report> {
         let versions = self.versions.borrow();
-        let age = versions.iter().filter_map(|version| version.stat).map(|stat| stat.age()).min();
-        let Some(wait) = age.and_then(|age| time.checked_sub(age)).filter(|wait| !wait.is_zero()) else {
+        let is_young = |version: &FileVersion| version.age.is_some_and(|age| age < time);
+        if !versions.iter().any(is_young) {
             return Ok(());
-        };
+        }
+        // Some of the time has passed while the configuration was checked.
+        let ages = versions.iter().filter_map(|version| version.stat).map(|stat| stat.age());
+        let wait = ages.min().map(|age| time.saturating_sub(age)).unwrap_or_default();
         #[allow(clippy::disallowed_methods, reason = "reloads run on a blocking thread")]
         std::thread::sleep(wait);
         let mut report = Report::default();
@@ -180,14 +190,25 @@ mod tests {
             ("remove", &|| std::fs::remove_file(&path).unwrap(), true),
         ];
         for (name, change, refused) in changes {
-            write_with_age(&beside, "a = 1\n", Duration::ZERO);
-            write_with_age(&path, "a = 1\n", Duration::ZERO);
-            let reader = StableReader::default();
-            reader.read(&path).unwrap();
-            change();
-            let report = reader.wait_until_stable(Duration::from_millis(50));
-            assert_eq!(report.is_err(), refused, "{name}: {report:?}");
-            assert!(report.err().is_none_or(|report| report.to_string().contains("changed while")), "{name}");
+            for checked_for in [Duration::ZERO, HOUR] {
+                write_with_age(&beside, "a = 1\n", Duration::ZERO);
+                write_with_age(&path, "a = 1\n", checked_for);
+                let reader = StableReader::default();
+                reader.read(&path).unwrap();
+                // Whatever time has passed since the file was written, it had just been modified when it was read.
+                reader
+                    .versions
+                    .borrow_mut()
+                    .iter_mut()
+                    .for_each(|version| version.age = Some(Duration::ZERO));
+                change();
+                let report = reader.wait_until_stable(Duration::from_millis(50));
+                assert_eq!(report.is_err(), refused, "{name}: {report:?}");
+                assert!(
+                    report.err().is_none_or(|report| report.to_string().contains("changed while")),
+                    "{name}"
+                );
+            }
         }
     }
 

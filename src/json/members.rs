@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::JsonStr;
 use super::cursor::Kind;
-use super::sought::Wanted;
+use super::sought::{Wanted, position};
 
 /// A member's name is kept for comparison with the wanted ones up to this length; longer ones are only hashed.
 const MAX_NAME: usize = 256;
@@ -21,10 +21,10 @@ const FEW_MEMBERS: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Which of the wanted names it has, as an index into the list given to [`Scanner::new`](super::Scanner::new).
-    pub wanted: Option<usize>,
+    pub wanted: Option<u8>,
     /// Which of the wanted names it equals but for upper and lower case, where it equals none: readers exist that make no
     /// difference (Go's `encoding/json`).
-    pub folded: Option<usize>,
+    pub folded: Option<u8>,
     /// What kind of value it holds.
     pub kind: Kind,
     /// Byte offsets of the value in the document; a string's quotes are included.
@@ -88,7 +88,7 @@ impl Name {
 
     /// The name is complete: which of the wanted ones it is, or is but for case, and its hash.
     #[inline]
-    pub(super) fn end(&self, wanted: Wanted) -> (Option<usize>, Option<usize>, u64) {
+    pub(super) fn end(&self, wanted: Wanted) -> (Option<u8>, Option<u8>, u64) {
         if self.long {
             return (None, None, self.hash.finish());
         }
@@ -102,7 +102,7 @@ impl Name {
     }
 
     #[inline]
-    fn known(name: &[u8], wanted: Wanted) -> (Option<usize>, Option<usize>, u64) {
+    fn known(name: &[u8], wanted: Wanted) -> (Option<u8>, Option<u8>, u64) {
         let mut hash = hasher();
         hash.write(name);
         let exact = wanted.find(name);
@@ -115,18 +115,18 @@ impl Name {
 /// Names in lower case, which nearly all are, are not looked at: a wanted name with capitals that lost them is left to its
 /// reader, which tells them apart.
 #[inline]
-fn folded(name: &[u8], wanted: Wanted) -> Option<usize> {
+fn folded(name: &[u8], wanted: Wanted) -> Option<u8> {
     let is_lower = |byte: &u8| byte.is_ascii() && !byte.is_ascii_uppercase();
     if name.iter().all(is_lower) { None } else { folded_anew(name, wanted.names()) }
 }
 
 #[cold]
-fn folded_anew(name: &[u8], wanted: &[&str]) -> Option<usize> {
+fn folded_anew(name: &[u8], wanted: &[&str]) -> Option<u8> {
     if name.is_ascii() {
-        return wanted.iter().position(|wanted| wanted.as_bytes().eq_ignore_ascii_case(name));
+        return position(wanted, |wanted| wanted.as_bytes().eq_ignore_ascii_case(name));
     }
     let name = String::from_utf8_lossy(name).replace('\u{17f}', "s").replace('\u{212a}', "k");
-    wanted.iter().position(|wanted| wanted.eq_ignore_ascii_case(&name))
+    position(wanted, |wanted| wanted.eq_ignore_ascii_case(&name))
 }
 
 #[inline]

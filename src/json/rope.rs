@@ -1,5 +1,6 @@
 //! A text held in the pieces in which it arrived, so that a large body is kept once and copied never.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -119,6 +120,25 @@ impl Rope {
             start = end;
         }
         straddling.unwrap_or_default().freeze()
+    }
+
+    /// A range of the text, to be looked at; copied only when it straddles pieces.
+    pub fn look(&mut self, range: Range<usize>) -> Cow<'_, [u8]> {
+        self.seal();
+        let mut start = 0;
+        for (index, piece) in self.pieces.iter().enumerate() {
+            let end = start + piece.len();
+            if start <= range.start && range.end <= end {
+                // Borrowed anew: what the loop has borrowed may not leave while it can go on.
+                let piece = self.pieces.get(index).map(|piece| &piece[..]).unwrap_or_default();
+                return Cow::Borrowed(piece.get(range.start - start..range.end - start).unwrap_or_default());
+            }
+            if range.start < end {
+                break;
+            }
+            start = end;
+        }
+        Cow::Owned(self.slice(range).to_vec())
     }
 
     /// The text with the edits applied. Edits must be sorted and must not overlap; everything else is shared, not

@@ -57,10 +57,9 @@ impl Sought {
 
     /// The index of a name.
     #[inline]
-    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+    pub(super) fn find(&self, name: &[u8]) -> Option<u8> {
         let slot = *self.slots.get(hash(name, self.factor))?;
-        let index = usize::from(slot);
-        (self.names.get(index)?.as_bytes() == name).then_some(index)
+        (self.names.get(usize::from(slot))?.as_bytes() == name).then_some(slot)
     }
 }
 
@@ -103,9 +102,9 @@ pub(super) enum Wanted {
 
 impl Wanted {
     #[inline]
-    pub(super) fn find(self, name: &[u8]) -> Option<usize> {
+    pub(super) fn find(self, name: &[u8]) -> Option<u8> {
         match self {
-            Wanted::List(names) => names.iter().position(|wanted| wanted.as_bytes() == name),
+            Wanted::List(names) => position(names, |wanted| wanted.as_bytes() == name),
             Wanted::Table(sought) => sought.find(name),
         }
     }
@@ -119,6 +118,11 @@ impl Wanted {
     }
 }
 
+/// The index of the first name that fits; only the first 255 can.
+pub(super) fn position(names: &[&str], fits: impl Fn(&str) -> bool) -> Option<u8> {
+    names.iter().position(|name| fits(name)).and_then(|index| u8::try_from(index).ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,7 +132,7 @@ mod tests {
     #[test]
     fn each_name_is_found_and_no_other() {
         for (index, name) in SOUGHT.names.iter().enumerate() {
-            assert_eq!(SOUGHT.find(name.as_bytes()), Some(index), "{name}");
+            assert_eq!(SOUGHT.find(name.as_bytes()).map(usize::from), Some(index), "{name}");
         }
         for name in ["", "m", "models", "mode", "MODEL", "temperaturf", "ä", "tool_choicf"] {
             assert_eq!(SOUGHT.find(name.as_bytes()), None, "{name}");

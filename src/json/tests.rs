@@ -11,7 +11,7 @@ fn scan(pieces: &[&[u8]]) -> Result<Vec<Member>, ScanError> {
     scan.finish().map(|members| members.into_vec())
 }
 
-fn values<'t>(text: &'t str, members: &[Member]) -> Vec<(Option<usize>, &'t str)> {
+fn values<'t>(text: &'t str, members: &[Member]) -> Vec<(Option<u8>, &'t str)> {
     members.iter().map(|m| (m.wanted, &text[m.value.clone()])).collect()
 }
 

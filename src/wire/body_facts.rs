@@ -1,13 +1,12 @@
 //! What a body asks for beyond its model, as far as money and permission depend on it: how much output it permits, which
 //! other models it names, and what its provider has kept for it. Read from the members that the scanner found.
 
-use std::ops::Range;
-
 use smallvec::SmallVec;
 
-use super::fields::Fields;
-use super::watch;
-use crate::json::{Cursor, JsonError, Kind, Member, RawJson, Rope};
+use super::fields::{Fields, STORE};
+use super::request::Body;
+use super::{Api, watch};
+use crate::json::{Cursor, JsonError, Kind, RawJson};
 
 /// The most output that a client wants, as far as it says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,24 +20,6 @@ pub struct Most {
     pub answers: Option<u64>,
 }
 
-/// Where the members stand.
-#[derive(Clone, Debug, Default)]
-pub(super) struct BodyFacts {
-    caps: SmallVec<[Place; 1]>,
-    counts: SmallVec<[Place; 1]>,
-    models: SmallVec<[Place; 1]>,
-    kept: SmallVec<[Place; 1]>,
-}
-
-#[derive(Clone, Debug)]
-struct Place {
-    name: &'static str,
-    kind: Kind,
-    at: Range<usize>,
-    /// The name is written as the API has it.
-    exact: bool,
-}
-
 /// Names of other models in a member.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct NamedModels {
@@ -50,103 +31,89 @@ pub struct NamedModels {
     pub unreadable: bool,
 }
 
-impl BodyFacts {
-    /// Those among the members of a body.
-    pub(super) fn of(fields: &Fields, members: &[Member]) -> BodyFacts {
-        let mut facts = BodyFacts::default();
-        for member in members {
-            let Some(index) = member.wanted.or(member.folded) else { continue };
-            let Some(list) = facts.list(fields, index) else { continue };
-            list.push(Place {
-                name: fields.sought.names().get(index).copied().unwrap_or_default(),
-                kind: member.kind,
-                at: member.value.clone(),
-                exact: member.wanted.is_some() && !fields.loose.contains(&index),
-            });
-        }
-        facts
-    }
-
-    fn list(&mut self, fields: &Fields, index: usize) -> Option<&mut SmallVec<[Place; 1]>> {
-        if fields.caps.contains(&index) || fields.loose.contains(&index) {
-            return Some(&mut self.caps);
-        }
-        if fields.counts.contains(&index) {
-            return Some(&mut self.counts);
-        }
-        if fields.models.contains(&index) {
-            return Some(&mut self.models);
-        }
-        let kept = fields.conversing.is_some_and(|by| by.kept.contains(&index));
-        kept.then_some(&mut self.kept)
-    }
-
-    /// The most output that is wanted. A limit that is no whole number counts as if it were endless.
-    pub(super) fn most(&self, body: &mut Rope) -> Most {
+impl Body {
+    /// The most output that the client wants. A limit that is no whole number counts as if it were endless.
+    pub fn most(&mut self) -> Most {
         let mut most = Most::default();
-        for count in &self.counts {
-            most.answers = most.answers.max(amount(&body.slice(count.at.clone())));
-        }
-        for cap in &self.caps {
-            let text = body.slice(cap.at.clone());
-            if cap.kind == Kind::Object {
+        let Fields { caps, loose, counts, .. } = *self.fields;
+        for (index, member) in self.members.with_any(caps | loose | counts) {
+            let text = self.text.look(member.value.clone());
+            let is_cap = counts >> index & 1 == 0;
+            let exact = member.wanted.is_some() && loose >> index & 1 == 0;
+            if !is_cap {
+                most.answers = most.answers.max(amount(&text));
+            } else if member.kind == Kind::Object {
                 let mut said = Most::default();
                 // The scanner found the text to be sound.
                 let _ = of_settings(std::str::from_utf8(&text).unwrap_or_default(), &mut said);
                 most.answers = most.answers.max(said.answers);
-                if cap.exact {
+                if exact {
                     most.output = most.output.max(said.output);
                 } else {
                     most.unsure = most.unsure.max(said.output.unwrap_or(0));
                 }
-            } else if cap.exact && cap.kind != Kind::Array {
+            } else if exact && member.kind != Kind::Array {
                 most.output = most.output.max(amount(&text));
-            } else if cap.kind != Kind::Array {
+            } else if member.kind != Kind::Array {
                 most.unsure = most.unsure.max(amount(&text).unwrap_or(0));
             }
         }
         most
     }
 
-    /// Whether other models may be named.
-    pub(super) fn names_models(&self) -> bool {
-        !self.models.is_empty()
+    /// Whether the body may name models besides the one that it asks for.
+    pub fn names_models(&self) -> bool {
+        self.members.has_any(self.fields.models)
     }
 
-    /// Whether anything is said of what the provider has kept.
-    pub(super) fn goes_on(&self) -> bool {
-        !self.kept.is_empty()
-    }
-
-    /// The models that are named besides the one that is asked, by member.
-    pub(super) fn named_models(&self, body: &mut Rope) -> Vec<NamedModels> {
-        let read = |place: &Place| {
-            let text = body.slice(place.at.clone());
-            let mut others = NamedModels { member: place.name, ..NamedModels::default() };
+    /// The models that it names besides, by member: some providers let them answer instead.
+    pub fn named_models(&mut self) -> Vec<NamedModels> {
+        let mut found = Vec::new();
+        for (index, member) in self.members.with_any(self.fields.models) {
+            let text = self.text.look(member.value.clone());
+            let mut others = NamedModels { member: self.fields.name(index), ..NamedModels::default() };
             let mut json = Cursor::new(std::str::from_utf8(&text).unwrap_or_default());
-            let read = match place.name {
+            let read = match others.member {
                 "providerOptions" => of_options(&mut json, &mut others),
                 _ => others.read(&mut json),
             };
             others.unreadable |= read.is_err();
-            others
-        };
-        self.models.iter().map(read).collect()
+            found.push(others);
+        }
+        found
     }
 
-    /// The ids of what the provider has kept and the request goes on from, with their members; an empty one where it
-    /// cannot be read.
-    pub(super) fn kept(&self, body: &mut Rope) -> SmallVec<[(&'static str, String); 1]> {
+    /// Whether the vendor may keep the answer, because the client does not forbid it.
+    pub fn may_be_kept(&mut self) -> bool {
+        self.api == Api::Responses
+            && self
+                .members
+                .find(STORE)
+                .is_none_or(|store| &self.text.look(store.value.clone())[..] != b"false")
+    }
+
+    /// Whether the vendor may keep the answer, or the request goes on from what it has kept.
+    pub fn is_about_kept(&mut self) -> bool {
+        self.members.has_any(self.fields.kept) || self.may_be_kept()
+    }
+
+    /// The ids of all that the vendor has kept and the request goes on from, with the members that name them; an empty
+    /// one where it cannot be read.
+    pub fn all_kept(&mut self) -> SmallVec<[(&'static str, String); 1]> {
         let mut ids = SmallVec::new();
-        for place in self.kept.iter().filter(|place| place.kind != Kind::Null) {
-            let text = body.slice(place.at.clone());
+        for (index, member) in self.members.with_any(self.fields.kept) {
+            if member.kind == Kind::Null {
+                continue;
+            }
+            let name = self.fields.name(index);
+            let text = self.text.look(member.value.clone());
             let text = std::str::from_utf8(&text).unwrap_or_default();
             let before = ids.len();
             let mut take = |value: RawJson<'_>| {
                 let id = value.as_str().map(|id| id.decode().into_owned()).unwrap_or_default();
-                ids.push((place.name, id));
+                ids.push((name, id));
             };
-            if place.kind == Kind::Object {
+            if member.kind == Kind::Object {
                 let mut json = Cursor::new(text);
                 // The scanner found the text to be sound.
                 let _ = watch::members(&mut json, |key, json| {
@@ -160,7 +127,7 @@ impl BodyFacts {
                 take(RawJson::from_text(text));
             }
             if ids.len() == before {
-                ids.push((place.name, String::new()));
+                ids.push((name, String::new()));
             }
         }
         ids

@@ -15,16 +15,36 @@ pub(super) struct Fields {
     pub(super) spelled: u32,
     /// Which of them must be there, with the kinds that they may have.
     pub(super) required: &'static [(usize, &'static [Kind])],
-    /// Which of them limit the output, or hold what does; the largest counts.
-    pub(super) caps: &'static [usize],
+    /// Which of them limit the output, or hold what does, one bit each; the largest counts.
+    pub(super) caps: u32,
     /// Spellings of other APIs for the same, which some providers know as well.
-    pub(super) loose: &'static [usize],
+    pub(super) loose: u32,
     /// Which of them say how many answers are wanted.
-    pub(super) counts: &'static [usize],
+    pub(super) counts: u32,
     /// Which of them name other models that may answer instead.
-    pub(super) models: &'static [usize],
-    /// What names the conversation, where there is one.
-    pub(super) conversing: Option<Conversing>,
+    pub(super) models: u32,
+    /// Which of them say what the vendor has of the conversation.
+    pub(super) kept: u32,
+    /// What its client calls the conversation, or whom it is with, where it has one.
+    pub(super) label: Option<usize>,
+}
+
+impl Fields {
+    /// The name of the member with this index.
+    pub(super) fn name(&self, index: usize) -> &'static str {
+        self.sought.names().get(index).copied().unwrap_or_default()
+    }
+}
+
+/// One bit for each index.
+#[allow(clippy::indexing_slicing, reason = "evaluated when the gateway is built")]
+const fn bits(indexes: &[usize]) -> u32 {
+    let (mut bits, mut at) = (0, 0);
+    while at < indexes.len() {
+        bits |= 1 << indexes[at];
+        at += 1;
+    }
+    bits
 }
 
 /// Index of `model` in every list of names below.
@@ -41,15 +61,6 @@ pub(super) const EXTRA_SNAKE: usize = 4;
 /// Index of whether a response may be kept by its vendor.
 pub(super) const STORE: usize = 22;
 
-/// What a request names its conversation by: the indexes of members.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Conversing {
-    /// What its client calls the conversation, or whom it is with.
-    pub(super) label: usize,
-    /// What its vendor has of the conversation.
-    pub(super) kept: &'static [usize],
-}
-
 const STRING: &[Kind] = &[Kind::String];
 const ARRAY: &[Kind] = &[Kind::Array];
 const NUMBER: &[Kind] = &[Kind::Number];
@@ -62,11 +73,12 @@ const NOTHING: Fields = Fields {
     rules: &[],
     spelled: 0,
     required: &[],
-    caps: &[],
-    loose: &[],
-    counts: &[],
-    models: &[],
-    conversing: None,
+    caps: 0,
+    loose: 0,
+    counts: 0,
+    models: 0,
+    kept: 0,
+    label: None,
 };
 static CHAT_SOUGHT: Sought = Sought::new(
     &[
@@ -101,7 +113,7 @@ pub(super) mod chat {
     pub(in crate::wire) const WEB_SEARCH_OPTIONS: usize = 10;
     pub(in crate::wire) const PARAMETERS: usize = 11;
 }
-const CHAT: Fields = Fields {
+static CHAT: Fields = Fields {
     sought: &CHAT_SOUGHT,
     rules: &[
         (chat::TEMPERATURE, Rule::Figure { least: 0.0, most: 2.0 }),
@@ -112,11 +124,12 @@ const CHAT: Fields = Fields {
     ],
     spelled: 1 << chat::WEB_SEARCH_OPTIONS | 1 << chat::MAX_TOKENS,
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
-    caps: &[4, 5],
-    loose: &[17, 18],
-    counts: &[6, 16],
-    models: &[12, 13, 14, 15],
-    conversing: Some(Conversing { label: 7, kept: &[] }),
+    caps: bits(&[4, 5]),
+    loose: bits(&[17, 18]),
+    counts: bits(&[6, 16]),
+    models: bits(&[12, 13, 14, 15]),
+    kept: 0,
+    label: Some(7),
 };
 static MESSAGES_SOUGHT: Sought = Sought::new(
     &[
@@ -154,7 +167,7 @@ pub(super) mod messages {
     pub(in crate::wire) const CONTEXT_MANAGEMENT: usize = 12;
     pub(in crate::wire) const STOP_SEQUENCES: usize = 13;
 }
-const MESSAGES: Fields = Fields {
+static MESSAGES: Fields = Fields {
     sought: &MESSAGES_SOUGHT,
     rules: &[
         (EXTRA, Rule::Positive),
@@ -165,13 +178,14 @@ const MESSAGES: Fields = Fields {
     ],
     spelled: 1 << messages::THINKING,
     required: &[(MODEL, STRING), (CONTENT, ARRAY), (EXTRA, NUMBER)],
-    caps: &[EXTRA],
-    loose: &[],
-    counts: &[],
-    models: &[14, 15, 16, 17],
-    conversing: Some(Conversing { label: 4, kept: &[] }),
+    caps: bits(&[EXTRA]),
+    loose: 0,
+    counts: 0,
+    models: bits(&[14, 15, 16, 17]),
+    kept: 0,
+    label: Some(4),
 };
-const COUNT_TOKENS: Fields = Fields {
+static COUNT_TOKENS: Fields = Fields {
     sought: &const { Sought::new(&["model", "stream", "max_tokens", "messages"], &[]) },
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
     ..NOTHING
@@ -229,7 +243,7 @@ pub(super) mod responses {
     /// Tools in the spelling of chat, and where users are.
     pub(in crate::wire) const NESTED: u32 = 0b11_1000;
 }
-const RESPONSES: Fields = Fields {
+static RESPONSES: Fields = Fields {
     sought: &RESPONSES_SOUGHT,
     rules: &[
         (responses::TEMPERATURE, Rule::Figure { least: 0.0, most: 2.0 }),
@@ -241,13 +255,14 @@ const RESPONSES: Fields = Fields {
     ],
     spelled: 1 << responses::REASONING | 1 << responses::TOOL_CHOICE,
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
-    caps: &[4],
-    loose: &[20, 21],
-    counts: &[],
-    models: &[16, 17, 18, 19],
-    conversing: Some(Conversing { label: 5, kept: &[6, 7] }),
+    caps: bits(&[4]),
+    loose: bits(&[20, 21]),
+    counts: 0,
+    models: bits(&[16, 17, 18, 19]),
+    kept: bits(&[6, 7]),
+    label: Some(5),
 };
-const EMBEDDINGS: Fields = Fields {
+static EMBEDDINGS: Fields = Fields {
     sought: &const {
         Sought::new(
             &["model", "stream", "encoding_format", "input", "models", "fallbacks", "fallback_models"],
@@ -255,23 +270,23 @@ const EMBEDDINGS: Fields = Fields {
         )
     },
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
-    models: &[4, 5, 6],
+    models: bits(&[4, 5, 6]),
     ..NOTHING
 };
-const RERANK: Fields = Fields {
+static RERANK: Fields = Fields {
     sought: &const {
         Sought::new(&["model", "stream", "query", "documents", "models", "fallbacks", "fallback_models"], &[])
     },
     required: &[(MODEL, STRING), (EXTRA, STRING), (CONTENT, ARRAY)],
-    models: &[4, 5, 6],
+    models: bits(&[4, 5, 6]),
     ..NOTHING
 };
-const IMAGES: Fields = Fields {
+static IMAGES: Fields = Fields {
     sought: &const { Sought::new(&["model", "stream", "size", "prompt"], &[]) },
     required: &[(MODEL, STRING)],
     ..NOTHING
 };
-const PREDICT: Fields = Fields {
+static PREDICT: Fields = Fields {
     sought: &const { Sought::new(&["model", "stream", "parameters", "instances"], &[]) },
     required: &[(CONTENT, ARRAY)],
     ..NOTHING
@@ -303,7 +318,7 @@ pub(super) mod generate {
     pub(in crate::wire) const TOOL_CONFIG: [usize; 2] = [9, 10];
     pub(in crate::wire) const TOOLS: usize = 11;
 }
-const GENERATE: Fields = Fields {
+static GENERATE: Fields = Fields {
     sought: &GENERATE_SOUGHT,
     rules: &[
         (generate::GENERATION_CONFIG[0], Rule::GenerationConfig),
@@ -311,32 +326,32 @@ const GENERATE: Fields = Fields {
     ],
     spelled: 1 << generate::FUNCTION_CALLING_CONFIG[0] | 1 << generate::FUNCTION_CALLING_CONFIG[1],
     required: &[(CONTENT, ARRAY)],
-    caps: &[5, 6],
+    caps: bits(&[5, 6]),
     ..NOTHING
 };
-const EMBED_CONTENT: Fields = Fields {
+static EMBED_CONTENT: Fields = Fields {
     sought: &const { Sought::new(&["model", "stream", "requests", "content"], &[]) },
     required: &[(CONTENT, OBJECT)],
     ..NOTHING
 };
-const BATCH_EMBED: Fields = Fields {
+static BATCH_EMBED: Fields = Fields {
     sought: &const { Sought::new(&["model", "stream", "content", "requests"], &[]) },
     required: &[(CONTENT, ARRAY)],
     ..NOTHING
 };
 
-pub(super) fn fields(api: Api, batch: bool) -> Fields {
+pub(super) fn fields(api: Api, batch: bool) -> &'static Fields {
     match api {
-        Api::Messages => MESSAGES,
-        Api::CountTokens => COUNT_TOKENS,
-        Api::Responses => RESPONSES,
-        Api::Generate => GENERATE,
-        Api::EmbedContent if batch => BATCH_EMBED,
-        Api::EmbedContent => EMBED_CONTENT,
-        Api::Embeddings => EMBEDDINGS,
-        Api::Rerank => RERANK,
-        Api::Images if batch => PREDICT,
-        Api::Images => IMAGES,
-        _ => CHAT,
+        Api::Messages => &MESSAGES,
+        Api::CountTokens => &COUNT_TOKENS,
+        Api::Responses => &RESPONSES,
+        Api::Generate => &GENERATE,
+        Api::EmbedContent if batch => &BATCH_EMBED,
+        Api::EmbedContent => &EMBED_CONTENT,
+        Api::Embeddings => &EMBEDDINGS,
+        Api::Rerank => &RERANK,
+        Api::Images if batch => &PREDICT,
+        Api::Images => &IMAGES,
+        _ => &CHAT,
     }
 }

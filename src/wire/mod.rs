@@ -10,6 +10,7 @@
 //! Here must not live: who speaks a format (that is `vendor`), sockets, or the meeting of two formats (`translate`).
 
 pub mod body_facts;
+mod body_members;
 pub mod chat;
 pub mod codec;
 pub mod count_tokens;

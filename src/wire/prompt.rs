@@ -3,8 +3,6 @@
 //! A conversation grows at its end. Its messages up to the first one of the user stay as they are, but for the marks that
 //! clients move along (`cache_control`), which is why what is said is read and not the text around it.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
 use super::request::Body;
@@ -75,34 +73,16 @@ pub fn beginning(content: &[u8], each: &mut impl FnMut(&[u8])) -> bool {
     Walk { text: content, at: 0 }.messages(each).is_some()
 }
 
-/// What a conversation is called in a body: a string, or a member of an object.
-#[derive(Clone, Debug)]
-pub(super) struct Named {
-    at: Range<usize>,
-    member: Option<&'static [u8]>,
-}
-
-impl Named {
-    /// The name in this value; an object has it in `member`, whose name has its quotes.
-    pub(super) fn of(value: &Member, member: &'static [u8]) -> Option<Named> {
-        let member = match value.kind {
-            Kind::String => None,
-            Kind::Object => Some(member),
-            _ => return None,
-        };
-        Some(Named { at: value.value.clone(), member })
+/// What a conversation is called by this member of a body, without its quotes: a string, or the member `name` (written
+/// with its quotes) of an object. Nothing where there is none, or an empty one.
+pub(super) fn name_in(member: &Member, name: &[u8], body: &mut Rope) -> Option<Bytes> {
+    if !matches!(member.kind, Kind::String | Kind::Object) {
+        return None;
     }
-
-    /// The name without its quotes; nothing where there is none, or an empty one.
-    pub(super) fn read(&self, body: &mut Rope) -> Option<Bytes> {
-        let text = body.slice(self.at.clone());
-        let name = match self.member {
-            None => &text[..],
-            Some(member) => member_of(&text, member)?,
-        };
-        let name = name.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        (!name.is_empty()).then(|| text.slice_ref(name))
-    }
+    let text = body.slice(member.value.clone());
+    let called = if member.kind == Kind::Object { member_of(&text, name)? } else { &text[..] };
+    let called = called.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    (!called.is_empty()).then(|| text.slice_ref(called))
 }
 
 /// The value of an object's member, as it is written. The name has its quotes.

@@ -1,10 +1,11 @@
 //! The values that members of a request must have, whichever provider serves it (specification, sections 4 and 8).
 
 use super::Api;
+use super::body_members::BodyMembers;
 use super::fields::{CONTENT, EXTRA, Fields, responses};
 use super::watch::members;
 use crate::error::{ApiError, Kind as ErrorKind};
-use crate::json::{Cursor, JsonStr, Kind, Member, RawJson, Rope};
+use crate::json::{Cursor, JsonStr, Kind, RawJson, Rope};
 
 /// What the value of a member must be. `null` is always allowed, and says nothing.
 #[derive(Clone, Copy, Debug)]
@@ -79,40 +80,30 @@ impl Rule {
 /// Holds the members to the specification's rules. Which of them may have to be spelled differently is the result.
 pub(super) fn check_values(
     api: Api,
-    members: &[Member],
+    members: &BodyMembers,
     fields: &Fields,
     body: &mut Rope,
 ) -> Result<u32, ApiError> {
-    let mut there = 0_u32;
-    for member in members {
-        there |= member.wanted.map_or(0, |index| 1 << index);
-    }
     for (index, rule) in fields.rules {
-        if there >> index & 1 == 0 {
-            continue;
-        }
-        let Some(member) = members.iter().find(|member| member.wanted == Some(*index)) else { continue };
+        let Some(member) = members.find(*index) else { continue };
         if rule.needs_no_look(member.value.len()) {
             continue;
         }
-        let text = body.slice(member.value.clone());
-        let name = fields.sought.names().get(*index).copied().unwrap_or_default();
-        rule.check(name, member.kind, std::str::from_utf8(&text).unwrap_or_default())?;
+        let text = body.look(member.value.clone());
+        rule.check(fields.name(*index), member.kind, std::str::from_utf8(&text).unwrap_or_default())?;
     }
     if api == Api::Responses && has_no_input(members, body) {
         return Err(empty_input());
     }
-    Ok(there & fields.spelled)
+    Ok(members.there() & fields.spelled)
 }
 
 /// Nothing is asked, and nothing else says what the answer is to.
-fn has_no_input(members: &[Member], body: &mut Rope) -> bool {
-    let find = |index: usize| {
-        members.iter().find(|member| member.wanted == Some(index) && member.kind != Kind::Null)
-    };
+fn has_no_input(members: &BodyMembers, body: &mut Rope) -> bool {
+    let find = |index: usize| members.find(index).filter(|member| member.kind != Kind::Null);
     let elsewhere = [EXTRA, responses::PREVIOUS_RESPONSE_ID, responses::CONVERSATION];
     let Some(input) = find(CONTENT).filter(|input| input.value.len() <= 64) else { return false };
-    let text = body.slice(input.value.clone());
+    let text = body.look(input.value.clone());
     let is_nothing = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'[' | b']' | b'"');
     text.iter().all(is_nothing) && elsewhere.into_iter().all(|index| find(index).is_none())
 }

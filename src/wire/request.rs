@@ -5,9 +5,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::body_facts::{BodyFacts, Most, NamedModels};
-use super::fields::{CONTENT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STORE, STREAM, fields};
-use super::prompt::Named;
+use super::body_members::BodyMembers;
+use super::fields::{CONTENT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields};
+use super::prompt::name_in;
 use super::ranges::check_values;
 use super::{Api, form, images};
 use crate::canonical::image::ImageRequest;
@@ -20,7 +20,7 @@ const MAX_MODEL: usize = 256;
 /// Reads a body while it arrives.
 pub struct BodyReader {
     api: Api,
-    fields: Fields,
+    fields: &'static Fields,
     scan: Scanner,
     body: Rope,
     /// Images are asked for as predictions.
@@ -36,36 +36,21 @@ pub struct Body {
     pub text: Rope,
     /// The model that the body names; nothing for APIs that name it in the path.
     pub model: Option<String>,
-    /// Where the model's name stands, quotes included.
-    model_at: Option<Range<usize>>,
-    /// Requests inside the body, each of which may name the model again.
-    inner: Option<Member>,
     /// The client wants a stream.
     pub stream: bool,
-    stream_at: Option<Range<usize>>,
     stream_options: StreamOptions,
-    /// The body names a resource, not a model.
-    names_resource: bool,
-    /// Limits of the output, other models, what the vendor has kept.
-    facts: BodyFacts,
     /// What is wanted, where images are: it has been read, and there is no text any more.
     pub image: Option<Box<ImageRequest>>,
-    /// What the request is about.
-    content_at: Option<Range<usize>>,
-    /// What the client calls the conversation.
-    label: Option<Named>,
-    /// What the vendor has of the conversation.
-    kept: Option<Named>,
     /// The API that it is for.
     pub(super) api: Api,
-    /// The members that matter to it.
-    members: SmallVec<[Member; 12]>,
+    /// What matters to it.
+    pub(super) fields: &'static Fields,
+    /// The members that do.
+    pub(super) members: BodyMembers,
     /// Words of the specification that may be in it, one bit each.
     pub(super) seen: u32,
     /// Members that may be spelled as the specification has them, one bit each.
     pub(super) spelled: u32,
-    /// The vendor may keep the answer.
-    may_be_kept: bool,
 }
 
 /// What a chat request says about usage in its stream.
@@ -130,18 +115,14 @@ impl BodyReader {
             return read_form(self.body, &boundary);
         }
         let seen = self.scan.seen();
-        let mut members = self.scan.finish().map_err(|error| invalid_json(&error, &mut self.body))?;
-        if members.spilled() {
-            // Those that differ by case only are no strangers: somebody may read them as what they look like.
-            members.retain(|member| member.wanted.is_some() || member.folded.is_some());
-            members.shrink_to_fit();
-        }
-        let find = |index: usize| members.iter().find(|member| member.wanted == Some(index));
-        if let Some(model) = members.iter().find(|member| member.folded == Some(MODEL)) {
+        let members = self.scan.finish().map_err(|error| invalid_json(&error, &mut self.body))?;
+        let members = BodyMembers::new(members);
+        let find = |index: usize| members.find(index);
+        if let Some(model) = members.second_model() {
             return Err(ambiguous(&mut self.body, model));
         }
         for &(index, kinds) in self.fields.required {
-            let name = self.fields.sought.names().get(index).copied().unwrap_or_default();
+            let name = self.fields.name(index);
             match find(index) {
                 None if index == CONTENT && content_is_elsewhere(self.api, find) => {}
                 None => return Err(ApiError::missing(name)),
@@ -150,9 +131,7 @@ impl BodyReader {
             }
         }
         let stream = match find(STREAM) {
-            Some(member) if member.kind == Kind::Bool => {
-                &self.body.slice(member.value.clone())[..] == b"true"
-            }
+            Some(member) if member.kind == Kind::Bool => &self.body.look(member.value.clone())[..] == b"true",
             Some(member) if member.kind != Kind::Null && self.api != Api::Generate => {
                 return Err(wrong_type("stream", &[Kind::Bool], member.kind));
             }
@@ -164,16 +143,11 @@ impl BodyReader {
             }
             _ => None,
         };
-        let spelled = check_values(self.api, &members, &self.fields, &mut self.body)?;
+        let spelled = check_values(self.api, &members, self.fields, &mut self.body)?;
         let stream_options = match find(EXTRA) {
             _ if self.api != Api::Chat => StreamOptions::Strange,
             Some(member) => read_stream_options(&mut self.body, member),
             None => StreamOptions::Absent,
-        };
-        let inner = match self.api {
-            Api::Generate => find(EXTRA).or_else(|| find(EXTRA_SNAKE)),
-            Api::EmbedContent => find(CONTENT).filter(|member| member.kind == Kind::Array),
-            _ => None,
         };
         if self.api == Api::Images {
             let text = self.body.into_contiguous();
@@ -182,27 +156,14 @@ impl BodyReader {
                 if self.predict { images::predict::decode(text)? } else { images::request::decode(text)? };
             return Ok(Body::of_images(model, image));
         }
-        let conversing = self.fields.conversing;
         Ok(Body {
             image: None,
             model,
-            model_at: find(MODEL)
-                .filter(|member| member.kind == Kind::String)
-                .map(|member| member.value.clone()),
-            inner: inner.cloned(),
             stream,
-            stream_at: find(STREAM).map(|member| member.value.clone()),
             stream_options,
-            names_resource: matches!(self.api, Api::Generate | Api::EmbedContent),
-            facts: BodyFacts::of(&self.fields, &members),
-            may_be_kept: self.api == Api::Responses
-                && find(STORE).is_none_or(|store| &self.body.slice(store.value.clone())[..] != b"false"),
-            content_at: find(CONTENT).map(|member| member.value.clone()),
-            label: conversing.and_then(|by| Named::of(find(by.label)?, b"\"user_id\"")),
-            kept: conversing
-                .and_then(|by| by.kept.iter().find_map(|kept| Named::of(find(*kept)?, b"\"id\""))),
             text: self.body,
             api: self.api,
+            fields: self.fields,
             seen,
             spelled,
             members,
@@ -223,20 +184,12 @@ impl Body {
         Body {
             text: Rope::new(),
             model,
-            model_at: None,
-            inner: None,
             stream: false,
-            stream_at: None,
             stream_options: StreamOptions::Strange,
-            names_resource: false,
-            facts: BodyFacts::default(),
-            content_at: None,
-            label: None,
-            kept: None,
-            may_be_kept: false,
             image: Some(Box::new(image)),
             api: Api::Images,
-            members: SmallVec::new(),
+            fields: fields(Api::Images, false),
+            members: BodyMembers::default(),
             seen: 0,
             spelled: 0,
         }
@@ -244,7 +197,22 @@ impl Body {
 
     /// The member with this index.
     pub(super) fn member(&self, index: usize) -> Option<&Member> {
-        self.members.iter().find(|member| member.wanted == Some(index))
+        self.members.find(index)
+    }
+
+    /// Where the model's name stands, quotes included. `None` for APIs that name it in the path.
+    fn model_at(&self) -> Option<Range<usize>> {
+        let member = self.member(MODEL).filter(|member| member.kind == Kind::String)?;
+        Some(member.value.clone())
+    }
+
+    /// Requests inside the body, each of which may name the model again.
+    fn inner(&self) -> Option<&Member> {
+        match self.api {
+            Api::Generate => self.member(EXTRA).or_else(|| self.member(EXTRA_SNAKE)),
+            Api::EmbedContent => self.member(CONTENT).filter(|member| member.kind == Kind::Array),
+            _ => None,
+        }
     }
 
     /// The edits, in no order, that put another model in the place of the one that the client named. Gemini's bodies
@@ -255,15 +223,16 @@ impl Body {
             crate::json::Writer::new(&mut text).string(name);
             Bytes::from(text)
         };
-        let name = if self.names_resource { quoted(&format!("models/{model}")) } else { quoted(model) };
-        let inner = self.inner.as_ref().map(|member| inner_models(&mut self.text.clone(), member));
-        let places = self.model_at.iter().cloned().chain(inner.unwrap_or_default());
+        let names_resource = matches!(self.api, Api::Generate | Api::EmbedContent);
+        let name = if names_resource { quoted(&format!("models/{model}")) } else { quoted(model) };
+        let inner = self.inner().map(|member| inner_models(&mut self.text.clone(), member));
+        let places = self.model_at().into_iter().chain(inner.unwrap_or_default());
         places.map(|range| Edit { range, text: name.clone() }).collect()
     }
 
     /// The beginning of what the request is about, at most so many bytes; nothing where it is said elsewhere.
     pub fn beginning(&mut self, most: usize) -> Option<Bytes> {
-        let at = self.content_at.clone()?;
+        let at = self.member(CONTENT)?.value.clone();
         let end = at.end.min(at.start.saturating_add(most));
         Some(self.text.slice(at.start..end))
     }
@@ -271,50 +240,24 @@ impl Body {
     /// What the client calls the conversation, as it is written: the key of its prompt cache, or its user, who in the
     /// case of coding agents is a session.
     pub fn label(&mut self) -> Option<Bytes> {
-        self.label.as_ref()?.read(&mut self.text)
+        let label = self.members.find(self.fields.label?)?;
+        name_in(label, b"\"user_id\"", &mut self.text)
     }
 
     /// The id of what the vendor has of the conversation, as it is written: a response, or all of it.
     pub fn kept(&mut self) -> Option<Bytes> {
-        self.kept.as_ref()?.read(&mut self.text)
-    }
-
-    /// The most output that the client wants.
-    pub fn most(&mut self) -> Most {
-        self.facts.most(&mut self.text)
-    }
-
-    /// Whether the body may name models besides the one that it asks for.
-    pub fn names_models(&self) -> bool {
-        self.facts.names_models()
-    }
-
-    /// The models that it names besides, by member: some providers let them answer instead.
-    pub fn named_models(&mut self) -> Vec<NamedModels> {
-        self.facts.named_models(&mut self.text)
-    }
-
-    /// Whether the vendor may keep the answer, or the request goes on from what it has kept.
-    pub fn is_about_kept(&self) -> bool {
-        self.may_be_kept || self.facts.goes_on()
-    }
-
-    /// Whether the vendor may keep the answer, because the client does not forbid it.
-    pub fn may_be_kept(&self) -> bool {
-        self.may_be_kept
-    }
-
-    /// The ids of all that the vendor has kept and the request goes on from, with the members that name them; an empty
-    /// one where it cannot be read.
-    pub fn all_kept(&mut self) -> SmallVec<[(&'static str, String); 1]> {
-        self.facts.kept(&mut self.text)
+        let kept = (0..u32::BITS as usize).filter(|index| self.fields.kept >> index & 1 == 1);
+        let mut members = kept.filter_map(|index| self.members.find(index));
+        members
+            .find(|member| matches!(member.kind, Kind::String | Kind::Object))
+            .and_then(|member| name_in(member, b"\"id\"", &mut self.text))
     }
 
     /// The edit that puts another member in the place of the model, for vendors that have the model in the address.
     /// Nothing where the member's name is written in a way that is not worth reading.
     pub fn replace_model(&self, name: &str, value: &str) -> Option<Edit> {
         const KEY: &[u8] = b"\"model\"";
-        let at = self.model_at.as_ref()?;
+        let at = self.model_at()?;
         let from = at.start.saturating_sub(64);
         let before = self.text.clone().slice(from..at.start);
         let key = before.trim_ascii_end().strip_suffix(b":")?.trim_ascii_end();
@@ -328,7 +271,7 @@ impl Body {
 
     /// The edit that puts another model in the place of the client's, with another member behind it.
     pub fn set_model_beside(&self, model: &str, name: &str, value: &str) -> Option<Edit> {
-        let range = self.model_at.clone()?;
+        let range = self.model_at()?;
         let mut text = Vec::with_capacity(model.len() + name.len() + value.len() + 16);
         crate::json::Writer::new(&mut text).string(model);
         text.push(b',');
@@ -348,7 +291,7 @@ impl Body {
     pub fn ask_usage(&self) -> Option<Edit> {
         match &self.stream_options {
             StreamOptions::Absent => {
-                let at = self.stream_at.as_ref()?.end;
+                let at = self.member(STREAM)?.value.end;
                 Some(Edit {
                     range: at..at,
                     text: Bytes::from_static(br#","stream_options":{"include_usage":true}"#),
@@ -405,7 +348,7 @@ fn ambiguous(body: &mut Rope, member: &Member) -> ApiError {
 }
 
 fn read_model(body: &mut Rope, member: &Member) -> Result<String, ApiError> {
-    let text = body.slice(member.value.start + 1..member.value.end - 1);
+    let text = body.look(member.value.start + 1..member.value.end - 1);
     let escaped = std::str::from_utf8(&text).unwrap_or_default();
     let model = crate::json::JsonStr::from_escaped(escaped).decode();
     check_model(&model).map(str::to_owned)

@@ -13,9 +13,10 @@ const CODES: usize = 1 << LONGEST_CODE;
 const BLOCK: usize = 65_535;
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// The first picture of a GIF as a PNG; nothing where there is none, or where it has more than [`MOST_POINTS`].
+/// The first picture of a GIF as a PNG; nothing for what is no GIF, has no picture, or has more than [`MOST_POINTS`].
 pub fn gif_to_png(gif: &[u8]) -> Option<Bytes> {
-    let mut reader = Reader(gif.get(6..)?);
+    let version = gif.strip_prefix(b"GIF8")?;
+    let mut reader = Reader(version.strip_prefix(b"7a").or_else(|| version.strip_prefix(b"9a"))?);
     let (width, height) = (reader.short()?, reader.short()?);
     let [packed, background, _] = reader.array()?;
     if width * height == 0 || width * height > MOST_POINTS {

@@ -182,3 +182,12 @@ proptest! {
         let _ = mask(&Bytes::from([SIGNATURE, &rest[..]].concat()));
     }
 }
+
+#[test]
+fn only_a_gif_is_read_as_one() {
+    let whole = gif((1, 1), [0, 0, 1, 1], 0, &[], 8, &plain(&[1]));
+    assert!(gif_to_png(&whole).is_some());
+    for other in [&SIGNATURE[..6], b"GIF88a", b"BM\0\0\0\0"] {
+        assert_eq!(gif_to_png(&[other, &whole[6..]].concat()), None);
+    }
+}

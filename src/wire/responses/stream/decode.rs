@@ -4,7 +4,7 @@
 //! whose ids change between the events of one item.
 
 use super::parse::{Annotation, Frame, Item, Part, Response};
-use super::slot::{Block, Reasoning, Slot};
+use super::slot::{Block, Holds, Reasoning, Slot};
 use super::usual::{Usual, What};
 use crate::canonical::{BlockKind, Delta, Event, Index, Key, Start, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
@@ -226,14 +226,13 @@ impl Decoder {
         self.ensure_started(sink);
         let (index, base) = (self.next, self.characters);
         self.next += 1;
-        let call = matches!(kind, BlockKind::ToolUse { .. });
         sink(Event::BlockStart { index, choice: 0, kind });
         let slot = self.slot(at);
         slot.parts.push(Key::of(part));
         slot.blocks.push(Block {
             part,
             index,
-            call,
+            holds: Holds::of(kind),
             open: true,
             filled: false,
             base,
@@ -246,7 +245,8 @@ impl Decoder {
         &mut slot.blocks[last]
     }
 
-    /// The block of a part of a message; opened where it is not there. Nothing for a part that is closed.
+    /// The block of a part of a message; opened where it is not there, or where the part was something else until now
+    /// (a vendor that counts its items wrongly has text where its reasoning was). Nothing for a part that is closed.
     #[inline]
     fn part(
         &mut self,
@@ -256,7 +256,12 @@ impl Decoder {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Option<&mut Block> {
         match self.slot(at).place(part) {
-            Some(place) => self.slot(at).blocks.get_mut(place).filter(|block| block.open && !block.call),
+            Some(place) if self.slot(at).turns(place, Holds::of(kind), sink) => {
+                Some(self.open(at, part, kind, sink))
+            }
+            Some(place) => {
+                self.slot(at).blocks.get_mut(place).filter(|block| block.open && block.holds != Holds::Call)
+            }
             None if self.slot(at).done => None,
             None => {
                 self.settle_complete(sink);
@@ -428,7 +433,7 @@ impl Decoder {
 
     /// The call at this position, if it is open.
     pub(super) fn call(&mut self, at: u64) -> Option<&mut Block> {
-        self.slot(at).blocks.first_mut().filter(|block| block.open && block.call)
+        self.slot(at).blocks.first_mut().filter(|block| block.open && block.holds == Holds::Call)
     }
 
     #[inline]

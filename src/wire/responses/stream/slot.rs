@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::parse::Annotation;
-use crate::canonical::{Citation, Delta, Event, Index, Key};
+use crate::canonical::{BlockKind, Citation, Delta, Event, Index, Key};
 use crate::json::JsonStr;
 
 /// An item, as far as it has come.
@@ -24,8 +24,7 @@ pub(super) struct Block {
     /// The part that it is: the `content_index`, or 0 where an item is one block.
     pub(super) part: u64,
     pub(super) index: u32,
-    /// It is a call: it takes input and no text.
-    pub(super) call: bool,
+    pub(super) holds: Holds,
     pub(super) open: bool,
     /// Text or arguments have come.
     pub(super) filled: bool,
@@ -37,6 +36,30 @@ pub(super) struct Block {
     pub(super) citations: u64,
     /// Which part of reasoning it has come to.
     pub(super) section: u64,
+}
+
+/// What a block takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// Text or a refusal, with citations and probabilities.
+    Text,
+    /// Reasoning, with a seal.
+    Reasoning,
+    /// The input of a call.
+    Call,
+    /// Nothing that a stream has in parts.
+    Whole,
+}
+
+impl Holds {
+    pub(super) fn of(kind: BlockKind<'_>) -> Holds {
+        match kind {
+            BlockKind::Text | BlockKind::Refusal => Holds::Text,
+            BlockKind::Reasoning => Holds::Reasoning,
+            BlockKind::ToolUse { .. } => Holds::Call,
+            BlockKind::HiddenReasoning | BlockKind::Media { .. } | BlockKind::Opaque { .. } => Holds::Whole,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +83,20 @@ impl Slot {
             None => None,
             Some(_) => self.parts.last(Key::of(part)),
         }
+    }
+
+    /// Whether an open block of text must make room for one of reasoning, or the other way round; it is closed then.
+    #[inline]
+    pub(super) fn turns(&mut self, place: usize, holds: Holds, sink: &mut impl FnMut(Event<'_>)) -> bool {
+        let Some(block) = self.blocks.get_mut(place) else { return false };
+        let other =
+            matches!((block.holds, holds), (Holds::Text, Holds::Reasoning) | (Holds::Reasoning, Holds::Text));
+        if block.open && other {
+            block.open = false;
+            sink(Event::BlockStop { index: block.index });
+            return true;
+        }
+        false
     }
 
     pub(super) fn close(&mut self, sink: &mut impl FnMut(Event<'_>)) {

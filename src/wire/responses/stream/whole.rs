@@ -3,7 +3,7 @@
 use super::super::watch;
 use super::decode::Decoder;
 use super::parse::{Item, Part, Response};
-use super::slot::Reasoning;
+use super::slot::{Block, Holds, Reasoning};
 use crate::canonical::{BlockKind, Delta, Event, Finish, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::watch::elements;
@@ -106,7 +106,8 @@ impl Decoder {
             }
         }
         if !item.encrypted.is_empty() {
-            let block = match self.slot(at).blocks.first().filter(|block| block.open && !block.call) {
+            let reasons = |block: &&Block| block.open && block.holds == Holds::Reasoning;
+            let block = match self.slot(at).blocks.iter().find(reasons) {
                 Some(block) => block.index,
                 None => self.open(at, 0, BlockKind::HiddenReasoning, sink).index,
             };

@@ -107,6 +107,25 @@ fn parts_are_matched_in_order_where_their_numbers_do_not_begin_at_0() {
 }
 
 #[test]
+fn reasoning_and_text_that_have_one_position_are_two_blocks() {
+    let reasoning =
+        r#"{"type":"response.reasoning_text.delta","output_index":0,"content_index":0,"delta":"hm"}"#;
+    let text = r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"yes","logprobs":[{"token":"yes","logprob":-0.1}]}"#;
+    let cited = r#"{"type":"response.output_text.annotation.added","output_index":0,"content_index":0,"annotation":{"type":"url_citation","url":"https://example.org","title":"t"}}"#;
+    let answer = read_between(&[reasoning, text, cited, reasoning]);
+    let kinds: Vec<&Kind> = answer.blocks.iter().map(|block| &block.kind).collect();
+    assert_eq!(kinds, [&Kind::Reasoning, &Kind::Text, &Kind::Reasoning]);
+    assert_eq!(texts(&answer), ["hm", "yes", "hm"]);
+    assert_eq!(answer.blocks[1].citations.len(), 1);
+    // What an item is at its end is not what its parts were.
+    let refused = r#"{"type":"response.content_part.added","output_index":0,"content_index":0,"part":{"type":"refusal","refusal":""}}"#;
+    let done = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","summary":[],"encrypted_content":"gAAA"}}"#;
+    let answer = read_between(&[refused, done]);
+    let sealed: Vec<_> = answer.blocks.iter().map(|block| (&block.kind, block.seal.as_str())).collect();
+    assert_eq!(sealed, [(&Kind::Refusal, ""), (&Kind::HiddenReasoning, "gAAA")]);
+}
+
+#[test]
 fn fact_29_reasoning_of_all_three_kinds() {
     // A summary in parts, with the announcement of the second part missing.
     let answer = read_between(&[

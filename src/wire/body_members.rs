@@ -1,0 +1,69 @@
+//! The members of a body that matter to its API, found by their index in [`Fields`](super::fields::Fields).
+
+use smallvec::SmallVec;
+
+use super::fields::MODEL;
+use crate::json::Member;
+
+/// Members of the outermost object, with one bit for each index that is there: most questions are about members that a
+/// body does not have, and cost one look at the bits.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BodyMembers {
+    list: SmallVec<[Member; 12]>,
+    /// Indexes of names that are there as the API writes them.
+    there: u32,
+    /// Indexes of names that are there but for upper and lower case.
+    folded: u32,
+}
+
+impl BodyMembers {
+    /// What a scan has found. Of many members only those with an index are kept.
+    pub(super) fn new(mut list: SmallVec<[Member; 12]>) -> BodyMembers {
+        if list.spilled() {
+            list.retain(|member| member.wanted.is_some() || member.folded.is_some());
+            list.shrink_to_fit();
+        }
+        let (mut there, mut folded) = (0, 0);
+        for member in &list {
+            there |= member.wanted.map_or(0, |index| 1 << index);
+            folded |= member.folded.map_or(0, |index| 1 << index);
+        }
+        BodyMembers { list, there, folded }
+    }
+
+    /// One bit for each index whose name is there as the API writes it.
+    pub(super) fn there(&self) -> u32 {
+        self.there
+    }
+
+    /// The member with this index.
+    #[inline]
+    pub(super) fn find(&self, index: usize) -> Option<&Member> {
+        if self.there >> index & 1 == 0 {
+            return None;
+        }
+        self.list.iter().find(|member| member.wanted.is_some_and(|wanted| usize::from(wanted) == index))
+    }
+
+    /// A member that a reader without regard to case takes for the model.
+    pub(super) fn second_model(&self) -> Option<&Member> {
+        if self.folded >> MODEL & 1 == 0 {
+            return None;
+        }
+        self.list.iter().find(|member| member.folded.is_some_and(|folded| usize::from(folded) == MODEL))
+    }
+
+    /// Whether a member with one of these indexes is there, in whatever case its name is written.
+    pub(super) fn has_any(&self, indexes: u32) -> bool {
+        (self.there | self.folded) & indexes != 0
+    }
+
+    /// The members with these indexes, in whatever case their names are written, each with its index.
+    pub(super) fn with_any(&self, indexes: u32) -> impl Iterator<Item = (usize, &Member)> {
+        let list = if self.has_any(indexes) { &self.list[..] } else { &[] };
+        list.iter().filter_map(move |member| {
+            let index = usize::from(member.wanted.or(member.folded)?);
+            (indexes >> index & 1 == 1).then_some((index, member))
+        })
+    }
+}
