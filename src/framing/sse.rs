@@ -116,7 +116,17 @@ impl<'a> Event<'a> {
 
 /// Where the first line of a frame begins: behind a byte order mark, and behind the line feed of the blank line before,
 /// if that came in another piece.
+#[inline]
 pub fn text_start(frame: &[u8]) -> usize {
+    match frame.first() {
+        Some(b'\r' | b'\n' | 0xef) => marked_start(frame),
+        _ => 0,
+    }
+}
+
+/// [`text_start`] of the few frames that do not begin with their first line.
+#[cold]
+fn marked_start(frame: &[u8]) -> usize {
     let ends = frame.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     let marked = frame.get(ends..).is_some_and(|text| text.starts_with(b"\xef\xbb\xbf"));
     if marked { ends + 3 } else { ends }
