@@ -8,7 +8,7 @@ UNITS   ?= $(SYSCONF)/systemd/system
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 BINARY  := $(TARGET)/release/model-gateway
 
-# The Python that has the vendors' SDKs: the one of `make sdks`, or the system's.
+# The Python that has the providers' SDKs: the one of `make sdks`, or the system's.
 SDKS           := $(TARGET)/sdks
 GATEWAY_PYTHON ?= $(or $(wildcard $(abspath $(SDKS)/bin/python)),python3)
 export GATEWAY_PYTHON
@@ -22,7 +22,7 @@ help: ## List the targets
 deps: ## Install what a build needs beside Rust (a C compiler, cmake), if it is missing
 	@scripts/deps
 
-demo: deps ## Try the gateway with simulated vendors; ARGS="--port 8090" for its options
+demo: deps ## Try the gateway with simulated providers; ARGS="--port 8090" for its options
 	@$(CARGO) run --locked --profile $(PROFILE) --bin model-gateway -- demo $(ARGS)
 
 test: deps ## Run all tests; those that need what is not here say SKIPPED (GATEWAY_REQUIRE_ALL=1: fail)
@@ -43,7 +43,7 @@ fuzz: deps ## Replay the fuzz corpora and try mutations of them for a bounded ti
 bench: deps ## Run the micro-benchmarks
 	$(CARGO) bench --locked --no-default-features --bench frames --bench translate -- $(ARGS)
 
-sdks: ## Install the vendors' Python SDKs for the tests, in target/
+sdks: ## Install the providers' Python SDKs for the tests, in target/
 	python3 -m venv $(SDKS)
 	$(SDKS)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 

@@ -1,5 +1,5 @@
-//! How fast vectors are turned from numbers to base64 and back, in bytes of 32-bit floats, tokens are counted, and large
-//! images pass.
+//! How fast vectors are turned from numbers to base64 and back, in bytes of 32-bit floats, tokens are counted, and
+//! large images pass.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
 
 use std::fmt::Write as _;
@@ -83,7 +83,8 @@ fn counting(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// An image of 20 MB, from the vendor's answer to the client's: as base64 that passes, and as bytes that lay behind a link.
+/// An image of 20 MB, from the provider's answer to the client's: as base64 that passes, and as bytes that lay behind a
+/// link.
 fn images(criterion: &mut Criterion) {
     const SIZE: usize = 20 << 20;
     let bytes: Vec<u8> = (0..SIZE).map(|at| (at * 31 % 251) as u8).collect();

@@ -147,15 +147,15 @@ const TRANSLATED: [(&str, Said); 3] =
 
 /// The case of a pair: which pair, and what it is about.
 fn pair(case: &str) -> Option<(Format, Format, String)> {
-    translation::pairs().find_map(|(vendor, client)| {
-        let about = case.strip_prefix(&format!("{vendor}-to-{client}"))?;
-        Some((vendor, client, about.to_owned()))
+    translation::pairs().find_map(|(provider, client)| {
+        let about = case.strip_prefix(&format!("{provider}-to-{client}"))?;
+        Some((provider, client, about.to_owned()))
     })
 }
 
 /// Frames of one kind in the middle of a translated stream, one in a piece.
-fn translated(vendor: Format, client: Format, said: Said) -> usize {
-    let mut script = Script::new(vendor);
+fn translated(provider: Format, client: Format, said: Said) -> usize {
+    let mut script = Script::new(provider);
     script.begin();
     script.open(said);
     let before = script.frames.len() + WARM;
@@ -164,7 +164,7 @@ fn translated(vendor: Format, client: Format, said: Said) -> usize {
     }
     let frames = translation::shared(&script.frames);
     let (warm, rest) = frames.split_at(before);
-    let mut exchange = translation::translated(vendor, client);
+    let mut exchange = translation::translated(provider, client);
     for piece in warm {
         black_box(exchange.feed(piece.clone()).unwrap());
     }
@@ -177,29 +177,29 @@ fn translated(vendor: Format, client: Format, said: Said) -> usize {
 }
 
 /// A request with ten turns.
-fn translated_request(vendor: Format, client: Format) -> usize {
+fn translated_request(provider: Format, client: Format) -> usize {
     let body = requests::conversation(client);
     let turns = FRAMES / 50;
     measured(|| {
         for _ in 0..turns {
-            black_box(translation::translate(client, vendor, &body));
+            black_box(translation::translate(client, provider, &body));
         }
     });
     turns
 }
 
-fn translation_case(vendor: Format, client: Format, about: &str) -> Option<usize> {
+fn translation_case(provider: Format, client: Format, about: &str) -> Option<usize> {
     if about == "-request" {
-        return Some(translated_request(vendor, client));
+        return Some(translated_request(provider, client));
     }
     let (_, said) = TRANSLATED.into_iter().find(|(name, _)| *name == about)?;
-    Some(translated(vendor, client, said))
+    Some(translated(provider, client, said))
 }
 
 fn main() -> ExitCode {
     let case = std::env::args().nth(1).unwrap_or_default();
-    if let Some((vendor, client, about)) = pair(&case) {
-        let Some(count) = translation_case(vendor, client, &about) else { return ExitCode::FAILURE };
+    if let Some((provider, client, about)) = pair(&case) {
+        let Some(count) = translation_case(provider, client, &about) else { return ExitCode::FAILURE };
         eprintln!("{count}");
         return ExitCode::SUCCESS;
     }
@@ -216,9 +216,9 @@ fn main() -> ExitCode {
         case if CASES.contains(&case) => stream(case),
         _ => {
             println!("{}", CASES.join("\n"));
-            for (vendor, client) in translation::pairs() {
-                println!("{vendor}-to-{client}");
-                println!("{vendor}-to-{client}-request");
+            for (provider, client) in translation::pairs() {
+                println!("{provider}-to-{client}");
+                println!("{provider}-to-{client}-request");
             }
             return ExitCode::SUCCESS;
         }

@@ -25,8 +25,8 @@ const FRAMES: usize = 200;
 /// What a read of a busy connection brings.
 const READ: usize = 16_384;
 
-fn pass(vendor: Format, client: Format, pieces: &[Bytes]) -> u64 {
-    let mut exchange = translation::translated(vendor, client);
+fn pass(provider: Format, client: Format, pieces: &[Bytes]) -> u64 {
+    let mut exchange = translation::translated(provider, client);
     for piece in pieces {
         black_box(exchange.feed(piece.clone()).unwrap());
     }
@@ -35,14 +35,14 @@ fn pass(vendor: Format, client: Format, pieces: &[Bytes]) -> u64 {
 }
 
 /// The twin: each frame is parsed, the other format's frame is built, and written.
-fn pass_as_trees(vendor: Format, client: Format, pieces: &[Bytes], out: &mut Vec<u8>) {
+fn pass_as_trees(provider: Format, client: Format, pieces: &[Bytes], out: &mut Vec<u8>) {
     for (number, piece) in pieces.iter().enumerate() {
         out.clear();
         let text = std::str::from_utf8(piece).unwrap();
         for line in text.lines() {
             let Some(data) = line.strip_prefix("data: ") else { continue };
             let Ok(value) = serde_json::from_str::<Value>(data) else { continue };
-            match said(vendor, &value) {
+            match said(provider, &value) {
                 Some((said, text)) => write(client, said, text, number, out),
                 None => out.extend_from_slice(value.to_string().as_bytes()),
             }
@@ -51,8 +51,8 @@ fn pass_as_trees(vendor: Format, client: Format, pieces: &[Bytes], out: &mut Vec
     }
 }
 
-fn said(vendor: Format, frame: &Value) -> Option<(Said, &str)> {
-    match vendor {
+fn said(provider: Format, frame: &Value) -> Option<(Said, &str)> {
+    match provider {
         Format::Chat => {
             let delta = &frame["choices"][0]["delta"];
             if let Some(text) = delta["content"].as_str() {
@@ -151,30 +151,30 @@ fn main() {
     let mut place = Vec::with_capacity(1 << 21);
     for (kind, make) in [("text", translation::text as fn(_, _) -> _), ("realistic", translation::realistic)]
     {
-        for (vendor, client) in translation::pairs() {
-            let texts: Vec<String> = make(vendor, FRAMES);
+        for (provider, client) in translation::pairs() {
+            let texts: Vec<String> = make(provider, FRAMES);
             let frames = translation::shared(&texts);
             let whole = Bytes::from(texts.concat());
             let reads: Vec<Bytes> = (0..whole.len())
                 .step_by(READ)
                 .map(|at| whole.slice(at..whole.len().min(at + READ)))
                 .collect();
-            let name = format!("{vendor}-{client} {kind}");
+            let name = format!("{provider}-{client} {kind}");
             let mut subject = Subject::new(&mut criterion, name, whole.len(), frames.len());
-            subject.case("frames", || pass(vendor, client, &frames));
-            subject.case("reads", || pass(vendor, client, &reads));
+            subject.case("frames", || pass(provider, client, &frames));
+            subject.case("reads", || pass(provider, client, &reads));
             subject.case("copy", || copy(&frames, &mut place));
-            subject.case("trees", || pass_as_trees(vendor, client, &frames, &mut place));
+            subject.case("trees", || pass_as_trees(provider, client, &frames, &mut place));
             summary.extend(subject.lines());
         }
     }
     for (kind, make) in [("turns", requests::conversation as fn(_) -> _), ("image", requests::image)] {
-        for (vendor, client) in translation::pairs() {
+        for (provider, client) in translation::pairs() {
             let body: String = make(client);
             let bytes = Bytes::from(body.clone());
             let mut subject =
-                Subject::new(&mut criterion, format!("{client}-{vendor} {kind}"), body.len(), 1);
-            subject.case("request", || translation::translate(client, vendor, &body));
+                Subject::new(&mut criterion, format!("{client}-{provider} {kind}"), body.len(), 1);
+            subject.case("request", || translation::translate(client, provider, &body));
             subject.case("copy", || copy(std::slice::from_ref(&bytes), &mut place));
             subject.case("trees", || {
                 let value: Value = serde_json::from_str(&body).unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum Source {
     /// The client: its request, its key, its connection.
     Downstream,
-    /// A vendor: its answer, its silence, its refusal.
+    /// A provider: its answer, its silence, its refusal.
     Upstream,
     /// The gateway itself, or its configuration.
     Internal,
@@ -82,19 +82,19 @@ pub enum Kind {
     Overloaded,
     /// The gateway is stopping and ended the answer at its drain limit.
     ShuttingDown,
-    /// No connection to the vendor: refused, unreachable, no address, TLS failure.
+    /// No connection to the provider: refused, unreachable, no address, TLS failure.
     UpstreamUnreachable,
-    /// The vendor did not answer in time, or stopped in the middle.
+    /// The provider did not answer in time, or stopped in the middle.
     UpstreamTimeout,
-    /// The vendor's answer is not what its API promises: no JSON, cut short, too large, wrong encoding.
+    /// The provider's answer is not what its API promises: no JSON, cut short, too large, wrong encoding.
     UpstreamBroken,
-    /// The vendor refused the gateway's own credential.
+    /// The provider refused the gateway's own credential.
     UpstreamAuth,
-    /// The vendor limits the rate.
+    /// The provider limits the rate.
     UpstreamRateLimit,
-    /// The vendor refused the request as invalid.
+    /// The provider refused the request as invalid.
     UpstreamRejected,
-    /// The vendor failed.
+    /// The provider failed.
     UpstreamFailed,
     /// A fault of the gateway.
     Internal,
@@ -234,7 +234,7 @@ impl Kind {
 pub enum RetryAfter {
     /// The value of a `retry-after` header: seconds or an HTTP date.
     Header(String),
-    /// A time that a vendor gave in another place.
+    /// A time that a provider gave in another place.
     Wait(Duration),
 }
 
@@ -246,11 +246,11 @@ pub struct ApiError {
     pub kind: Kind,
     /// HTTP status, where it is not the kind's own: an upstream error keeps the status that it came with.
     pub status: u16,
-    /// What the client reads. No secret, no internal path, no address of a vendor.
+    /// What the client reads. No secret, no internal path, no address of a provider.
     pub message: Cow<'static, str>,
     /// The field that is at fault, as its path in the request.
     pub param: Option<Cow<'static, str>>,
-    /// A code that a vendor gave (`context_length_exceeded`), kept for clients that look at it.
+    /// A code that a provider gave (`context_length_exceeded`), kept for clients that look at it.
     pub code: Option<Box<str>>,
     /// How long to wait.
     pub retry_after: Option<RetryAfter>,
@@ -290,7 +290,7 @@ impl ApiError {
         self
     }
 
-    /// The error that a missing field gives, named as every vendor's SDK users expect it.
+    /// The error that a missing field gives, named as every provider's SDK users expect it.
     pub fn missing(field: &'static str) -> Self {
         ApiError::new(Kind::InvalidField, format!("Missing required parameter: '{field}'.")).param(field)
     }

@@ -1,4 +1,4 @@
-//! Recorded traffic of vendors through the verbatim exchange and the reader of request bodies: nothing changes on the
+//! Recorded traffic of providers through the verbatim exchange and the reader of request bodies: nothing changes on the
 //! way, and what is noted is what a plain reading of the same recording finds.
 //!
 //! The recordings are no part of this repository. They are looked for in the folder that GATEWAY_CAPTURES names, or in

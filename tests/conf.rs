@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use model_gateway::account::price::TokenKind;
 use model_gateway::config::{self, Kept, Ledger, Limits, Loaded, Log, Sealed};
-use model_gateway::vendor::{Kind, Timeouts};
+use model_gateway::provider::{Kind, Timeouts};
 use toml::Value;
 
 const FILES: [&str; 3] = ["gateway.toml", "routes.toml", "keys.toml"];

@@ -235,7 +235,7 @@ fn every_line_that_is_printed_works_and_every_request_is_shown() {
 }
 
 #[test]
-fn the_vendors_sdks_work_as_printed() {
+fn the_providers_sdks_work_as_printed() {
     let python = std::env::var("GATEWAY_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let imports = "import openai, anthropic\nfrom google import genai";
     let what = format!("{python} with the packages openai, anthropic and google-genai");

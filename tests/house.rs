@@ -143,7 +143,7 @@ fn outside_the_exchange_only_names_of_formats_are_used() {
     const NAMES: [&str; 3] = ["Api", "Format", "path"];
     let mut faults = Vec::new();
     for file in rust("src") {
-        if !matches!(file.room(), Some("vendor" | "route" | "config" | "snapshot")) {
+        if !matches!(file.room(), Some("provider" | "route" | "config" | "snapshot")) {
             continue;
         }
         for used in file.paths() {
@@ -157,12 +157,12 @@ fn outside_the_exchange_only_names_of_formats_are_used() {
 }
 
 #[test]
-fn the_hub_names_no_format_and_no_vendor() {
+fn the_hub_names_no_format_and_no_provider() {
     const NAMES: [&str; 8] =
         ["anthropic", "chat", "claude", "gemini", "generate", "google", "openai", "generatecontent"];
     let mut faults = Vec::new();
     for file in rust("src/canonical") {
-        // A test may take a vendor for an example.
+        // A test may take a provider for an example.
         let text = file.text.split("#[cfg(test)]\nmod ").next().unwrap();
         for word in words(text).filter(|_| !file.is_test()) {
             if NAMES.contains(&word.to_ascii_lowercase().as_str()) {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model_gateway::canonical::Usage;
 use model_gateway::metrics::{Finished, Metrics, Series, Shape, TABLE};
-use model_gateway::vendor::Kind;
+use model_gateway::provider::Kind;
 
 fn page() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).unwrap()
@@ -69,7 +69,7 @@ fn counted() -> Metrics {
     metrics.retries_refused.with_label_values(&["m", "budget"]).inc();
     metrics.streams_continued.with_label_values(&["m", "asked"]).inc();
     metrics.slow_starts.with_label_values(&["m"]).inc();
-    metrics.targets_opened.with_label_values(&["p", "m", "vendor"]).inc();
+    metrics.targets_opened.with_label_values(&["p", "m", "provider"]).inc();
     metrics.target_available.with_label_values(&["p", "m"]).set(1);
     metrics.target_in_flight.with_label_values(&["p", "m"]).set(1);
     metrics.provider_checks.with_label_values(&["p", "well"]).inc();
@@ -153,8 +153,8 @@ fn every_label_has_its_values_on_the_page() {
     }
     let used: BTreeSet<String> = described().into_values().flat_map(|(_, labels)| labels).collect();
     assert_eq!(explained.keys().cloned().collect::<BTreeSet<_>>(), used);
-    let vendors: BTreeSet<String> = Kind::ALL.iter().map(|kind| kind.otel_name().to_owned()).collect();
-    assert_eq!(explained["gen_ai_provider_name"], vendors);
+    let providers: BTreeSet<String> = Kind::ALL.iter().map(|kind| kind.otel_name().to_owned()).collect();
+    assert_eq!(explained["gen_ai_provider_name"], providers);
     // What was counted above carries values that the page names.
     for line in counted().render().lines().filter(|line| line.starts_with("gateway_tokens_total{")) {
         let kind = line.split("kind=\"").nth(1).unwrap().split('"').next().unwrap();

@@ -1,4 +1,4 @@
-//! Counts of tokens against what vendors counted: recorded requests, and the usage that came back.
+//! Counts of tokens against what providers counted: recorded requests, and the usage that came back.
 //!
 //! The recordings are no part of this repository. They are looked for in the folder that GATEWAY_CAPTURES names, or in
 //! ../shared/captures; where there are none, the test says SKIPPED. `TOKENS_FEATURES=1` prints what the figures of the
@@ -17,7 +17,7 @@ use model_gateway::translate::decode_request;
 use model_gateway::wire::Format;
 use serde_json::Value;
 
-/// What makes a vendor count more than what stands in the request: what it fetches, keeps or runs itself.
+/// What makes a provider count more than what stands in the request: what it fetches, keeps or runs itself.
 const UNSEEN: [&str; 27] = [
     "web_search",
     "web_fetch",
@@ -62,7 +62,7 @@ const OWN: [(Family, &[&str]); 8] = [
 /// Who adds prompts, searches or other models' answers of its own.
 const MIDDLEMEN: [&str; 5] = ["openrouter", "venice", "perplexity", "vercel-gateway", "snowflake"];
 
-/// A request with the vendor's own count of it.
+/// A request with the provider's own count of it.
 struct Sample {
     name: String,
     family: Family,
@@ -174,7 +174,8 @@ fn recorded_counts_are_met() {
             errors.entry(sample.family.name()).or_default().push((error, told));
         }
     }
-    // Prompts of a few words are most of the recordings: a template that differs by ten tokens is a large part of those.
+    // Prompts of a few words are most of the recordings: a template that differs by ten tokens is a large part of
+    // those.
     let mut faults = Vec::new();
     for (family, mut all) in errors {
         all.sort_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));

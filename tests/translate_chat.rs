@@ -1,4 +1,4 @@
-//! Recorded traffic of vendors of the chat format through its codec: what is read is what a plain reading of the same
+//! Recorded traffic of providers of the chat format through its codec: what is read is what a plain reading of the same
 //! recording finds, and what is written again means the same.
 //!
 //! The recordings are no part of this repository; see tests/captures.rs.
@@ -92,7 +92,7 @@ fn reply(usage_wanted: bool) -> Arc<Reply> {
         created: 1_700_000_000,
         usage_wanted,
         show_thinking: true,
-        issuer: "vendor".into(),
+        issuer: "provider".into(),
         ..Reply::default()
     })
 }
@@ -149,7 +149,7 @@ fn a_recorded_answer_is_read_as_it_is_plainly_read() {
                 faults.extend(expected.differ(&checked.answer).map(|fault| format!("{name}: {fault}")));
             }
             (Ok(checked), None) if checked.answer.error.is_some() => {}
-            // Two vendors' errors have no shape at all.
+            // Two providers' errors have no shape at all.
             (Err(_), None) => {}
             (Ok(_), None) => faults.push(format!("{name}: an answer was read")),
             (Err(error), Some(_)) => faults.push(format!("{name}: {error}")),
@@ -199,7 +199,7 @@ fn a_recorded_answer_means_the_same_when_it_is_written_again() {
     assert_none(&faults);
 }
 
-/// A vendor that understands everything, and reasons in the way that the request asks for.
+/// A provider that understands everything, and reasons in the way that the request asks for.
 fn permissive(request: &Request<'_>) -> Dialect<'static> {
     const ALL: &[&str] = &[
         "*",
@@ -215,7 +215,7 @@ fn permissive(request: &Request<'_>) -> Dialect<'static> {
     let full = Effort::Minimal..=Effort::Max;
     Dialect {
         model: "m",
-        issuer: "vendor",
+        issuer: "provider",
         reasoning: match request.thinking {
             Thinking::Budget(_) => Reasoning::Budget { min: 0, max: u64::MAX, off: true },
             _ => Reasoning::Effort { min: *full.start(), max: *full.end(), off: true },
@@ -239,7 +239,7 @@ fn permissive(request: &Request<'_>) -> Dialect<'static> {
 
 /// One text for the parts that reasoning came in: one format has parts there, this one has not.
 fn joined(mut request: Request<'_>) -> Vec<String> {
-    // Where there is nothing to choose from, vendors refuse a choice.
+    // Where there is nothing to choose from, providers refuse a choice.
     if request.tools.is_empty() {
         request.tool_choice = None;
         request.parallel_tools = None;

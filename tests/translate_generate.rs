@@ -332,7 +332,7 @@ fn dialect(request: &Request<'_>) -> Dialect<'static> {
     }
 }
 
-/// The vendor knows the type of a file that was uploaded to it.
+/// The provider knows the type of a file that was uploaded to it.
 fn uploaded(block: &mut Block<'_>) {
     if let Block::Image { source, .. } | Block::Audio { source } | Block::Video { source } = block
         && let Source::Id { .. } = source
@@ -377,7 +377,7 @@ fn a_recorded_request_comes_out_as_it_went_in() {
         let decoded = match request::decode(&text) {
             Ok(decoded) => decoded,
             Err(error) => {
-                // What the codec refuses, the vendor refused.
+                // What the codec refuses, the provider refused.
                 let recording::Answer::Whole(answer) = &recording.answer else { panic!("{name}: {error}") };
                 assert!(!answer["error"].is_null(), "{name}: {error}");
                 continue;

@@ -217,7 +217,7 @@ fn reply() -> Arc<Reply> {
         request: "req_1".into(),
         seed: "req_1".into(),
         show_thinking: true,
-        issuer: "vendor".into(),
+        issuer: "provider".into(),
         ..Reply::default()
     })
 }
@@ -227,7 +227,7 @@ fn reply() -> Arc<Reply> {
 fn comparable(mut said: Said) -> Said {
     said.seals = vec![said.seals.len().to_string()];
     said.cited.clear();
-    // Told by the vendor, not by a client.
+    // Told by the provider, not by a client.
     said.foreign.retain(|name| name != "compaction");
     said
 }
@@ -298,7 +298,7 @@ fn recorded_answers_say_what_they_said() {
     assert!(count > 20, "{count} answers");
 }
 
-/// A vendor that takes whatever can be said, and reasons in the way that the request asks for.
+/// A provider that takes whatever can be said, and reasons in the way that the request asks for.
 fn dialect(thinking: Thinking) -> Dialect<'static> {
     let reasoning = match thinking {
         Thinking::Budget(_) => Reasoning::Budget { min: 0, max: u64::MAX, off: true },
@@ -306,7 +306,7 @@ fn dialect(thinking: Thinking) -> Dialect<'static> {
     };
     Dialect {
         model: "claude",
-        issuer: "vendor",
+        issuer: "provider",
         reasoning,
         max_output: 8192,
         sampling: Sampling::All,
@@ -361,7 +361,7 @@ fn recorded_requests_mean_the_same_when_they_are_written_again() {
         let Some(body) = recording.request.as_ref().filter(|body| body["messages"].is_array()) else {
             continue;
         };
-        // Deliberately broken ones are no requests; the vendor said so.
+        // Deliberately broken ones are no requests; the provider said so.
         let valid = recording.response["status"] == 200;
         let body = body.to_string();
         let first = match request::decode(&body) {

@@ -1,5 +1,5 @@
 //! Recorded traffic of the responses format through its codec: every stream and answer means what a plain reading of
-//! it finds, means the same when it is written again, and every request comes back from a vendor's format as it went.
+//! it finds, means the same when it is written again, and every request comes back from a provider's format as it went.
 //!
 //! The recordings are no part of this repository. They are looked for in the folder that GATEWAY_CAPTURES names, or in
 //! ../shared/captures; where there are none, the tests say SKIPPED.
@@ -86,7 +86,7 @@ fn reply() -> Reply {
         seed: "seed".into(),
         created: 1_700_000_000,
         show_thinking: true,
-        issuer: "vendor".into(),
+        issuer: "provider".into(),
         ..Reply::default()
     }
 }
@@ -225,7 +225,7 @@ fn frames_that_are_lost_doubled_cut_or_out_of_order_break_no_grammar() {
 fn permissive() -> Dialect<'static> {
     Dialect {
         model: "m",
-        issuer: "vendor",
+        issuer: "provider",
         reasoning: Reasoning::Effort { min: Effort::Minimal, max: Effort::Max, off: true },
         max_output: 8192,
         sampling: Sampling::All,

@@ -112,7 +112,7 @@ fn recorded_orders_are_read() {
         let order: Vec<usize> = answer.results.iter().map(|result| result.index).collect();
         rerank::settle(&mut answer.results, None);
         let settled: Vec<usize> = answer.results.iter().map(|result| result.index).collect();
-        assert_eq!(settled, order, "{name}: vendors sort");
+        assert_eq!(settled, order, "{name}: providers sort");
         assert!(answer.results.iter().all(|result| (0.0..=1.0).contains(&result.score)), "{name}");
     }
     assert!(answers.is_empty() || answers.len() > 8, "only {} answers", answers.len());

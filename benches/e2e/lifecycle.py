@@ -226,7 +226,7 @@ async def main():
     chosen = options.only.split(",")
     port = free_port()
     start = lambda: (lambda p: (p.start(), p)[1])(multiprocessing.Process(target=provider, args=(port,), daemon=True))
-    vendor = start()
+    provider = start()
     with tempfile.TemporaryDirectory() as folder:
         gateway = Gateway(options.binary, folder, port)
         try:
@@ -255,13 +255,13 @@ async def main():
                 return f"process {'replaced' if gateway.pid != before else 'NOT replaced'}"
 
             async def death(tally, until):
-                nonlocal vendor
+                nonlocal provider
                 await asyncio.sleep(1.5)
-                vendor.kill()
-                vendor.join()
+                provider.kill()
+                provider.join()
                 tally.before = tally.ok
                 await asyncio.sleep(1.5)
-                vendor = start()
+                provider = start()
                 return "the provider was killed, and back after 1.5 s"
 
             async def stop(tally, until):
@@ -290,7 +290,7 @@ async def main():
                         print(f"{'':8} failures by status: {kinds}; e.g. {tally.errors[0]}")
         finally:
             gateway.end()
-            vendor.kill()
+            provider.kill()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What several targets cost: processor time and latency of a request, beside those of a model with one target.
 
-One gateway (the release build, or --binary) with one worker has the same vendor as a single target, as three targets
+One gateway (the release build, or --binary) with one worker has the same provider as a single target, as three targets
 with affinity among them, and as three targets of which one fails in one of several ways. Load goes to them in turns of
 a second, forwards and backwards, so that whatever else the machine does meanwhile meets all of them alike. Before the
-first turn each one is asked until its breakers have opened. Needs the bench kit's mock vendor and load tool:
+first turn each one is asked until its breakers have opened. Needs the bench kit's mock provider and load tool:
 
     PEERS=<the kit's folder> python3 benches/e2e/targets.py [--binary target/release/model-gateway] [--turns 20]
 
@@ -25,7 +25,7 @@ def free_port():
 
 
 class Failing(http.server.BaseHTTPRequestHandler):
-    """A vendor that answers every request with the status of its server."""
+    """A provider that answers every request with the status of its server."""
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):

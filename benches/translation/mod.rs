@@ -20,12 +20,12 @@ use model_gateway::wire::codec::Reply;
 /// All formats.
 pub(crate) const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
 
-/// The pairs that are translated: the vendor's format, and the client's.
+/// The pairs that are translated: the provider's format, and the client's.
 pub(crate) fn pairs() -> impl Iterator<Item = (Format, Format)> {
     FORMATS
         .into_iter()
-        .flat_map(|vendor| FORMATS.into_iter().map(move |client| (vendor, client)))
-        .filter(|(vendor, client)| vendor != client)
+        .flat_map(|provider| FORMATS.into_iter().map(move |client| (provider, client)))
+        .filter(|(provider, client)| provider != client)
 }
 
 /// What a frame adds to.
@@ -53,7 +53,7 @@ const WORDS: [&str; 16] = [
     " \\\"must\\\"",
     " für",
     " every",
-    " vendor",
+    " provider",
     ".",
     "\\n",
 ];
@@ -71,25 +71,25 @@ pub(crate) fn shared(texts: &[String]) -> Vec<Bytes> {
 }
 
 /// A translator for a stream.
-pub(crate) fn translated(vendor: Format, client: Format) -> Translated {
+pub(crate) fn translated(provider: Format, client: Format) -> Translated {
     let reply = Reply {
         model: EscapedString::from("the-model"),
         seed: "01JXG3ZQK5V7W8Y9A0B1C2D3E4".into(),
         created: 1_750_000_000,
         usage_wanted: true,
         show_thinking: true,
-        issuer: "vendor".into(),
+        issuer: "provider".into(),
         ..Reply::default()
     };
-    let route = Route { client, vendor, stream: true };
+    let route = Route { client, provider, stream: true };
     Translated::new(&route, Arrival::Events, Arc::new(reply), Restore::default(), 1 << 20)
 }
 
 /// Translates a request.
-pub(crate) fn translate(client: Format, vendor: Format, body: &str) -> Outgoing {
+pub(crate) fn translate(client: Format, provider: Format, body: &str) -> Outgoing {
     let dialect = Dialect {
-        model: "model-of-the-vendor",
-        issuer: "vendor",
+        model: "model-of-the-provider",
+        issuer: "provider",
         reasoning: Reasoning::Fixed,
         max_output: 8_192,
         sampling: Sampling::All,
@@ -109,7 +109,7 @@ pub(crate) fn translate(client: Format, vendor: Format, body: &str) -> Outgoing 
     let model = EscapedString::from("the-model");
     let ask = Ask {
         client,
-        vendor,
+        provider,
         stream: true,
         array: false,
         thinking: Thinking::Unsaid,

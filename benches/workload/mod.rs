@@ -1,4 +1,4 @@
-//! What the benchmarks feed: streams and requests as vendors and clients send them, the same in every run.
+//! What the benchmarks feed: streams and requests as providers and clients send them, the same in every run.
 //!
 //! Here live texts only. What must not live here: anything that measures.
 

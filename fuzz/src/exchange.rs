@@ -51,7 +51,7 @@ fn pass(api: Api, arrival: Arrival, changes: &Changes, pieces: &[&[u8]]) -> Pass
     Passed { out, result, notes, end: meter.end() }
 }
 
-/// Whether an answer whose vendor did not count has been given its usage, and nothing else.
+/// Whether an answer whose provider did not count has been given its usage, and nothing else.
 fn is_beside_usage(out: &[u8], came: &[u8]) -> bool {
     let read = |text: &[u8]| serde_json::from_slice::<serde_json::Map<String, Value>>(text).ok();
     let (Some(mut out), Some(mut came)) = (read(out), read(came)) else { return false };

@@ -30,7 +30,7 @@ pub use journal::journal;
 pub use json::{json_cursor, json_scanner};
 pub use translate::{answer, schemas, seals, translated, translated_request};
 pub use videos::videos;
-pub use wire::{path, request, spellings, vendor_error, watch};
+pub use wire::{path, request, spellings, provider_error, watch};
 
 /// A target: its name, which is the name of its corpus, and its function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -44,7 +44,7 @@ pub const TARGETS: &[Target] = &[
     ("request", request),
     ("spellings", spellings),
     ("watch", watch),
-    ("vendor_error", vendor_error),
+    ("provider_error", provider_error),
     ("verbatim", verbatim),
     ("translated", translated),
     ("answer", answer),

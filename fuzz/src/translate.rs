@@ -31,7 +31,7 @@ fn assert_json(text: &str) {
     }
 }
 
-/// Whether all that a vendor sent is JSON. The readers step over what they do not need and paste what they do not
+/// Whether all that a provider sent is JSON. The readers step over what they do not need and paste what they do not
 /// change, so that a frame that is no JSON may leave as one.
 fn is_sound(data: &[u8], array: bool) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
@@ -64,7 +64,7 @@ fn reply(flags: usize) -> Reply {
         created: 1,
         usage_wanted: flags & 1 == 0,
         show_thinking: flags & 2 == 0,
-        issuer: "vendor".into(),
+        issuer: "provider".into(),
         array: flags & 4 != 0,
         ..Reply::default()
     }
@@ -129,16 +129,16 @@ fn assert_grammar(format: Format, frames: &[&str]) {
 /// A stream that is translated: every split gives the same, what leaves is in the client's framing, and the events in
 /// between keep to their grammar.
 pub fn translated(mut data: &[u8]) {
-    let vendor = Format::ALL[choose(&mut data, 4)];
+    let provider = Format::ALL[choose(&mut data, 4)];
     let client = Format::ALL[choose(&mut data, 4)];
     let flags = choose(&mut data, 16);
     let seed = choose(&mut data, 256);
     if let Ok(text) = std::str::from_utf8(data) {
         let frames: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
-        assert_grammar(vendor, &frames);
+        assert_grammar(provider, &frames);
     }
-    let arrival = if vendor == Format::Generate && flags & 8 != 0 { Arrival::Array } else { Arrival::Events };
-    let route = Route { client, vendor, stream: true };
+    let arrival = if provider == Format::Generate && flags & 8 != 0 { Arrival::Array } else { Arrival::Events };
+    let route = Route { client, provider, stream: true };
     let whole = pass(&route, arrival, flags, &[data]);
     let split = pass(&route, arrival, flags, &pieces(data, seed));
     let text = |passed: &Passed| String::from_utf8(passed.out.clone()).unwrap();
@@ -166,7 +166,7 @@ pub fn translated(mut data: &[u8]) {
 
 /// A whole answer that is translated, to a client that wants a document and to one that wants a stream.
 pub fn answer(mut data: &[u8]) {
-    let vendor = Format::ALL[choose(&mut data, 4)];
+    let provider = Format::ALL[choose(&mut data, 4)];
     let client = Format::ALL[choose(&mut data, 4)];
     let flags = choose(&mut data, 8);
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -177,13 +177,13 @@ pub fn answer(mut data: &[u8]) {
             panic!("{fault}: {event:?} in {text}");
         }
     };
-    let _ = match vendor {
+    let _ = match provider {
         Format::Chat => chat::answer::decode(text, "req_1", flags & 1 != 0, &mut sink),
         Format::Messages => messages::answer::decode(text, "req_1", &mut sink),
         Format::Responses => responses::answer::decode(text, "req_1", &mut sink),
         Format::Generate => generate::answer::decode(text, "req_1", &mut sink),
     };
-    let route = Route { client, vendor, stream: false };
+    let route = Route { client, provider, stream: false };
     let document = pass(&route, Arrival::Whole, flags, &[data]);
     if document.result.is_ok() && sound {
         assert_json(std::str::from_utf8(&document.out).unwrap());
@@ -202,7 +202,7 @@ fn dialect(kind: usize) -> Dialect<'static> {
     let odd = kind & 1 != 0;
     Dialect {
         model: if odd { "gemini-3-pro" } else { "model-1" },
-        issuer: "vendor",
+        issuer: "provider",
         reasoning: match kind % 4 {
             0 => Reasoning::Fixed,
             1 => Reasoning::Budget { min: 1_024, max: 32_768, off: odd },
@@ -231,7 +231,7 @@ fn ask(from: Format, to: Format, kind: usize, body: &str) -> Option<String> {
     let dialect = dialect(kind);
     let ask = Ask {
         client: from,
-        vendor: to,
+        provider: to,
         stream: kind & 1 != 0,
         array: false,
         thinking: [Thinking::Unsaid, Thinking::Budget(2_000), Thinking::Off][kind % 3],
@@ -245,7 +245,7 @@ fn ask(from: Format, to: Format, kind: usize, body: &str) -> Option<String> {
     Some(String::from_utf8(outgoing.body.to_vec()).unwrap())
 }
 
-/// A request that is translated: what goes to the vendor is JSON, is the same each time, and is understood by the
+/// A request that is translated: what goes to the provider is JSON, is the same each time, and is understood by the
 /// format's own reader.
 pub fn translated_request(mut data: &[u8]) {
     let from = Format::ALL[choose(&mut data, 4)];
@@ -290,19 +290,19 @@ pub fn seals(data: &[u8]) {
     if let Some(seal) = &carried.seal {
         pasted(&seal.text);
     }
-    let sealed = Sealed { issuer: "vendor-1", text: field };
+    let sealed = Sealed { issuer: "provider-1", text: field };
     let mut envelope = BytesMut::new();
     sealed.write(&mut envelope);
     let envelope = std::str::from_utf8(&envelope).unwrap();
     let read = Seal::read(JsonStr::from_escaped(envelope)).unwrap();
-    assert_eq!(read.for_issuer("vendor-1").map(JsonStr::escaped), Some(&*escaped));
-    assert_eq!(read.for_issuer("vendor-2"), None);
+    assert_eq!(read.for_issuer("provider-1").map(JsonStr::escaped), Some(&*escaped));
+    assert_eq!(read.for_issuer("provider-2"), None);
     let mut id = BytesMut::from(&b"call_1"[..]);
     Carried::write(sealed, &mut id);
     let id = std::str::from_utf8(&id).unwrap();
     let carried = Carried::read(JsonStr::from_escaped(id));
     assert_eq!(carried.id.escaped(), "call_1");
-    assert_eq!(carried.seal.unwrap().for_issuer("vendor-1").map(JsonStr::escaped), Some(&*escaped));
+    assert_eq!(carried.seal.unwrap().for_issuer("provider-1").map(JsonStr::escaped), Some(&*escaped));
 }
 
 /// Schemas: whatever JSON stands where a schema should, JSON comes out, in every dialect.

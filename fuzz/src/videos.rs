@@ -1,4 +1,4 @@
-//! Videos and tasks: requests in all forms, what vendors answer, and forms of several parts.
+//! Videos and tasks: requests in all forms, what providers answer, and forms of several parts.
 
 use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::video::{

@@ -5,8 +5,8 @@ use model_gateway::canonical::Usage;
 use model_gateway::canonical::embed::EmbedDialect;
 use model_gateway::error::ApiError;
 use model_gateway::json::Edit;
-use model_gateway::vendor::{BaseUrl, Kind, Provider, Setup};
-use model_gateway::wire::error::{self, VendorError};
+use model_gateway::provider::{BaseUrl, Kind, Provider, Setup};
+use model_gateway::wire::error::{self, ProviderError};
 use model_gateway::wire::path::{parse, percent_decode, push_path_segment, query_value, query_without};
 use model_gateway::wire::request::{Body, BodyReader};
 use model_gateway::wire::watch::{self, End, Glance};
@@ -191,16 +191,16 @@ fn vectors_and_orders(text: &str) {
     let _ = rerank::decode(text);
 }
 
-/// An error body of a vendor, and what clients of each format are told of it.
-pub fn vendor_error(mut data: &[u8]) {
+/// An error body of a provider, and what clients of each format are told of it.
+pub fn provider_error(mut data: &[u8]) {
     let status = [400, 401, 404, 429, 500, 529, 302, 0][choose(&mut data, 8)];
-    let vendor = VendorError::decode(data);
+    let provider = ProviderError::decode(data);
     if let Ok(text) = std::str::from_utf8(data) {
         for format in Format::ALL {
             let _ = error::is_in_shape(format, status, text);
         }
     }
-    let error = error::from_vendor(status, vendor, None);
+    let error = error::from_provider(status, provider, None);
     assert!((400..600).contains(&error.status) && error.status != 401);
     for format in Format::ALL {
         let body = error::body(format, &error, "req_1");

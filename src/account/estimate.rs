@@ -1,4 +1,4 @@
-//! What is expected of a request before it is asked, and of an answer whose vendor does not say.
+//! What is expected of a request before it is asked, and of an answer whose provider does not say.
 
 use smallvec::SmallVec;
 

@@ -9,11 +9,11 @@ use crate::canonical::{Product, Usage};
 pub enum TokenKind {
     /// Input.
     Input,
-    /// Input read from the vendor's prompt cache.
+    /// Input read from the provider's prompt cache.
     CachedInput,
-    /// Input written to the vendor's prompt cache for 5 minutes, or for an unstated time.
+    /// Input written to the provider's prompt cache for 5 minutes, or for an unstated time.
     CacheWrite,
-    /// Input written to the vendor's prompt cache for 1 hour.
+    /// Input written to the provider's prompt cache for 1 hour.
     CacheWrite1h,
     /// Output.
     Output,
@@ -122,7 +122,7 @@ pub struct Unit {
     pub each: i64,
 }
 
-/// Whether a size or quality is left to the vendor.
+/// Whether a size or quality is left to the provider.
 fn is_open(name: &str) -> bool {
     matches!(name, "" | "auto")
 }
@@ -133,7 +133,7 @@ impl Unit {
         fits(&self.size, size) && fits(&self.quality, quality)
     }
 
-    /// Whether it may be what holds in the end, where the vendor chooses what the request does not name.
+    /// Whether it may be what holds in the end, where the provider chooses what the request does not name.
     fn may_fit(&self, size: &str, quality: &str) -> bool {
         let may = |wanted: &Option<Box<str>>, is: &str| {
             is_open(is) || wanted.as_deref().is_none_or(|wanted| wanted == is)
@@ -141,7 +141,7 @@ impl Unit {
         may(&self.size, size) && may(&self.quality, quality)
     }
 
-    /// Whether it fits whatever the vendor chooses.
+    /// Whether it fits whatever the provider chooses.
     fn fits_surely(&self, size: &str, quality: &str) -> bool {
         let fits = |wanted: &Option<Box<str>>, is: &str| {
             wanted.as_deref().is_none_or(|wanted| !is_open(is) && wanted == is)
@@ -175,7 +175,7 @@ pub struct Given {
     pub images: Vec<Unit>,
     /// Seconds of video, the first that fits.
     pub video_seconds: Vec<Unit>,
-    /// Nano-units for each search that the vendor ran.
+    /// Nano-units for each search that the provider ran.
     pub search: Option<i64>,
     /// Nano-units for each request.
     pub request: Option<i64>,
@@ -303,7 +303,7 @@ impl Price {
 const OUTPUT: [TokenKind; 4] =
     [TokenKind::Output, TokenKind::Reasoning, TokenKind::AudioOutput, TokenKind::ImageOutput];
 
-/// Input by kind. The parts of what a vendor reports may exceed its total; nothing is charged beyond that.
+/// Input by kind. The parts of what a provider reports may exceed its total; nothing is charged beyond that.
 struct InputParts {
     total: u64,
     parts: [(TokenKind, u64); 6],

@@ -4,8 +4,8 @@
 use super::{BlockKind, Delta, Event, Finish, ToolKind, Usage};
 use crate::json::JsonStr;
 
-/// Choices that an answer has at most. No vendor makes more than 128 for one request; a number beyond all of them would
-/// be believed blindly by whoever counts up to it.
+/// Choices that an answer has at most. No provider makes more than 128 for one request; a number beyond all of them
+/// would be believed blindly by whoever counts up to it.
 pub const MAX_CHOICES: u32 = 1_024;
 
 /// Blocks that an answer has at most. An answer of a million tokens, with a call for each four of them, has fewer.
@@ -23,9 +23,9 @@ pub struct Choice<'a> {
 /// An answer, collected. Texts are kept as the insides of JSON strings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// The vendor's id; may be empty.
+    /// The provider's id; may be empty.
     pub id: String,
-    /// The model that the vendor names; may be empty.
+    /// The model that the provider names; may be empty.
     pub model: String,
     /// When it was made (Unix seconds).
     pub created: Option<u64>,
@@ -35,7 +35,7 @@ pub struct Answer {
     pub finishes: Vec<(u32, FinishOwned)>,
     /// What it used.
     pub usage: Usage,
-    /// The vendor's error, if the answer turned into one.
+    /// The provider's error, if the answer turned into one.
     pub error: Option<String>,
     /// The answer came to its end.
     pub complete: bool,
@@ -150,7 +150,7 @@ pub enum FinishOwned {
     ContentFilter,
     /// Paused.
     Pause,
-    /// For a reason of the vendor's own.
+    /// For a reason of the provider's own.
     Other(String),
 }
 

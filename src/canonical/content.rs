@@ -46,7 +46,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// How long the vendor is asked to keep the prompt up to here in its cache.
+/// How long the provider is asked to keep the prompt up to here in its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheMark {
     /// 5 minutes.
@@ -64,7 +64,7 @@ pub enum Block<'a> {
         text: JsonStr<'a>,
         /// The prompt is cached up to here.
         cache: Option<CacheMark>,
-        /// What the vendor wants to see again with it (it signs plain text now and then).
+        /// What the provider wants to see again with it (it signs plain text now and then).
         seal: Option<Seal<'a>>,
     },
     /// An image.
@@ -101,9 +101,9 @@ pub enum Block<'a> {
     Reasoning {
         /// Its text, in the parts that it came in; may be empty.
         text: Vec<JsonStr<'a>>,
-        /// What the vendor wants to see again.
+        /// What the provider wants to see again.
         seal: Option<Seal<'a>>,
-        /// The text was withheld by the vendor: the seal is all there is.
+        /// The text was withheld by the provider: the seal is all there is.
         hidden: bool,
     },
     /// A refusal in an earlier answer.
@@ -123,7 +123,7 @@ pub enum Block<'a> {
         kind: ToolKind,
         /// The group that the tool stands in; usually empty.
         namespace: JsonStr<'a>,
-        /// What the vendor wants to see again with the call.
+        /// What the provider wants to see again with the call.
         seal: Option<Seal<'a>>,
         /// The prompt is cached up to here.
         cache: Option<CacheMark>,
@@ -178,7 +178,7 @@ pub enum Source<'a> {
         /// The media type, where it is said; may be empty.
         mime: JsonStr<'a>,
     },
-    /// With the vendor, under an id that means nothing to another vendor.
+    /// With the provider, under an id that means nothing to another provider.
     Id {
         /// The id.
         id: JsonStr<'a>,

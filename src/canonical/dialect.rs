@@ -1,13 +1,13 @@
-//! What a model can be asked for, beyond the format that its vendor speaks.
+//! What a model can be asked for, beyond the format that its provider speaks.
 
 use super::habits::Habits;
 use super::request::{Effort, Thinking};
 
-/// How one model at one vendor deviates from what its format can say. Made by the `vendor` room from its tables; read
-/// by the encoders of requests.
+/// How one model at one provider deviates from what its format can say. Made by the `provider` room from its tables;
+/// read by the encoders of requests.
 #[derive(Clone, Debug)]
 pub struct Dialect<'d> {
-    /// The model's name at the vendor, which the encoder writes where its format names the model.
+    /// The model's name at the provider, which the encoder writes where its format names the model.
     pub model: &'d str,
     /// Who will issue and take back seals: see [`Seal`](super::Seal).
     pub issuer: &'d str,
@@ -21,7 +21,7 @@ pub struct Dialect<'d> {
     pub structured: Structured,
     /// Whether schemas of tools and answers may be plain JSON schema, or must be cut down to OpenAPI 3.0.
     pub json_schema: bool,
-    /// Whether ids of calls may be sent (one vendor's cloud refuses them).
+    /// Whether ids of calls may be sent (one provider's cloud refuses them).
     pub call_ids: bool,
     /// Whether instructions are called `developer` rather than `system`.
     pub developer_role: bool,
@@ -35,11 +35,11 @@ pub struct Dialect<'d> {
     pub reasoning_replay: bool,
     /// Whether media may be given by address, in formats where not every model can fetch it.
     pub media_urls: bool,
-    /// Extension members of other vendors (`top_k`, `enable_thinking` ...) that this one understands; `*` for all.
+    /// Extension members of other providers (`top_k`, `enable_thinking` ...) that this one understands; `*` for all.
     pub extensions: &'static [&'static str],
     /// Whether answers may begin with reasoning between `<think>` and `</think>` in the text itself.
     pub think_tags: bool,
-    /// How the vendor deviates from the format.
+    /// How the provider deviates from the format.
     pub habits: &'static Habits,
 }
 

@@ -1,4 +1,4 @@
-//! Texts that are to become vectors, and how a vendor wants to be asked for them.
+//! Texts that are to become vectors, and how a provider wants to be asked for them.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ pub enum EmbedInput<'a> {
     Parts(RawJson<'a>),
 }
 
-/// What a vector is for: vendors make different ones of questions and of what answers them.
+/// What a vector is for: providers make different ones of questions and of what answers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Something that is searched for.
@@ -80,7 +80,7 @@ impl Purpose {
     }
 }
 
-/// How a vendor's request for vectors is built.
+/// How a provider's request for vectors is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmbedShape {
     /// `{model, input: [...]}`.
@@ -96,7 +96,7 @@ pub enum EmbedShape {
 /// The words for a purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurposeWords {
-    /// None: the vendor cannot be told.
+    /// None: the provider cannot be told.
     None,
     /// `RETRIEVAL_QUERY` and so on: one for each.
     Tasks,
@@ -108,7 +108,7 @@ pub enum PurposeWords {
     Dotted,
 }
 
-/// How vectors are asked for at a vendor.
+/// How vectors are asked for at a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbedDialect {
     /// The form of the request.
@@ -125,12 +125,12 @@ pub struct EmbedDialect {
     pub base64: bool,
     /// Tokens are taken as well as texts.
     pub tokens: bool,
-    /// A request in the vendor's own words may be passed on as it is, with members that nobody here knows.
+    /// A request in the provider's own words may be passed on as it is, with members that nobody here knows.
     pub plain: bool,
 }
 
 impl EmbedDialect {
-    /// The form that most vendors share.
+    /// The form that most providers share.
     pub const LIST: EmbedDialect = EmbedDialect {
         shape: EmbedShape::List,
         batch: 2_048,
@@ -170,7 +170,7 @@ impl PurposeWords {
             (PurposeWords::Sides, Some(purpose)) => match purpose {
                 Query | Question | Fact | Code => "query",
                 Document => "document",
-                // For what is neither, these vendors want nothing said.
+                // For what is neither, these providers want nothing said.
                 Similarity | Classification | Clustering => return None,
             },
             (PurposeWords::Dotted, Some(purpose)) => match purpose {
@@ -183,7 +183,7 @@ impl PurposeWords {
         })
     }
 
-    /// The purpose that a word means, in whichever vendor's words.
+    /// The purpose that a word means, in whichever provider's words.
     pub fn purpose(word: &str) -> Option<Purpose> {
         let all = [PurposeWords::Tasks, PurposeWords::Search, PurposeWords::Sides, PurposeWords::Dotted];
         let means = |purpose: &Purpose| all.iter().any(|words| words.word(Some(*purpose)) == Some(word));

@@ -42,9 +42,9 @@ pub enum Event<'a> {
         /// The reason.
         finish: Finish<'a>,
     },
-    /// The vendor says that it is still there.
+    /// The provider says that it is still there.
     Ping,
-    /// The vendor reports an error in its stream: the error as it wrote it. Nothing follows.
+    /// The provider reports an error in its stream: the error as it wrote it. Nothing follows.
     Error(RawJson<'a>),
     /// The answer is complete. Nothing follows.
     End,
@@ -53,11 +53,11 @@ pub enum Event<'a> {
 /// What is known of an answer when it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start<'a> {
-    /// The vendor's id of the answer; empty when it gave none.
+    /// The provider's id of the answer; empty when it gave none.
     pub id: JsonStr<'a>,
-    /// The model that the vendor says has answered; empty when it did not say.
+    /// The model that the provider says has answered; empty when it did not say.
     pub model: JsonStr<'a>,
-    /// When the vendor says that it began (Unix seconds).
+    /// When the provider says that it began (Unix seconds).
     pub created: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ pub enum BlockKind<'a> {
     Refusal,
     /// Reasoning that may be shown. It may have a [`Delta::Seal`].
     Reasoning,
-    /// Reasoning that may not be shown, but must come back to the vendor: all of it is in its seal.
+    /// Reasoning that may not be shown, but must come back to the provider: all of it is in its seal.
     HiddenReasoning,
     /// A tool is called.
     ToolUse {
@@ -88,7 +88,7 @@ pub enum BlockKind<'a> {
         /// Its media type (`image/png`).
         mime: JsonStr<'a>,
     },
-    /// Something that only the format it came in has a word for: a tool that the vendor ran, say.
+    /// Something that only the format it came in has a word for: a tool that the provider ran, say.
     Opaque {
         /// Its type, in that format's word.
         name: JsonStr<'a>,
@@ -121,7 +121,7 @@ pub enum Delta<'a> {
     Data(JsonStr<'a>),
     /// Where a media block can be fetched. Comes alone.
     Url(JsonStr<'a>),
-    /// What the vendor wants to see again with this block, unchanged: a signature, or encrypted reasoning. Once.
+    /// What the provider wants to see again with this block, unchanged: a signature, or encrypted reasoning. Once.
     Seal(JsonStr<'a>),
     /// Where a text is from.
     Citation(Citation<'a>),
@@ -147,7 +147,7 @@ pub struct Citation<'a> {
 pub enum Finish<'a> {
     /// It is complete.
     Stop,
-    /// A stop sequence was met: which, if the vendor said.
+    /// A stop sequence was met: which, if the provider said.
     StopSequence(Option<JsonStr<'a>>),
     /// The limit of output tokens is reached.
     Length,
@@ -157,8 +157,8 @@ pub enum Finish<'a> {
     ToolUse,
     /// A filter, or the model itself, refused.
     ContentFilter,
-    /// The vendor paused a long turn; the client may send it back to go on.
+    /// The provider paused a long turn; the client may send it back to go on.
     Pause,
-    /// The vendor gave up for a reason of its own (in its word), with or without content.
+    /// The provider gave up for a reason of its own (in its word), with or without content.
     Other(JsonStr<'a>),
 }

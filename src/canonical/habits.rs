@@ -1,7 +1,7 @@
-//! What a vendor that speaks a format takes of it, where it is not the one whose format it is.
+//! What a provider that speaks a format takes of it, where it is not the one whose format it is.
 
-/// How a vendor deviates from the format that it speaks. Data, made by the `vendor` room; the adaptation of requests
-/// and the encoders read it and know no vendor.
+/// How a provider deviates from the format that it speaks. Data, made by the `provider` room; the adaptation of
+/// requests and the encoders read it and know no provider.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Habits {
     /// Elements of a request that it refuses, or takes without heeding them: lists of names from the table of losses.
@@ -12,9 +12,9 @@ pub struct Habits {
     pub adds: &'static [(&'static str, &'static str)],
     /// A member that must be true for the arguments of calls to come in pieces.
     pub tool_stream: Option<&'static str>,
-    /// The tool that searches the web, as JSON, for vendors that have such a tool instead of a member.
+    /// The tool that searches the web, as JSON, for providers that have such a tool instead of a member.
     pub search_tool: Option<&'static str>,
-    /// What stands where the format names the model, for vendors that have the model in the address.
+    /// What stands where the format names the model, for providers that have the model in the address.
     pub instead_of_model: Option<(&'static str, &'static str)>,
     /// How its models can be told to call a tool.
     pub choices: Choices,
@@ -66,7 +66,7 @@ impl Choices {
     /// All that the format has.
     pub const ALL: Choices =
         Choices { none: true, any: Some("required"), named: true, some: true, while_reasoning: true };
-    /// All but a part of the tools, which only the format's own vendor knows.
+    /// All but a part of the tools, which only the format's own provider knows.
     pub const USUAL: Choices = Choices { some: false, ..Choices::ALL };
     /// The model decides.
     pub const AUTO: Choices =
@@ -74,7 +74,7 @@ impl Choices {
 }
 
 impl Habits {
-    /// Those of the vendor whose format it is.
+    /// Those of the provider whose format it is.
     pub const PLAIN: Habits = Habits {
         lacks: &[],
         renames: &[],

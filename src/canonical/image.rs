@@ -1,4 +1,4 @@
-//! Images that are to be made, what each family of models takes for it, and how a vendor wants to be asked.
+//! Images that are to be made, what each family of models takes for it, and how a provider wants to be asked.
 
 use bytes::Bytes;
 
@@ -17,7 +17,7 @@ pub struct ImageRequest {
     pub mask: Option<ImageInput>,
     /// How many images are wanted.
     pub count: Option<u32>,
-    /// Their size: `WxH`, a ratio `W:H`, or a word of the vendor's.
+    /// Their size: `WxH`, a ratio `W:H`, or a word of the provider's.
     pub size: Option<String>,
     /// The client's format has the same settings for all families: of sizes the nearest will do, and what a family has
     /// not is left out.
@@ -46,8 +46,8 @@ pub struct ImageRequest {
     pub media: Option<String>,
     /// Words are wanted beside the images, or images alone.
     pub words: Option<bool>,
-    /// The request is one of the task group, whose sizes are not those of the family alone, and whose mask is white where
-    /// the image may be changed.
+    /// The request is one of the task group, whose sizes are not those of the family alone, and whose mask is white
+    /// where the image may be changed.
     pub group: bool,
     /// Members that have no place above: names and values, as JSON.
     pub extra: Vec<(String, String)>,
@@ -155,7 +155,7 @@ pub enum Sizes {
     Pixels(&'static [&'static str], &'static [&'static str]),
     /// Those of the image that is changed, under this word.
     Adaptive(&'static str),
-    /// Whatever the vendor takes.
+    /// Whatever the provider takes.
     Any,
 }
 
@@ -168,7 +168,7 @@ pub enum Comes {
     AsAsked,
 }
 
-/// How a step of size is said to the vendor.
+/// How a step of size is said to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tells {
     /// As it is.
@@ -190,9 +190,10 @@ pub struct ImageRules {
     pub sizes: Sizes,
     /// Steps of size.
     pub tiers: &'static [&'static str],
-    /// How a step of size is said to the vendor.
+    /// How a step of size is said to the provider.
     pub tells: Tells,
-    /// The least and the most points that the vendor makes in whatever ratio; zero where it makes the named sizes alone.
+    /// The least and the most points that the provider makes in whatever ratio; zero where it makes the named sizes
+    /// alone.
     pub free: (u64, u64),
     /// Steps of quality that the model knows; of a family without any, none is sent.
     pub qualities: &'static [&'static str],
@@ -243,11 +244,11 @@ pub enum ImageFamily {
     Qwen,
     /// The Qwen type: images from images.
     QwenEdit,
-    /// Anything of which no more is known: what it is asked for is the vendor's to judge.
+    /// Anything of which no more is known: what it is asked for is the provider's to judge.
     Other,
 }
 
-/// Ten million bytes, as the specification's limits are read: a file that vendors take is never refused for how a
+/// Ten million bytes, as the specification's limits are read: a file that providers take is never refused for how a
 /// megabyte is counted.
 const fn megabytes(n: usize) -> usize {
     n << 20
@@ -418,7 +419,7 @@ impl ImageFamily {
     }
 }
 
-/// How a vendor's request for images is built.
+/// How a provider's request for images is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageShape {
     /// `{model, prompt, n, size}`; images are sent as files of a form.
@@ -437,7 +438,7 @@ pub enum ImageShape {
     PromptLater,
 }
 
-/// How images are asked for at a vendor.
+/// How images are asked for at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageDialect {
     /// The form of the request.

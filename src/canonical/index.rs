@@ -1,6 +1,6 @@
 //! Finds keys in a list that grows, in constant time however long it becomes.
 //!
-//! Requests and answers name their calls, tools and members by texts that a client or a vendor chooses, as many as it
+//! Requests and answers name their calls, tools and members by texts that a client or a provider chooses, as many as it
 //! likes. Whoever looks for one of many does it here, and not by a scan: a scan for each of n is n² comparisons.
 
 use std::collections::{BTreeMap, HashMap};

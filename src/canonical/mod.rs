@@ -10,7 +10,7 @@
 //!
 //! What is looked for among many is found with an [`Index`].
 //!
-//! Here must not live: the name of a format or of a vendor, or any input or output.
+//! Here must not live: the name of a format or of a provider, or any input or output.
 
 pub mod answer;
 pub mod content;

@@ -1,4 +1,4 @@
-//! Documents that are to be put in order for a query, and how a vendor wants to be asked for it.
+//! Documents that are to be put in order for a query, and how a provider wants to be asked for it.
 
 use super::request::Extra;
 use crate::json::JsonStr;
@@ -18,7 +18,7 @@ pub struct Rank<'a> {
     pub extra: Vec<Extra<'a>>,
 }
 
-/// How a vendor's request for an order is built.
+/// How a provider's request for an order is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankShape {
     /// `{model, query, documents, ...}`.
@@ -29,7 +29,7 @@ pub enum RankShape {
     Texts,
 }
 
-/// How an order is asked for at a vendor.
+/// How an order is asked for at a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankDialect {
     /// The form of the request.
@@ -43,7 +43,7 @@ pub struct RankDialect {
 }
 
 impl RankDialect {
-    /// The form that most vendors share.
+    /// The form that most providers share.
     pub const PLAIN: RankDialect =
         RankDialect { shape: RankShape::Plain, batch: 1_000, top: "top_n", extensions: true };
 }

@@ -20,7 +20,7 @@ pub struct Request<'a> {
     pub tool_choice: Option<ToolChoice<'a>>,
     /// Whether several may be called in one turn.
     pub parallel_tools: Option<bool>,
-    /// The web may be searched by the vendor.
+    /// The web may be searched by the provider.
     pub search: Option<Search<'a>>,
     /// What the answer must look like.
     pub output: OutputFormat<'a>,
@@ -46,7 +46,7 @@ pub struct Request<'a> {
     pub metadata: Option<RawJson<'a>>,
     /// How urgent, in the client's word.
     pub service_tier: Option<JsonStr<'a>>,
-    /// What requests with the same prompt have in common, for the vendor's cache.
+    /// What requests with the same prompt have in common, for the provider's cache.
     pub cache_key: Option<JsonStr<'a>>,
     /// Whether the answer is kept to be continued.
     pub store: Option<bool>,
@@ -54,7 +54,7 @@ pub struct Request<'a> {
     pub previous: Option<JsonStr<'a>>,
     /// What may come out besides text (`IMAGE`, `AUDIO`, in the client's words); empty when not said.
     pub modalities: Vec<JsonStr<'a>>,
-    /// Members that have no place above, with their names and in their order: vendor extensions, and what only the
+    /// Members that have no place above, with their names and in their order: provider extensions, and what only the
     /// client's own format has. The encoder carries what its format has too, and accounts for the rest.
     pub extra: Vec<Extra<'a>>,
 }
@@ -103,7 +103,7 @@ pub enum OutputFormat<'a> {
         schema: RawJson<'a>,
         /// It is in the dialect of OpenAPI 3.0.
         openapi: bool,
-        /// Whether the vendor is to hold the model to it.
+        /// Whether the provider is to hold the model to it.
         strict: Option<bool>,
     },
     /// One word of the schema's `enum`, bare.
@@ -193,7 +193,7 @@ impl Effort {
     }
 }
 
-/// A search of the web by the vendor.
+/// A search of the web by the provider.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Search<'a> {
     /// How much of what is found is read (`low`, `medium`, `high`); empty when not said.

@@ -1,11 +1,11 @@
-//! What a vendor wants to see again: signatures and encrypted reasoning, on their way through clients of another
+//! What a provider wants to see again: signatures and encrypted reasoning, on their way through clients of another
 //! format.
 //!
-//! A vendor's seal means nothing to any other vendor, which refuses a request that has it. In a translated answer it
-//! is therefore put into an envelope, `gw1.<issuer>.<base64url of the seal>`, in whatever opaque field of the client's
-//! format is echoed; in the next request the envelope is opened and the seal goes back to its issuer, unaltered, and to
-//! nobody else. An envelope holds no character that any format's ids refuse but the two dots; in an id these are `__`
-//! (see [`Carried`]).
+//! A provider's seal means nothing to any other provider, which refuses a request that has it. In a translated answer
+//! it is therefore put into an envelope, `gw1.<issuer>.<base64url of the seal>`, in whatever opaque field of the
+//! client's format is echoed; in the next request the envelope is opened and the seal goes back to its issuer,
+//! unaltered, and to nobody else. An envelope holds no character that any format's ids refuse but the two dots; in an
+//! id these are `__` (see [`Carried`]).
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::json::JsonStr;
 /// A seal in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seal<'a> {
-    /// Who issued it; nothing for one that came without an envelope, which is the vendor of the client's own format.
+    /// Who issued it; nothing for one that came without an envelope, which is the provider of the client's own format.
     pub issuer: Option<Cow<'a, str>>,
     /// The seal, as the inside of a JSON string.
     pub text: Cow<'a, str>,
@@ -72,7 +72,7 @@ fn open(text: &str) -> Option<(&str, String)> {
 }
 
 /// Envelopes come back from clients, so what is in them is not to be trusted to be pasted: no quote that would end the
-/// string, and no escape that a vendor would refuse.
+/// string, and no escape that a provider would refuse.
 fn is_inside_of_string(text: &str) -> bool {
     let mut rest = text.as_bytes();
     loop {
@@ -94,7 +94,7 @@ fn is_inside_of_string(text: &str) -> bool {
 /// A call's id that carries a seal: `<id>__gw1__<issuer>__<base64url>`. Clients echo ids, whatever else they drop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried<'a> {
-    /// The id as the vendor gave it.
+    /// The id as the provider gave it.
     pub id: JsonStr<'a>,
     /// What it carried.
     pub seal: Option<Seal<'a>>,

@@ -1,8 +1,8 @@
-//! Points in time as texts of vendors and of the configuration write them (RFC 3339).
+//! Points in time as texts of providers and of the configuration write them (RFC 3339).
 
-/// The Unix time of an RFC 3339 time with an offset (`2026-04-02T17:03:50.399550Z`), in whole seconds. Seconds may be left
-/// out, a space may stand in the place of the `T`. Every part is within its range, and so is the result: no text makes
-/// it overflow.
+/// The Unix time of an RFC 3339 time with an offset (`2026-04-02T17:03:50.399550Z`), in whole seconds. Seconds may be
+/// left out, a space may stand in the place of the `T`. Every part is within its range, and so is the result: no text
+/// makes it overflow.
 pub fn unix_seconds(text: &str) -> Option<i64> {
     let (date, rest) = text.split_once(['T', ' ', 't'])?;
     let (time, offset) = match rest.strip_suffix(['Z', 'z']) {

@@ -16,7 +16,7 @@ pub struct Tool<'a> {
     pub schema: Option<RawJson<'a>>,
     /// The schema is in the dialect of OpenAPI 3.0 (types in capitals, `nullable`), not plain JSON schema.
     pub openapi: bool,
-    /// Whether the vendor is to hold the model to the schema.
+    /// Whether the provider is to hold the model to the schema.
     pub strict: Option<bool>,
     /// A function, or a tool with free text.
     pub kind: ToolKind,

@@ -21,7 +21,7 @@ pub enum Product {
     },
 }
 
-/// What a request used, as far as the vendor said. Nothing means that the vendor did not say; zero means that it
+/// What a request used, as far as the provider said. Nothing means that the provider did not say; zero means that it
 /// said zero. All figures are tokens unless named otherwise.
 ///
 /// The formats count differently (whether cached input is part of the input, whether reasoning is part of the
@@ -31,11 +31,11 @@ pub enum Product {
 pub struct Usage {
     /// All input.
     pub input: Option<u64>,
-    /// Input read from the vendor's prompt cache.
+    /// Input read from the provider's prompt cache.
     pub cached: Option<u64>,
-    /// Input written to the vendor's prompt cache for 5 minutes, or for an unstated time.
+    /// Input written to the provider's prompt cache for 5 minutes, or for an unstated time.
     pub cache_write: Option<u64>,
-    /// Input written to the vendor's prompt cache for 1 hour.
+    /// Input written to the provider's prompt cache for 1 hour.
     pub cache_write_1h: Option<u64>,
     /// All output.
     pub output: Option<u64>,
@@ -49,9 +49,9 @@ pub struct Usage {
     pub audio_output: Option<u64>,
     /// Output that was images.
     pub image_output: Option<u64>,
-    /// Web searches that the vendor ran (a count).
+    /// Web searches that the provider ran (a count).
     pub searches: Option<u64>,
-    /// Input outside of the prompt cache, where the vendor counts it apart from what it read from and wrote to the
+    /// Input outside of the prompt cache, where the provider counts it apart from what it read from and wrote to the
     /// cache: [`update`](Self::update) makes `input` the sum of all of them, whichever report named which.
     pub uncached: Option<u64>,
     /// All input written to the cache, where a report does not say for how long: [`update`](Self::update) takes what
@@ -62,7 +62,7 @@ pub struct Usage {
 impl Usage {
     /// Takes over what `later` says; what it does not say stays. Usage in a stream is cumulative: a later report
     /// replaces an earlier one and is never added to it. A later zero counts, except for input, which cannot shrink:
-    /// vendors exist whose last report has a zero there for "as I said".
+    /// providers exist whose last report has a zero there for "as I said".
     pub fn update(&mut self, later: &Usage) {
         fn take(slot: &mut Option<u64>, value: Option<u64>) {
             if value.is_some() {
@@ -93,7 +93,7 @@ impl Usage {
         }
     }
 
-    /// Whether the vendor said anything.
+    /// Whether the provider said anything.
     pub fn is_known(&self) -> bool {
         self.input.is_some() || self.output.is_some()
     }

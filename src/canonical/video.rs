@@ -1,4 +1,4 @@
-//! Videos that are to be made, how a vendor wants to be asked for them, and how far they are.
+//! Videos that are to be made, how a provider wants to be asked for them, and how far they are.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub struct Video<'a> {
     pub pictures: Vec<Picture<'a>>,
     /// Its length.
     pub seconds: Option<u64>,
-    /// Its length in frames, where a vendor counts these.
+    /// Its length in frames, where a provider counts these.
     pub frames: Option<u64>,
     /// Width and height, of the remix-capable family. Others have a resolution and a ratio.
     pub size: Option<(u64, u64)>,
@@ -197,7 +197,7 @@ pub struct VideoDialect {
     pub particular: bool,
     /// Pictures are given as a list with their roles, where others have a member for each.
     pub listed: bool,
-    /// The vendor brings pictures from an address itself.
+    /// The provider brings pictures from an address itself.
     pub links: bool,
 }
 
@@ -222,7 +222,7 @@ impl Stage {
     }
 }
 
-/// What a vendor says about a video.
+/// What a provider says about a video.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// How far it is.
@@ -246,9 +246,9 @@ pub struct Report {
 pub enum Medium {
     /// Behind an address that everybody may read for some time.
     Public(String),
-    /// Behind an address of the vendor's that wants its credential.
+    /// Behind an address of the provider's that wants its credential.
     Keyed(String),
-    /// Behind the vendor's address for the content of the task.
+    /// Behind the provider's address for the content of the task.
     Content,
     /// In the report, as base64.
     Inline,

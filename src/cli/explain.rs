@@ -9,8 +9,8 @@ use clap::Args;
 use super::{fail, style};
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
+use crate::provider::{BaseUrl, Kind, Provider, Row, Setup};
 use crate::translate::{Ask, outgoing};
-use crate::vendor::{BaseUrl, Kind, Provider, Row, Setup};
 use crate::wire::Format;
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, Policy};
@@ -20,16 +20,16 @@ pub(super) struct Options {
     /// The client's format.
     #[arg(long, value_name = "FORMAT", value_parser = format_of, required_unless_present = "table")]
     from: Option<Format>,
-    /// The vendor's format.
+    /// The provider's format.
     #[arg(long, value_name = "FORMAT", value_parser = format_of, required_unless_present = "table")]
     to: Option<Format>,
-    /// The model at the vendor: what can be asked of it depends on its family.
+    /// The model at the provider: what can be asked of it depends on its family.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// The kind of vendor, as in routes.toml; by default the one whose own format it is.
+    /// The kind of provider, as in routes.toml; by default the one whose own format it is.
     #[arg(long, value_name = "KIND", value_parser = kind_of)]
     kind: Option<Kind>,
-    /// The vendor's row of docs/vendors.md, for vendors that speak chat completions in their own manner.
+    /// The provider's row of docs/providers.md, for providers that speak chat completions in their own manner.
     #[arg(long, value_name = "NAME", value_parser = row_of)]
     dialect: Option<Row>,
     /// The client wants a stream (only generate says so outside of the body).
@@ -56,8 +56,8 @@ fn row_of(name: &str) -> Result<Row, String> {
     Row::from_name(name).ok_or_else(|| format!("one of {}", Row::ALL.map(Row::name).join(", ")))
 }
 
-/// The vendor whose own format it is, and a recent model of theirs.
-fn vendor_of(format: Format) -> (Kind, &'static str) {
+/// The provider whose own format it is, and a recent model of theirs.
+fn provider_of(format: Format) -> (Kind, &'static str) {
     match format {
         Format::Chat => (Kind::OpenAi, "gpt-4.1"),
         Format::Messages => (Kind::Anthropic, "claude-sonnet-4-5"),
@@ -78,7 +78,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
         Ok(body) => body,
         Err(error) => return fail(error),
     };
-    let (kind, model) = vendor_of(to);
+    let (kind, model) = provider_of(to);
     let kind = options.kind.unwrap_or(kind);
     let model = options.model.as_deref().unwrap_or(model);
     let Ok(base) = BaseUrl::parse(kind.default_base_url().unwrap_or("http://localhost/v1")) else {
@@ -92,7 +92,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
         &body,
         &Ask {
             client: from,
-            vendor: to,
+            provider: to,
             stream,
             array: false,
             thinking: Thinking::Unsaid,

@@ -23,12 +23,12 @@ use clap::{Args, Parser, Subcommand};
 
 /// The gateway between applications and large language models.
 ///
-/// Applications reach every model vendor through one address, in the wire format that they already speak: OpenAI chat
+/// Applications reach every model provider through one address, in the wire format that they already speak: OpenAI chat
 /// completions and responses, Anthropic messages, Gemini generateContent.
 #[derive(Debug, Parser)]
 #[command(name = "model-gateway", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "First steps:\n  \
-    model-gateway demo                                  try it, without any configuration or vendor key\n  \
+    model-gateway demo                                  try it, without any configuration or provider key\n  \
     model-gateway keys create alice --conf gateway.toml make a key (it is shown once)\n  \
     model-gateway check --conf gateway.toml             see whether a configuration is sound\n  \
     model-gateway serve --conf gateway.toml             run it")]
@@ -49,9 +49,9 @@ enum Command {
     ///
     /// Exit status 0 if it is sound, 1 if it is not.
     Check(check::Options),
-    /// Try the gateway: it runs with simulated vendors, and lines to paste are printed.
+    /// Try the gateway: it runs with simulated providers, and lines to paste are printed.
     ///
-    /// Needs no file, no vendor key and no network. What is kept meanwhile is in a temporary folder, which is removed
+    /// Needs no file, no provider key and no network. What is kept meanwhile is in a temporary folder, which is removed
     /// at the end; Ctrl-C ends the demo at once.
     Demo(demo::Options),
     /// Make, list and switch keys in keys.toml.

@@ -15,16 +15,16 @@ use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, Restore, StreamError, Translated, Verbatim};
 use crate::wire::Format;
 use crate::wire::codec::Reply;
-use crate::wire::error::{VendorError, from_vendor};
+use crate::wire::error::{ProviderError, from_provider};
 
 /// How large a frame may be, in bytes: what the gateway itself allows by default.
 const FRAME: usize = 64 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// The answer of a vendor, as it was recorded: server-sent events or one JSON document.
+    /// The answer of a provider, as it was recorded: server-sent events or one JSON document.
     file: PathBuf,
-    /// The vendor's format.
+    /// The provider's format.
     #[arg(long, value_name = "FORMAT", value_parser = format_of)]
     from: Format,
     /// The client's format.
@@ -58,7 +58,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
             print_bytes(&exchange.take_ready());
             let told = match &error {
                 StreamError::FirstFrame(frame) | StreamError::Failed(frame) => {
-                    from_vendor(500, VendorError::decode(frame), None)
+                    from_provider(500, ProviderError::decode(frame), None)
                 }
                 other => crate::error::ApiError::new(crate::error::Kind::UpstreamBroken, other.to_string()),
             };
@@ -91,7 +91,7 @@ fn exchange(options: &Options, arrival: Arrival, stream: bool) -> Exchange {
         issuer: "replayed".into(),
         ..Reply::default()
     };
-    let route = Route { client: options.to, vendor: options.from, stream };
+    let route = Route { client: options.to, provider: options.from, stream };
     let translated = Translated::new(&route, arrival, Arc::new(reply), Restore::default(), FRAME);
     Exchange::Translated(Box::new(translated))
 }

@@ -8,15 +8,15 @@ use super::report::closest;
 use super::routes::one_of;
 use super::routing;
 use crate::json::EscapedString;
+use crate::provider::{Provider, Timeouts};
 use crate::route::pick::MOST_TARGETS;
 use crate::route::seat::Limits;
 use crate::route::{Model, Policy, Routing, Target};
-use crate::vendor::{Provider, Timeouts};
 use crate::wire::Api;
 
 /// Largest weight: the sum of a thousand targets stays far below 2^64.
 const MAX_WEIGHT: i64 = 1_000_000;
-/// Largest limit: far beyond any vendor's.
+/// Largest limit: far beyond any provider's.
 const MAX_LIMIT: i64 = 1_000_000_000;
 /// Last tier that can be written.
 const MAX_TIER: i64 = 15;
@@ -107,7 +107,7 @@ pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> O
         }
     }
     let (id, targets_at) = (id?, list?.mark());
-    // The model's own price; else the list's for the name that clients use; else for a name that a vendor uses.
+    // The model's own price; else the list's for the name that clients use; else for a name that a provider uses.
     let names = std::iter::once(id.as_str()).chain(targets.iter().map(|target: &Target| &*target.model));
     let price = price.or_else(|| known.prices.find(names)).unwrap_or_default();
     let routing =
@@ -242,7 +242,8 @@ fn read_target(table: &Table<'_>, known: &Known<'_>) -> Option<Target> {
     Some(target)
 }
 
-/// The models, each with the targets of those that stand in for it behind its own, and of those that stand in for these.
+/// The models, each with the targets of those that stand in for it behind its own, and of those that stand in for
+/// these.
 pub(super) fn join(root: &Table<'_>, drafts: Vec<Draft>) -> Vec<Model> {
     let mut sound = true;
     for draft in &drafts {
@@ -349,7 +350,7 @@ fn check_resumes(root: &Table<'_>, draft: &Draft, added: &[Target]) {
     let fault = if asked().nth(1).is_none() {
         Some(("there is nobody else who could go on with a stream", "give it a second target, or a fallback"))
     } else if !asked().any(able) {
-        let hint = "docs/vendors.md says which models do; `prefill = true` at a provider says so of a server of your own";
+        let hint = "docs/providers.md says which models do; `prefill = true` at a provider says so of a server of your own";
         Some(("no target of this model continues a beginning", hint))
     } else {
         None
@@ -367,8 +368,8 @@ fn check_resumes(root: &Table<'_>, draft: &Draft, added: &[Target]) {
     }
 }
 
-/// Model name of a family without conversations: embeddings, images, video, speech. The provider's APIs do not tell, because
-/// one provider serves all families.
+/// Model name of a family without conversations: embeddings, images, video, speech. The provider's APIs do not tell,
+/// because one provider serves all families.
 fn is_not_conversational(model: &str) -> bool {
     const WORDS: [&str; 16] = [
         "embed",

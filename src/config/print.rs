@@ -7,8 +7,8 @@ use super::routing::ALSO;
 use super::{AccessLog, Away, Fleet, Loaded, LogFormat, Store};
 use crate::account::price::{Rates, TokenKind, Unit};
 use crate::account::{Amount, Keys, Price};
+use crate::provider::{HttpVersion, Timeouts};
 use crate::route::{Retry, Table, Target};
-use crate::vendor::{HttpVersion, Timeouts};
 
 /// The configuration in effect. Secrets appear as `***`, keys as their number.
 pub fn effective(loaded: &Loaded) -> String {

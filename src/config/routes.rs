@@ -9,8 +9,8 @@ use super::report::{Report, closest};
 use super::secret::{self, Vault};
 use super::{Secret, folder, models, prices, routing, tokens};
 use crate::account::Tokens;
+use crate::provider::{BaseUrl, Check, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
 use crate::route::{Policy, Retry, Routing, Table as Routes};
-use crate::vendor::{BaseUrl, Check, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
 use crate::wire::Api;
 
 /// A provider is checked no more often than with this time between two checks.

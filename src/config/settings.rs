@@ -82,8 +82,8 @@ pub struct Limits {
     pub keepalive: Duration,
     /// How long a stream may be silent until its client gets something without meaning; zero for as long as it likes.
     pub heartbeat: Duration,
-    /// How long a client that wants a stream waits for the beginning of its answer until it gets a head without one; zero
-    /// for as long as it likes.
+    /// How long a client that wants a stream waits for the beginning of its answer until it gets a head without one;
+    /// zero for as long as it likes.
     pub slow_start: Duration,
     /// How long a client may take to read a piece of the answer.
     pub write_timeout: Duration,
@@ -120,13 +120,13 @@ impl Default for Limits {
             keepalive: Duration::from_secs(75),
             // A quarter of what proxies in between usually wait (60 s).
             heartbeat: Duration::from_secs(15),
-            // A head is a status that cannot be changed any more, so it comes late: behind nearly all answers and nearly
-            // all refusals, and before the first who give up on the way (30 s: some clouds' load balancers).
+            // A head is a status that cannot be changed any more, so it comes late: behind nearly all answers and
+            // nearly all refusals, and before the first who give up on the way (30 s: some clouds' load balancers).
             slow_start: Duration::from_secs(25),
             write_timeout: Duration::from_secs(60),
             pool: 1_024,
-            // Below the idle timeouts of the vendors' load balancers (60 s and more), so that it is the gateway
-            // that closes and not the vendor, in the moment of a request.
+            // Below the idle timeouts of the providers' load balancers (60 s and more), so that it is the gateway
+            // that closes and not the provider, in the moment of a request.
             pool_idle: Duration::from_secs(50),
             fetch_allow: Vec::new(),
             // An uncompressed picture of 4096 by 4096 points.

@@ -1,6 +1,6 @@
 //! From bytes to frames: where one event of a stream ends and the next begins.
 //!
-//! Here live the framings that vendors stream in: server-sent events ([`sse`]) and one JSON array in pieces
+//! Here live the framings that providers stream in: server-sent events ([`sse`]) and one JSON array in pieces
 //! ([`json_array`], Gemini without `alt=sse`). A splitter keeps a few bits of state, never text; whoever feeds it
 //! keeps the beginning of a frame whose end has not arrived ([`Hold`]).
 //!

@@ -1,4 +1,4 @@
-//! Server-sent events, as the WHATWG HTML standard (section 9.2.6) frames them and as vendors really send them:
+//! Server-sent events, as the WHATWG HTML standard (section 9.2.6) frames them and as providers really send them:
 //! with any of the three line ends, comments, no space behind the colon, several data lines.
 
 /// Finds the blank lines that end events.

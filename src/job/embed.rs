@@ -1,4 +1,4 @@
-//! Vectors of texts: a request of either format for a vendor of any form, in as many calls as it takes.
+//! Vectors of texts: a request of either format for a provider of any form, in as many calls as it takes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -39,9 +39,9 @@ pub struct Ask {
     pub named: String,
     /// The model as it is told to the client.
     pub model: EscapedString,
-    /// The model's name at the vendor.
+    /// The model's name at the provider.
     pub upstream: Box<str>,
-    /// How the vendor is asked.
+    /// How the provider is asked.
     pub dialect: EmbedDialect,
 }
 
@@ -64,7 +64,7 @@ impl Ask {
 /// How a request is answered.
 #[derive(Debug)]
 pub enum Way {
-    /// The vendor's words are the client's: the request passes as it is. The vectors are wanted as base64, or not.
+    /// The provider's words are the client's: the request passes as it is. The vectors are wanted as base64, or not.
     Pass {
         /// As base64.
         base64: bool,
@@ -76,7 +76,7 @@ pub enum Way {
 /// Decides how a request is answered.
 ///
 /// # Errors
-/// It is malformed, or the vendor cannot be asked for it.
+/// It is malformed, or the provider cannot be asked for it.
 pub fn way(asked: Ask) -> Result<Way, ApiError> {
     let mut embed = asked.decode()?;
     let base64 = embed.base64;
@@ -142,7 +142,7 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// The tokens of some items, where a vendor does not tell them.
+    /// The tokens of some items, where a provider does not tell them.
     fn counted(&self, range: &Range<usize>) -> u64 {
         // It was sound when the job began.
         let Ok(embed) = self.asked.decode() else { return 0 };

@@ -5,8 +5,8 @@
 //! hears their answers, and in the end gives the client's answer and what was used. It may take several rounds; calls
 //! of one round know nothing of each other and may be made side by side.
 //!
-//! Here must not live: sockets (`proxy` makes the calls), which vendor wants what (`vendor`), and what stands in a body
-//! (`wire`).
+//! Here must not live: sockets (`proxy` makes the calls), which provider wants what (`provider`), and what stands in a
+//! body (`wire`).
 
 mod call;
 pub mod embed;

@@ -1,4 +1,4 @@
-//! Documents in order: a request for a vendor of any form, in as many calls as it takes. A document's score does not
+//! Documents in order: a request for a provider of any form, in as many calls as it takes. A document's score does not
 //! depend on the others, so that the orders of parts can be joined.
 
 use bytes::{Bytes, BytesMut};
@@ -18,9 +18,9 @@ pub struct Ask {
     pub body: Bytes,
     /// The model as it is told to the client.
     pub model: EscapedString,
-    /// The model's name at the vendor.
+    /// The model's name at the provider.
     pub upstream: Box<str>,
-    /// How the vendor is asked.
+    /// How the provider is asked.
     pub dialect: RankDialect,
 }
 

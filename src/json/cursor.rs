@@ -3,7 +3,7 @@
 use super::run::string_end;
 use super::{JsonStr, RawJson};
 
-/// Nesting that is read at most. Far beyond what any vendor sends; the skipping loop itself does not recurse.
+/// Nesting that is read at most. Far beyond what any provider sends; the skipping loop itself does not recurse.
 const MAX_DEPTH: u32 = 512;
 
 /// What kind of value stands next.

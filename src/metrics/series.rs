@@ -29,7 +29,7 @@ struct Labels {
     endpoint: &'static str,
     model: Box<str>,
     provider: Box<str>,
-    vendor: &'static str,
+    provider_kind: &'static str,
 }
 
 struct Tokens {
@@ -60,17 +60,17 @@ pub struct Finished {
 }
 
 impl Series {
-    /// Looks the handles up. `vendor` is the kind's name in OpenTelemetry's conventions.
+    /// Looks the handles up. `provider` is the kind's name in OpenTelemetry's conventions.
     pub fn new(
         metrics: &Metrics,
         endpoint: &'static str,
         model: &str,
         provider: &str,
-        vendor: &'static str,
+        provider_kind: &'static str,
     ) -> Self {
         Series {
             requests: Default::default(),
-            duration: metrics.duration.with_label_values(&[endpoint, vendor, model]),
+            duration: metrics.duration.with_label_values(&[endpoint, provider_kind, model]),
             first_token: OnceLock::new(),
             per_token: OnceLock::new(),
             tokens: OnceLock::new(),
@@ -79,7 +79,7 @@ impl Series {
             response_bytes: metrics.response_bytes.with_label_values(&[endpoint]),
             reused: metrics.upstream_connections.with_label_values(&[provider, "true"]),
             connected: metrics.upstream_connections.with_label_values(&[provider, "false"]),
-            labels: Labels { endpoint, model: model.into(), provider: provider.into(), vendor },
+            labels: Labels { endpoint, model: model.into(), provider: provider.into(), provider_kind },
         }
     }
 
@@ -122,7 +122,7 @@ impl Series {
     }
 
     fn gen_ai(&self) -> [&str; 3] {
-        [self.labels.endpoint, self.labels.vendor, &self.labels.model]
+        [self.labels.endpoint, self.labels.provider_kind, &self.labels.model]
     }
 
     fn first_token(&self, metrics: &Metrics) -> &Histogram {
@@ -135,9 +135,10 @@ impl Series {
 
     fn count_tokens(&self, metrics: &Metrics, usage: &Usage) {
         let tokens = self.tokens.get_or_init(|| {
-            let [endpoint, vendor, model] = self.gen_ai();
+            let [endpoint, provider_kind, model] = self.gen_ai();
             let counter = |kind| metrics.tokens.with_label_values(&[model, &*self.labels.provider, kind]);
-            let histogram = |kind| metrics.token_usage.with_label_values(&[endpoint, vendor, model, kind]);
+            let histogram =
+                |kind| metrics.token_usage.with_label_values(&[endpoint, provider_kind, model, kind]);
             Tokens {
                 input: counter("input"),
                 cached: counter("cached_input"),

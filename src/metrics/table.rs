@@ -136,7 +136,7 @@ table! {
         "Clients that were given the head of a stream before its provider had begun to answer, so that they would not give up.";
     /// Targets that are left alone.
     TARGETS_OPENED = "gateway_targets_opened_total" Shape::Counter, &["provider", "target", "reason"],
-        "How often a target began to be left alone because of failures, by whose they are (target, vendor, credential).";
+        "How often a target began to be left alone because of failures, by whose they are (target, provider, credential).";
     /// Availability of targets.
     TARGET_AVAILABLE = "gateway_target_available" Shape::Gauge, &["provider", "target"],
         "1 for a target that may be asked, 0 for one that is left alone.";

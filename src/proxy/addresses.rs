@@ -1,8 +1,8 @@
 //! The addresses of a provider's name, asked for by one look-up at a time.
 //!
-//! A look-up is a task of its own: it goes on when the request that began it ends, and everybody waits for the same one,
-//! each within his own time. Addresses past their time are used for a while longer, while one look-up runs behind; a
-//! name that cannot be resolved is left alone for a moment.
+//! A look-up is a task of its own: it goes on when the request that began it ends, and everybody waits for the same
+//! one, each within his own time. Addresses past their time are used for a while longer, while one look-up runs behind;
+//! a name that cannot be resolved is left alone for a moment.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -246,8 +246,8 @@ mod tests {
     }
 
     fn addresses() -> Arc<Addresses> {
-        let make = |ip| Upstream::outside((ip, 8080).into(), false, "vendor.example".to_owned());
-        Arc::new(Addresses::named("vendor", "vendor.example", Box::new(make)))
+        let make = |ip| Upstream::outside((ip, 8080).into(), false, "provider.example".to_owned());
+        Arc::new(Addresses::named("provider", "provider.example", Box::new(make)))
     }
 
     fn place(peer: &Upstream) -> String {
@@ -353,7 +353,7 @@ mod tests {
         after.pass(STALE);
         assert!(after.known(&resolver).is_none());
         let make = |ip| Upstream::outside((ip, 8080).into(), false, String::new());
-        let other = Arc::new(Addresses::named("vendor", "other.example", Box::new(make)));
+        let other = Arc::new(Addresses::named("provider", "other.example", Box::new(make)));
         other.inherit(&before);
         assert!(other.known(&resolver).is_none());
     }
@@ -384,7 +384,7 @@ mod tests {
     async fn an_address_needs_no_resolver() {
         let make = |ip| Upstream::outside((ip, 8080).into(), false, String::new());
         let ip = Ipv4Addr::LOCALHOST.into();
-        let addresses = Arc::new(Addresses::fixed("vendor", ip, Box::new(make)));
+        let addresses = Arc::new(Addresses::fixed("provider", ip, Box::new(make)));
         let server = Server::start(Says::Nothing).await;
         let resolver = Resolver::asking(server.addr);
         addresses.pass(1_000_000 * SECOND);

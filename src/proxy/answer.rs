@@ -353,7 +353,7 @@ fn is_opening(ctx: &Context, frames: &[u8]) -> bool {
     ctx.format == Format::Chat && data.all(|data| chat::watch::is_opening(data.trim()))
 }
 
-/// Whether the stream has turned into its vendor's error.
+/// Whether the stream has turned into its provider's error.
 fn has_failed(ctx: &Context) -> bool {
     ctx.passing().is_some_and(|passing| passing.exchange.meter().end() == Ending::Failed)
 }

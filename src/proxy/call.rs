@@ -28,8 +28,8 @@ use super::weight::{Full, Tally};
 use super::{Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::metrics::Series;
-use crate::vendor::{Provider, Timeouts};
-use crate::wire::error::{VendorError, from_vendor};
+use crate::provider::{Provider, Timeouts};
+use crate::wire::error::{ProviderError, from_provider};
 
 /// Lengths of answers that room is made for before they come.
 const AHEAD: std::ops::Range<usize> = 64 << 10..64 << 20;
@@ -365,9 +365,9 @@ pub(super) fn refused(
     body: &[u8],
     notes: &mut Notes,
 ) -> ApiError {
-    let vendor = VendorError::decode(body);
-    let detail = scrubbed(provider, vendor.message.clone());
-    let mut error = from_vendor(status, vendor, retry_after);
+    let reported = ProviderError::decode(body);
+    let detail = scrubbed(provider, reported.message.clone());
+    let mut error = from_provider(status, reported, retry_after);
     error.message = scrubbed(provider, error.message.into_owned()).into();
     notes.detail = (*detail != *error.message).then(|| detail.into_boxed_str());
     error

@@ -14,8 +14,8 @@ use crate::store::{Ledger, Reservation, Settled, StoreError, UsageRecord};
 use crate::translate::Asked;
 use crate::wire::watch::End;
 
-/// How long the end of an answer waits for its charge to be confirmed. Usually that takes microseconds; where the disk stands
-/// still, an end that left before could be lost to the end of the process.
+/// How long the end of an answer waits for its charge to be confirmed. Usually that takes microseconds; where the disk
+/// stands still, an end that left before could be lost to the end of the process.
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// Balances and limits of the process.
@@ -174,8 +174,8 @@ impl Context {
         ))
     }
 
-    /// Ends the request while what it began goes on: its limits count what it may cost. Its record is made when the rest
-    /// has ended.
+    /// Ends the request while what it began goes on: its limits count what it may cost. Its record is made when the
+    /// rest has ended.
     pub(super) fn hand_over(&mut self, cost: i64) {
         self.tab.open = false;
         let nanos = self.live.till.nanos(Instant::now());
@@ -193,7 +193,7 @@ impl Context {
         let (usage, counted) = match &mut self.answer {
             Answer::Stream(passing) | Answer::Whole(passing, _) => {
                 let exchange = &mut passing.exchange;
-                // A stream that passed to its end may have ended in its vendor's error.
+                // A stream that passed to its end may have ended in its provider's error.
                 if complete && exchange.meter().end() != End::Failed {
                     exchange.complete();
                 } else if gone || exchange.has_delivered() {
@@ -260,8 +260,8 @@ impl Drop for Context {
 }
 
 impl Gateway {
-    /// Whether the end of the answer is about to leave. A whole answer is noted when it is complete; in a stream the end
-    /// may stand before that of the body.
+    /// Whether the end of the answer is about to leave. A whole answer is noted when it is complete; in a stream the
+    /// end may stand before that of the body.
     pub(super) fn ends_here(&self, ctx: &Context, end: bool) -> bool {
         let terminated = |passing: &super::context::Passing| {
             end || (ctx.record.stream && passing.exchange.meter().end() == End::Terminated)

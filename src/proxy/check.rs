@@ -21,9 +21,9 @@ use super::peer::Link;
 use super::{Gateway, names};
 use crate::error::ApiError;
 use crate::json::Writer;
+use crate::provider::{Check, Provider, Timeouts};
 use crate::route::check::{Checked, News, Outcome};
 use crate::supervise::Supervised;
-use crate::vendor::{Check, Provider, Timeouts};
 use crate::wire::Api;
 
 /// Of an answer so much is read, so that its connection can be used again; a longer one has said enough.
@@ -196,15 +196,15 @@ impl Gateway {
         };
         let now = live.till.nanos(Instant::now());
         let point = rand::Rng::next_u64(&mut rand::rng());
-        let vendor = &target.seat.state.vendor;
-        let news = checked.take(outcome, vendor, now, &model.routing.breaker, point);
+        let breaker = &target.seat.state.provider_breaker;
+        let news = checked.take(outcome, breaker, now, &model.routing.breaker, point);
         let reason = match news {
             News::Nothing => return,
             News::Back => {
                 tracing::info!(provider = name, "the provider answers again: its targets may be asked");
                 return;
             }
-            News::Gone => "vendor",
+            News::Gone => "provider",
             News::Credential => "credential",
         };
         self.metrics.targets_opened.with_label_values(&[name, "", reason]).inc();

@@ -103,7 +103,7 @@ impl Plan {
 /// What is needed to translate the answer.
 pub(super) struct Translation {
     pub(super) client: Format,
-    pub(super) vendor: Format,
+    pub(super) provider: Format,
     pub(super) reply: Arc<Reply>,
     pub(super) restore: Restore,
     /// The client's stream is one JSON array.

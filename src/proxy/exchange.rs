@@ -25,7 +25,7 @@ use super::resend::{Resends, Unanswered, is_downgrade};
 use super::waiting::Speech;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
-use crate::vendor::Timeouts;
+use crate::provider::Timeouts;
 
 /// How much of a body is given to the connection at a time: the time-out of a write is for one piece.
 const SLICE: usize = 128 * 1024;
@@ -251,8 +251,8 @@ impl Gateway {
         }
     }
 
-    /// Waits for what an exchange needs before it can ask, as long as the client, the process and the time for all of it
-    /// last.
+    /// Waits for what an exchange needs before it can ask, as long as the client, the process and the time for all of
+    /// it last.
     async fn meanwhile<T>(
         &self,
         client: &mut Client,

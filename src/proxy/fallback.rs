@@ -353,7 +353,7 @@ impl Gateway {
         let reason = match changed {
             Changed::Nothing => return,
             Changed::Target => "target",
-            Changed::Vendor => "vendor",
+            Changed::Provider => "provider",
             Changed::Credential => "credential",
         };
         self.metrics.targets_opened.with_label_values(&[provider, model, reason]).inc();
@@ -404,7 +404,7 @@ impl Context {
         self.origin.as_ref().map(|origin| origin.model.routing.retry.hold)
     }
 
-    /// Takes over what the head of an answer says of the vendor's limits.
+    /// Takes over what the head of an answer says of the provider's limits.
     pub(super) fn learn(&self, headers: &HeaderMap) {
         let Some(plan) = &self.plan else { return };
         let [requests, tokens] = if plan.api.error_format() == Format::Messages {

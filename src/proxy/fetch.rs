@@ -1,9 +1,9 @@
-//! What lies behind an address that somebody gave: a vendor's link to what it made, or a client's image.
+//! What lies behind an address that somebody gave: a provider's link to what it made, or a client's image.
 //!
-//! Whoever gives an address decides where this process connects to. Therefore: only http and https, no user and password,
-//! the name is resolved once and the connection goes to the very address that was looked at, no network of one's own unless
-//! `limits.fetch_allow` names it, each redirect is looked at anew and there are few of them, and there is an end to how
-//! much is read and for how long. No credential goes along.
+//! Whoever gives an address decides where this process connects to. Therefore: only http and https, no user and
+//! password, the name is resolved once and the connection goes to the very address that was looked at, no network of
+//! one's own unless `limits.fetch_allow` names it, each redirect is looked at anew and there are few of them, and there
+//! is an end to how much is read and for how long. No credential goes along.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::reader::{Read, Reader};
 use super::weight::{Full, Room};
 use crate::account::Network;
 
-/// Redirects that are followed: a vendor's link may lead over its storage to another region of it.
+/// Redirects that are followed: a provider's link may lead over its storage to another region of it.
 const REDIRECTS: usize = 3;
 /// Longest address that is followed; signed links have some hundred bytes.
 const MAX_URL: usize = 8 * 1024;

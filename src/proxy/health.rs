@@ -10,9 +10,9 @@ use crate::route::{Nanos, Target};
 /// How a target is, in one word.
 fn word(target: &Target, now: Nanos) -> (&'static str, Nanos) {
     let state = &target.seat.state;
-    match (state.vendor.state(now), state.breaker.state(now)) {
+    match (state.provider_breaker.state(now), state.breaker.state(now)) {
         _ if target.seat.weight == 0 => ("off", 0),
-        (State::Open(until), _) => ("vendor_open", until - now),
+        (State::Open(until), _) => ("provider_open", until - now),
         (_, State::Open(until)) => ("open", until - now),
         _ if state.told() > now => ("waiting", state.told() - now),
         (State::HalfOpen, _) | (_, State::HalfOpen) => ("half_open", 0),

@@ -1,5 +1,5 @@
-//! Going on at the vendor that has the conversation: responses and conversations of the responses format stay where they
-//! were made.
+//! Going on at the provider that has the conversation: responses and conversations of the responses format stay where
+//! they were made.
 
 use super::Gateway;
 use super::context::Context;
@@ -25,7 +25,7 @@ impl Gateway {
         home.and_then(lives_here).unwrap_or(fitting)
     }
 
-    /// Remembers where a response is that its vendor may have kept, before its client can go on from it.
+    /// Remembers where a response is that its provider may have kept, before its client can go on from it.
     pub(super) fn remember_home(&self, ctx: &Context) {
         let Some(plan) = &ctx.plan else { return };
         if ctx.record.targets == 0 || plan.api != Api::Responses || plan.translation.is_some() {

@@ -1,8 +1,8 @@
 //! Jobs: answers that the gateway makes itself, out of calls of a provider.
 //!
-//! A call goes the same way as an exchange does: the lane's head, the provider's connections, its time-outs, one more try
-//! where a connection from the pool had been closed. But its answer is collected, and nothing of it leaves before the
-//! job is done (docs/decisions/008).
+//! A call goes the same way as an exchange does: the lane's head, the provider's connections, its time-outs, one more
+//! try where a connection from the pool had been closed. But its answer is collected, and nothing of it leaves before
+//! the job is done (docs/decisions/008).
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -27,10 +27,10 @@ use super::weight::Room;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::job::{Call, Fault, Job, Link, Reply, To};
+use crate::provider::Provider;
 use crate::route::{Model, Target};
 use crate::store::Settled;
-use crate::vendor::Provider;
-use crate::wire::error::VendorError;
+use crate::wire::error::ProviderError;
 
 /// Calls of one job that are under way at a time: enough to be quick, too few to use a provider's limits up for others.
 const AT_ONCE: usize = 4;
@@ -207,8 +207,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// The calls of one round, some of them at a time. What is under way when one fails is given up; but of several links
-    /// of a client that fail it is told of the first, whichever failed sooner.
+    /// The calls of one round, some of them at a time. What is under way when one fails is given up; but of several
+    /// links of a client that fail it is told of the first, whichever failed sooner.
     async fn round(
         &self,
         job: &mut dyn Job,
@@ -339,5 +339,5 @@ fn accepted(way: &Way, heard: Heard, notes: &mut Notes) -> Result<Bytes, ApiErro
 
 /// The status that an error would have had that came with 200.
 fn error_status(body: &[u8]) -> u16 {
-    super::response::status_of(&VendorError::decode(body))
+    super::response::status_of(&ProviderError::decode(body))
 }

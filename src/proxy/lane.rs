@@ -6,9 +6,9 @@ use http::{HeaderMap, HeaderValue, Uri, header};
 use super::names;
 use crate::canonical::Dialect;
 use crate::metrics::{Metrics, Series};
+use crate::provider::{ANTHROPIC_VERSION, HttpVersion, Provider, Scheme};
 use crate::route::{Model, Target};
 use crate::tokens::Family;
-use crate::vendor::{ANTHROPIC_VERSION, HttpVersion, Provider, Scheme};
 use crate::wire::path::Action;
 use crate::wire::{Api, Format};
 

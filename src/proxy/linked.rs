@@ -1,6 +1,8 @@
-//! Media that clients give by address, for vendors that must be given the bytes: brought before the request is encoded.
+//! Media that clients give by address, for providers that must be given the bytes: brought before the request is
+//! encoded.
 //!
-//! Nothing is paid for it by other requests: a request is looked at for addresses only when it would be refused because of them.
+//! Nothing is paid for it by other requests: a request is looked at for addresses only when it would be refused because
+//! of them.
 
 use base64_simd::STANDARD;
 use bytes::Bytes;
@@ -16,12 +18,12 @@ use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::translate::{Brought, Key, Linked, Refused, Stored, Wanted, links};
 
-/// Addresses of one request that are followed at most: more than any vendor takes images.
+/// Addresses of one request that are followed at most: more than any provider takes images.
 const MOST: usize = 100;
 /// How many are followed at a time.
 const AT_ONCE: usize = 4;
 
-/// Elements that are lost where a vendor cannot be given an address.
+/// Elements that are lost where a provider cannot be given an address.
 const BY_ADDRESS: [&str; 3] = ["image_url", "file_url", "audio"];
 
 /// Why a request was not translated.
@@ -57,7 +59,7 @@ impl Gateway {
         stored: Stored<'_>,
     ) -> Result<Plan, ApiError> {
         let (chosen, refused) = stuck;
-        let (Some(client), Some(vendor)) = (chosen.api.format(), chosen.upstream.format()) else {
+        let (Some(client), Some(provider)) = (chosen.api.format(), chosen.upstream.format()) else {
             return Err(refused.error);
         };
         let wanted = {
@@ -65,11 +67,11 @@ impl Gateway {
             let turn = self.offload.turn(text.len()).await?;
             let dialect = chosen.lane.dialect(target);
             turn.run(|| {
-                links(std::str::from_utf8(text).unwrap_or_default(), client, vendor, &dialect, stored)
+                links(std::str::from_utf8(text).unwrap_or_default(), client, provider, &dialect, stored)
             })
         };
         if wanted.is_empty() {
-            self.count_losses(client, vendor, &refused.losses);
+            self.count_losses(client, provider, &refused.losses);
             return Err(refused.error);
         }
         // What was brought is counted until the body that it becomes part of is.
@@ -83,8 +85,8 @@ impl Gateway {
         })
     }
 
-    /// Brings what lies behind addresses: all of it together, in base64, no more than a body may be. All of it is counted
-    /// while it comes, and in the form that the vendor gets until the weights go.
+    /// Brings what lies behind addresses: all of it together, in base64, no more than a body may be. All of it is
+    /// counted while it comes, and in the form that the provider gets until the weights go.
     async fn bring_all(
         &self,
         wanted: Vec<(String, Wanted)>,
@@ -131,7 +133,7 @@ impl Gateway {
     }
 }
 
-/// What was brought, as the vendor gets it.
+/// What was brought, as the provider gets it.
 fn read(url: String, wanted: Wanted, fetched: Result<Bytes, FetchFault>) -> Result<Linked, ApiError> {
     // Addresses may be long, and hold what should be in no log for long.
     let shown: String = url.split(['?', '#']).next().unwrap_or_default().chars().take(200).collect();

@@ -1,15 +1,16 @@
 //! The gateway on Pingora: the only folder that names its types.
 //!
-//! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `identify` finds whose it is, `request` reads and decides,
-//! `admit` lets in what limits and balance permit, `upstream` addresses the provider, `response` passes or translates
-//! the answer, `waiting` keeps a client whose answer does not begin, `stored` keeps it where no provider does, `job` makes answers out of several calls, `task` looks after what takes minutes
-//! (both through `call`, as `check` does, which asks providers how they are), `charge` settles what it cost, `finish` counts and logs. The
-//! exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms in Pingora's
-//! order (docs/decisions/002). Before it stand `front` (connections and their limits), `tls` (their handshakes) and `http1` (one connection's
-//! requests; `head` and `chunks` check their bytes), behind it `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and
-//! `shutdown`.
+//! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `identify` finds whose it is,
+//! `request` reads and decides, `admit` lets in what limits and balance permit, `upstream` addresses the provider,
+//! `response` passes or translates the answer, `waiting` keeps a client whose answer does not begin, `stored` keeps it
+//! where no provider does, `job` makes answers out of several calls, `task` looks after what takes minutes (both
+//! through `call`, as `check` does, which asks providers how they are), `charge` settles what it cost, `finish` counts
+//! and logs. The exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms
+//! in Pingora's order (docs/decisions/002). Before it stand `front` (connections and their limits), `tls` (their
+//! handshakes) and `http1` (one connection's requests; `head` and `chunks` check their bytes), behind it `connection`
+//! (providers' connections), around it `server` (listeners, signals, upgrade) and `shutdown`.
 //!
-//! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `vendor`), who may ask
+//! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `provider`), who may ask
 //! (`account`).
 
 mod addresses;
@@ -215,8 +216,8 @@ impl Gateway {
         })))
     }
 
-    /// Why new requests are not welcome, in words, although the process runs: a thread has panicked and is not back yet, or
-    /// accounts cannot be charged.
+    /// Why new requests are not welcome, in words, although the process runs: a thread has panicked and is not back
+    /// yet, or accounts cannot be charged.
     fn fault(&self) -> Option<String> {
         if let Some(thread) = self.supervisor.down() {
             return Some(format!("the thread {thread} is down"));
@@ -233,8 +234,8 @@ impl Gateway {
         }
     }
 
-    /// Brings what is settled to where it stays, and gives back what is set aside for this process: for its end. It does
-    /// not wait long for a server that does not answer.
+    /// Brings what is settled to where it stays, and gives back what is set aside for this process: for its end. It
+    /// does not wait long for a server that does not answer.
     async fn close(&self) {
         let Some(ledger) = &self.till.ledger else { return };
         if let Err(error) = ledger.close().within(CLOSING).await {

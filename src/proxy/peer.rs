@@ -15,9 +15,9 @@ use pingora::utils::tls::{WrappedX509, parse_x509};
 use super::addresses::Addresses;
 use super::dns::{DnsError, Resolver};
 use crate::config::Limits;
-use crate::vendor::{HttpVersion, Provider, Scheme};
+use crate::provider::{HttpVersion, Provider, Scheme};
 
-/// Concurrent streams on one HTTP/2 connection to a provider. Vendors allow 100 and more; Pingora opens another
+/// Concurrent streams on one HTTP/2 connection to a provider. Providers allow 100 and more; Pingora opens another
 /// connection beyond it.
 const H2_STREAMS: usize = 100;
 
@@ -30,8 +30,8 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    /// The same address, to be connected to within this time. Its place in the pool is the same: how long somebody would
-    /// have waited says nothing about a connection that is there.
+    /// The same address, to be connected to within this time. Its place in the pool is the same: how long somebody
+    /// would have waited says nothing about a connection that is there.
     pub(super) fn within(&self, span: Duration) -> Cow<'_, Upstream> {
         if self.http.options.total_connection_timeout == Some(span) {
             return Cow::Borrowed(self);

@@ -72,7 +72,7 @@ impl Deref for Given<'_> {
 pub(super) struct Chosen {
     pub(super) model: Arc<Model>,
     pub(super) index: usize,
-    /// Its place there; nothing for what is asked of a vendor in any case.
+    /// Its place there; nothing for what is asked of a provider in any case.
     pub(super) permit: Option<Permit>,
     pub(super) lane: Arc<Lane>,
     /// The API that the client speaks.
@@ -88,8 +88,8 @@ impl Chosen {
         self.model.targets.get(self.index).ok_or_else(|| ApiError::new(Kind::Internal, "The gateway failed."))
     }
 
-    /// The body goes on as it is, but for the model's name, the wish for usage and the specification's spellings; and what
-    /// is lost by those.
+    /// The body goes on as it is, but for the model's name, the wish for usage and the specification's spellings; and
+    /// what is lost by those.
     pub(super) fn pass_on(self, name: &str, body: Given<'_>) -> Result<(Plan, Vec<Loss>), ApiError> {
         let target = self.target()?;
         let mut edits = Vec::new();
@@ -132,7 +132,8 @@ impl Chosen {
         Ok((Plan { body_len: text.len(), body: text.into_pieces(), changes, ..self.plan() }, losses))
     }
 
-    /// Whether all of the body is read before it can go to a provider of the client's own format, or a job be made of it.
+    /// Whether all of the body is read before it can go to a provider of the client's own format, or a job be made of
+    /// it.
     pub(super) fn is_read(&self, body: &Body) -> bool {
         let job =
             matches!(self.api, Api::Embeddings | Api::EmbedContent | Api::Rerank) || body.image.is_some();
@@ -293,7 +294,7 @@ impl Gateway {
         let target = chosen.target()?;
         let begun = ctx.resume.as_ref().map(|resume| resume.begun());
         let stored = Stored { begun, ..stored };
-        let (Some(client), Some(vendor)) = (chosen.api.format(), chosen.upstream.format()) else {
+        let (Some(client), Some(provider)) = (chosen.api.format(), chosen.upstream.format()) else {
             let message =
                 format!("The model `{}` cannot be asked to reason through this API.", chosen.model.id);
             return Err(ApiError::new(Kind::Unsupported, message).param("model").into());
@@ -304,7 +305,7 @@ impl Gateway {
             .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
         let ask = Ask {
             client,
-            vendor,
+            provider,
             stream: chosen.stream,
             array,
             thinking,
@@ -326,13 +327,13 @@ impl Gateway {
                 return Err(Untold::Linked(Box::new((chosen, refused))));
             }
             Err(Untranslated::Refused(refused)) => {
-                self.count_losses(client, vendor, &refused.losses);
+                self.count_losses(client, provider, &refused.losses);
                 return Err(refused.error.into());
             }
         };
         let policy = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
-        let (losses, refused) = weigh(losses, policy, vendor);
-        self.count_losses(client, vendor, &losses);
+        let (losses, refused) = weigh(losses, policy, provider);
+        self.count_losses(client, provider, &losses);
         if let Some(refused) = refused {
             return Err(refused.into());
         }
@@ -341,21 +342,23 @@ impl Gateway {
         let body = self.memory.weigh(body, added).ok_or_else(overloaded)?;
         let changes = Changes {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
-            drop_usage: client == Format::Chat && vendor == Format::Chat && !reply.usage_wanted,
+            drop_usage: client == Format::Chat && provider == Format::Chat && !reply.usage_wanted,
             tell_usage: (client == Format::Chat && chosen.stream && reply.usage_wanted).then(|| UsageChunk {
                 model: chosen.model.escaped_id.clone(),
                 created: ctx.record.unix_millis / 1000,
             }),
             base64: None,
-            standard_errors: vendor == Format::Messages && target.provider.standard_errors,
+            standard_errors: provider == Format::Messages && target.provider.standard_errors,
         };
         let keep = (!stored.keep_as.is_empty())
             .then(|| Box::new(Keep { id: stored.keep_as.to_owned(), items: items.into() }));
         // Said anew in the same format, an answer passes as it is, unless something in it must be undone or it comes
         // as a stream for a client that wants none.
         let whole = dialect.habits.streams_only && !chosen.stream;
-        let translation = (client != vendor || whole || begun.is_some() || !restore.is_empty())
-            .then(|| Box::new(Translation { client, vendor, reply: Arc::new(reply), restore, array, keep }));
+        let translation =
+            (client != provider || whole || begun.is_some() || !restore.is_empty()).then(|| {
+                Box::new(Translation { client, provider, reply: Arc::new(reply), restore, array, keep })
+            });
         Ok(Plan {
             body_len: body.len(),
             body: smallvec![body],
@@ -401,7 +404,7 @@ impl Gateway {
 }
 
 /// What a key's policy makes of what was lost: the losses as they count, and the refusal, if there is one.
-fn weigh(mut losses: Vec<Loss>, policy: Losses, vendor: Format) -> (Vec<Loss>, Option<ApiError>) {
+fn weigh(mut losses: Vec<Loss>, policy: Losses, provider: Format) -> (Vec<Loss>, Option<ApiError>) {
     if policy != Losses::Refuse {
         return (losses, None);
     }
@@ -412,7 +415,7 @@ fn weigh(mut losses: Vec<Loss>, policy: Losses, vendor: Format) -> (Vec<Loss>, O
         refused.get_or_insert_with(|| {
             let what = if loss.clamped { "changed" } else { "lost" };
             let message = format!(
-                "'{element}' would be {what} on the way to the {vendor} API of this model, and this API key wants no losses."
+                "'{element}' would be {what} on the way to the {provider} API of this model, and this API key wants no losses."
             );
             ApiError::new(Kind::Unsupported, message).param(element.clone())
         });

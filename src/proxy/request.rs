@@ -277,24 +277,26 @@ async fn read_piece(client: &mut Client, wait: Duration) -> pingora::Result<Opti
 fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
     Hints {
         beta,
-        vendor_version: head.headers.contains_key(names::ANTHROPIC_VERSION)
-            || head.headers.contains_key(names::X_API_KEY) && head.headers.iter().any(is_vendor_version),
+        provider_version: head.headers.contains_key(names::ANTHROPIC_VERSION)
+            || head.headers.contains_key(names::X_API_KEY) && head.headers.iter().any(is_provider_version),
         google_key: head.headers.contains_key(names::X_GOOG_API_KEY)
             || head.headers.contains_key(names::X_VENDOR_API_KEY)
             || path::query_value(query, "key").is_some(),
     }
 }
 
-/// Header `<vendor>-version` of the specification (4.13). Its value is a date: `anthropic-version: 2023-06-01`. Versions of
-/// programs (`x-stainless-runtime-version: v22.1.0`) do not count.
-fn is_vendor_version((name, value): (&http::HeaderName, &http::HeaderValue)) -> bool {
-    let vendor = name.as_str().strip_suffix("-version");
+/// Header `<vendor>-version` of the specification (4.13). Its value is a date: `anthropic-version: 2023-06-01`.
+/// Versions of programs (`x-stainless-runtime-version: v22.1.0`) do not count.
+fn is_provider_version((name, value): (&http::HeaderName, &http::HeaderValue)) -> bool {
+    let provider = name.as_str().strip_suffix("-version");
     let date = value.as_bytes().get(..10).unwrap_or_default();
     let is_date = date.iter().enumerate().all(|(at, byte)| match at {
         4 | 7 => *byte == b'-',
         _ => byte.is_ascii_digit(),
     });
-    vendor.is_some_and(|vendor| vendor != "api" && !vendor.contains('-')) && !date.is_empty() && is_date
+    provider.is_some_and(|provider| provider != "api" && !provider.contains('-'))
+        && !date.is_empty()
+        && is_date
 }
 
 /// Endpoint that is served without a reservation. For the others the reservation checks the account.

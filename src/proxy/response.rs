@@ -14,7 +14,7 @@ use crate::error::{ApiError, Kind, RetryAfter};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};
-use crate::wire::error::{self as wire_error, VendorError};
+use crate::wire::error::{self as wire_error, ProviderError};
 use crate::wire::path::Action;
 use crate::wire::watch::End as Ending;
 use crate::wire::{Format, messages};
@@ -82,8 +82,8 @@ impl Gateway {
             return (Exchange::Verbatim(verbatim), arrival != Arrival::Whole);
         };
         // A client that asked for a stream gets one, whichever way the answer comes, and the same for a document.
-        let Translation { client, vendor, reply, restore, .. } = &**translation;
-        let route = Route { client: *client, vendor: *vendor, stream: plan.stream };
+        let Translation { client, provider, reply, restore, .. } = &**translation;
+        let route = Route { client: *client, provider: *provider, stream: plan.stream };
         let limit = if arrival == Arrival::Whole { self.limits.answer } else { self.limits.frame };
         let translated = Translated::new(&route, arrival, reply.clone(), restore.clone(), limit);
         (Exchange::Translated(Box::new(translated)), plan.stream)
@@ -205,15 +205,15 @@ impl Gateway {
         let whole = if last.is_empty() { body.split().freeze() } else { last };
         let passed = passing.exchange.whole(whole)?;
         if passing.exchange.meter().end() != Ending::Failed {
-            // What its vendor does not say is counted where there is time for it.
+            // What its provider does not say is counted where there is time for it.
             passing.exchange.complete();
         }
         Ok(passed)
     }
 
-    /// Passes a piece of a stream. What is taken in and does not leave, such as a frame that does not end, is counted in
-    /// `limits.memory`. It is an upper bound: frames that are read and mean nothing to the client count until the next one
-    /// leaves.
+    /// Passes a piece of a stream. What is taken in and does not leave, such as a frame that does not end, is counted
+    /// in `limits.memory`. It is an upper bound: frames that are read and mean nothing to the client count until the
+    /// next one leaves.
     fn pass_stream(&self, passing: &mut Passing, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
         let held = passing.held + piece.len();
         let out = pass_stream(passing, piece, end)?;
@@ -235,9 +235,9 @@ impl Gateway {
         ctx: &mut Context,
     ) -> Bytes {
         let provider = ctx.plan.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
-        let vendor = VendorError::decode(&body);
-        let detail = scrubbed(provider, vendor.message.clone());
-        let mut error = wire_error::from_vendor(status, vendor, retry_after);
+        let reported = ProviderError::decode(&body);
+        let detail = scrubbed(provider, reported.message.clone());
+        let mut error = wire_error::from_provider(status, reported, retry_after);
         error.message = scrubbed(provider, error.message.into_owned()).into();
         ctx.record.detail = (*detail != *error.message).then(|| detail.into_boxed_str());
         let same_format = ctx.plan.as_ref().is_some_and(|plan| plan.api.error_format() == ctx.format);
@@ -291,9 +291,9 @@ impl Gateway {
 
     /// An error inside a 200: the error, with the status that it would have had.
     pub(super) fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
-        let vendor = VendorError::decode(frame);
-        let status = status_of(&vendor);
-        let mut error = wire_error::from_vendor(status, vendor, None);
+        let reported = ProviderError::decode(frame);
+        let status = status_of(&reported);
+        let mut error = wire_error::from_provider(status, reported, None);
         let provider = ctx.plan.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
         error.message = scrubbed(provider, error.message.into_owned()).into();
         error
@@ -386,13 +386,13 @@ fn arrival(plan: &Plan, content_type: &str) -> Arrival {
 }
 
 /// The HTTP status that an error inside a 200 stands for.
-pub(super) fn status_of(vendor: &VendorError) -> u16 {
-    let numeric = vendor.code.as_deref().and_then(|code| code.parse::<u16>().ok());
+pub(super) fn status_of(provider: &ProviderError) -> u16 {
+    let numeric = provider.code.as_deref().and_then(|code| code.parse::<u16>().ok());
     if let Some(status) = numeric.filter(|status| (400..600).contains(status)) {
         return status;
     }
     let says = |word: &str| {
-        [&vendor.kind, &vendor.code]
+        [&provider.kind, &provider.code]
             .into_iter()
             .flatten()
             .any(|text| text.to_ascii_lowercase().contains(word))

@@ -103,7 +103,7 @@ impl Context {
         let text = std::str::from_utf8(&text).map_err(|_| Unfit::Request)?;
         let ask = Ask {
             client,
-            vendor: client,
+            provider: client,
             stream: true,
             array: matches!(origin.action, Some(Action::Stream { sse: false })),
             thinking: origin.thinking,
@@ -238,7 +238,7 @@ impl Gateway {
         let limit = if arrival == Arrival::Whole { self.limits.answer } else { self.limits.frame };
         let repeats = plan.target().is_some_and(|target| plan.lane.dialect(target).habits.repeats_prefill);
         Some(waiting.go_on(Onward {
-            route: Route { client: translation.client, vendor: translation.vendor, stream: true },
+            route: Route { client: translation.client, provider: translation.provider, stream: true },
             arrival,
             reply: &translation.reply,
             restore: translation.restore.clone(),

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::canonical::time::unix_seconds;
 
-/// The longest span that is believed: the longest limit that a vendor has is one of a day.
+/// The longest span that is believed: the longest limit that a provider has is one of a day.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// How long a `retry-after` header asks to wait: seconds, or a date.
@@ -64,7 +64,7 @@ mod tests {
     const NOW: i64 = 1_790_000_000;
 
     #[test]
-    fn times_are_read_as_vendors_write_them() {
+    fn times_are_read_as_providers_write_them() {
         let millis = |text: &str| until_reset(text, NOW).map(|span| span.as_millis());
         for (text, expected) in [
             ("1s", Some(1_000)),

@@ -1,7 +1,7 @@
 //! Whether an answer comes at the rate that its provider must keep, where one is configured (`timeouts.min_rate`).
 //!
-//! A document counts from its head on. A stream is as slow as the model that writes it, and whole frames may come at any
-//! rate; of a stream only a frame that has begun must come at the rate. Who is silent is the business of
+//! A document counts from its head on. A stream is as slow as the model that writes it, and whole frames may come at
+//! any rate; of a stream only a frame that has begun must come at the rate. Who is silent is the business of
 //! `timeouts.idle`. Bytes are counted over one window after the other; the last one, which the end of the answer cuts
 //! short, does not count.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::vendor::Timeouts;
+use crate::provider::Timeouts;
 
 /// See the module.
 pub(super) struct Throughput {

@@ -8,12 +8,12 @@ use pingora::{Error, ErrorType};
 
 use super::context::{Context, Plan};
 use super::{Client, Gateway, names};
-use crate::vendor::Provider;
+use crate::provider::Provider;
 use crate::wire::{Api, Format};
 
 /// Headers of the client that go upstream as they are, whatever the API. Everything else stays here: keys and
 /// cookies because they are secrets, `user-agent` and the SDKs' telemetry because they would describe a client to a
-/// vendor that it has no contract with, hop-by-hop headers because they are about another connection.
+/// provider that it has no contract with, hop-by-hop headers because they are about another connection.
 const PASSED: [HeaderName; 4] =
     [header::ACCEPT_LANGUAGE, names::TRACEPARENT, names::TRACESTATE, names::BAGGAGE];
 

@@ -1,7 +1,7 @@
-//! Signatures and encrypted reasoning, kept for clients that send none back: found before a request goes to the vendor
-//! that issued them, kept before the end of an answer leaves.
+//! Signatures and encrypted reasoning, kept for clients that send none back: found before a request goes to the
+//! provider that issued them, kept before the end of an answer leaves.
 //!
-//! An account finds its own and nothing else; a key holds the issuer, so a vendor gets back its own and nothing else.
+//! An account finds its own and nothing else; a key holds the issuer, so a provider gets back its own and nothing else.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ use crate::store::Pending;
 use crate::translate::{Key, Recalled, Stored, issues_seals};
 
 /// How long an answer's end or a request waits. Without what is kept a conversation goes on all the same, as far as the
-/// vendor allows.
+/// provider allows.
 const WAIT: Duration = Duration::from_secs(1);
 
 impl Gateway {
     /// Whether a request may need what is kept: it goes to another format, and to a model that issues seals.
     pub(super) fn may_recall(&self, chosen: &Chosen) -> bool {
-        let Some(vendor) = chosen.upstream.format().filter(|_| chosen.api != chosen.upstream) else {
+        let Some(provider) = chosen.upstream.format().filter(|_| chosen.api != chosen.upstream) else {
             return false;
         };
         self.store.is_some()
-            && chosen.target().is_ok_and(|target| issues_seals(&chosen.lane.dialect(target), vendor))
+            && chosen.target().is_ok_and(|target| issues_seals(&chosen.lane.dialect(target), provider))
     }
 
     /// Finds what belongs to the turns of a request that have lost it.
@@ -40,7 +40,7 @@ impl Gateway {
             Ok(found) => keys.into_iter().zip(found).filter_map(|(key, value)| Some((key, value?))).collect(),
             Err(error) => {
                 let request = ctx.id.as_str();
-                tracing::warn!(%error, request, "what a vendor wants back was not found in time");
+                tracing::warn!(%error, request, "what a provider wants back was not found in time");
                 Vec::new()
             }
         }

@@ -117,7 +117,8 @@ impl Gateway {
         Some(self.limits.slow_start).filter(|span| streams && !span.is_zero())
     }
 
-    /// Gives a client that waits its head, if it has none, and what means nothing. Boxed: hardly any client has to be kept.
+    /// Gives a client that waits its head, if it has none, and what means nothing. Boxed: hardly any client has to be
+    /// kept.
     pub(super) fn keep_waiting<'f>(
         &'f self,
         client: &'f mut Client,
@@ -209,7 +210,7 @@ impl Plan {
             array,
             ..Reply::default()
         };
-        let route = Route { client: format, vendor: format, stream: true };
+        let route = Route { client: format, provider: format, stream: true };
         Some(Box::new(Translated::new(&route, arrival, Arc::new(reply), Restore::default(), limit)))
     }
 }

@@ -13,9 +13,9 @@ pub enum Blame {
     Target,
     /// The target wants to be left alone for a while.
     Busy,
-    /// The vendor cannot be reached: no target of it can.
-    Vendor,
-    /// The vendor refuses the credential: all its targets are out until somebody mends it.
+    /// The provider cannot be reached: no target of it can.
+    Provider,
+    /// The provider refuses the credential: all its targets are out until somebody mends it.
     Credential,
 }
 
@@ -43,9 +43,9 @@ pub enum Next {
 
 /// What follows from an error. `status` is the provider's, where it gave one.
 pub fn verdict(error: &ApiError, status: Option<u16>) -> Verdict {
-    use Blame::{Busy, Client, Credential, Gateway, Target, Vendor};
+    use Blame::{Busy, Client, Credential, Gateway, Provider, Target};
     let (blame, next) = match (error.kind, status) {
-        (Kind::UpstreamUnreachable, None) => (Vendor, Next::Yes),
+        (Kind::UpstreamUnreachable, None) => (Provider, Next::Yes),
         // What was promised with a good status and then not kept.
         (Kind::UpstreamBroken | Kind::UpstreamTimeout, None | Some(200..=299)) => (Target, Next::Yes),
         // An error inside a 200 has the kind and the status that it should have had.
@@ -62,7 +62,7 @@ pub fn verdict(error: &ApiError, status: Option<u16>) -> Verdict {
         // A deployment that is not there, or something of the client's that is not.
         (Kind::UpstreamRejected, Some(404)) if names_model(error) => (Target, Next::Yes),
         (Kind::UpstreamRejected, Some(404)) => (Client, Next::Yes),
-        // What a request goes on from is at one vendor alone.
+        // What a request goes on from is at one provider alone.
         (Kind::UpstreamRejected, _) if lacks_response(error) => (Client, Next::Yes),
         (Kind::UpstreamRejected, _) => (Client, refusal(error)),
         (Kind::Unsupported, _) => (Client, Next::Unsupported),
@@ -72,7 +72,7 @@ pub fn verdict(error: &ApiError, status: Option<u16>) -> Verdict {
     Verdict { blame, next }
 }
 
-/// Whether the vendor does not have the response that the request goes on from.
+/// Whether the provider does not have the response that the request goes on from.
 fn lacks_response(error: &ApiError) -> bool {
     error.code.as_deref() == Some("previous_response_not_found")
 }
@@ -82,7 +82,7 @@ fn names_model(error: &ApiError) -> bool {
     code.contains("model") || code.contains("deployment") || error.message.contains("model")
 }
 
-/// What kind of refusal it is, by the codes and the words of the vendors.
+/// What kind of refusal it is, by the codes and the words of the providers.
 fn refusal(error: &ApiError) -> Next {
     const LONG: [&str; 8] = [
         "context_length",
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(of(Kind::UpstreamRateLimit, Some(429)), Verdict { blame: Blame::Busy, next: Next::Yes });
         assert_eq!(of(Kind::UpstreamAuth, Some(401)), Verdict { blame: Blame::Credential, next: Next::Yes });
         assert_eq!(of(Kind::UpstreamAuth, Some(403)).blame, Blame::Target);
-        assert_eq!(of(Kind::UpstreamUnreachable, None), Verdict { blame: Blame::Vendor, next: Next::Yes });
+        assert_eq!(of(Kind::UpstreamUnreachable, None), Verdict { blame: Blame::Provider, next: Next::Yes });
         assert_eq!(of(Kind::UpstreamTimeout, None), Verdict { blame: Blame::Target, next: Next::Yes });
         assert_eq!(of(Kind::UpstreamBroken, Some(200)), Verdict { blame: Blame::Target, next: Next::Yes });
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_length_and_ability_are_told_apart_in_every_vendors_words() {
+    fn refusals_of_length_and_ability_are_told_apart_in_every_providers_words() {
         for (status, code, message, next) in [
             (
                 400,

@@ -1,4 +1,4 @@
-//! How many requests may be tried again: a share of all, so that a vendor that is down is not asked twice as often.
+//! How many requests may be tried again: a share of all, so that a provider that is down is not asked twice as often.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -45,7 +45,7 @@ impl Outcome {
             (_, Some(402 | 403)) => Outcome::Forbidden,
             (_, Some(404)) => Outcome::Well,
             (Blame::Busy, _) => Outcome::Busy,
-            (Blame::Vendor, _) => Outcome::Unreachable,
+            (Blame::Provider, _) => Outcome::Unreachable,
             (Blame::Client | Blame::Gateway, Some(_)) => Outcome::Well,
             _ => Outcome::Failed,
         }

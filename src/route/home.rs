@@ -1,8 +1,8 @@
-//! Which target keeps what: responses and conversations that stay at the vendor that made them, and that no other one
+//! Which target keeps what: responses and conversations that stay at the provider that made them, and that no other one
 //! knows.
 //!
-//! As much as is likely to be gone on with is remembered, in a table of fixed size in which what is newer takes the place of
-//! what is older. It is lost with the process: then targets are asked in turn until one knows.
+//! As much as is likely to be gone on with is remembered, in a table of fixed size in which what is newer takes the
+//! place of what is older. It is lost with the process: then targets are asked in turn until one knows.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

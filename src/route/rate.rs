@@ -1,4 +1,4 @@
-//! How much may still be asked of a target: by the configuration, and by what its vendor says in its answers.
+//! How much may still be asked of a target: by the configuration, and by what its provider says in its answers.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -40,7 +40,7 @@ fn cost(amount: u64, limit: u64) -> i64 {
     i64::try_from(nanos).unwrap_or(MINUTE)
 }
 
-/// What a vendor's last answer said of its own limit: so much is left until then.
+/// What a provider's last answer said of its own limit: so much is left until then.
 #[derive(Debug, Default)]
 pub struct Learnt {
     left: AtomicI64,
@@ -49,7 +49,7 @@ pub struct Learnt {
 }
 
 impl Learnt {
-    /// Takes over what the vendor said.
+    /// Takes over what the provider said.
     pub fn tell(&self, left: u64, until: Nanos) {
         self.left.store(i64::try_from(left).unwrap_or(i64::MAX), Ordering::Relaxed);
         self.until.store(until.max(1), Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl Learnt {
         if short { until - now } else { 0 }
     }
 
-    /// Takes `amount` off, until the vendor says more.
+    /// Takes `amount` off, until the provider says more.
     pub fn take(&self, now: Nanos, amount: u64) {
         if self.until.load(Ordering::Relaxed) > now {
             self.left.fetch_sub(i64::try_from(amount).unwrap_or(0), Ordering::Relaxed);

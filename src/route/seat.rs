@@ -11,7 +11,7 @@ use super::rate::{Learnt, Rate};
 
 /// How long a target is left alone that wants to be and does not say for how long.
 const BUSY: Nanos = 1_000_000_000;
-/// A vendor that wants to be left alone for longer is asked again after this time: it may have had a bad moment.
+/// A provider that wants to be left alone for longer is asked again after this time: it may have had a bad moment.
 const LONGEST: Nanos = 600_000_000_000;
 /// What is noted of a failure as the time it took, at least: who fails at once is not quick.
 const FAILURE: Nanos = 1_000_000_000;
@@ -47,13 +47,13 @@ pub struct State {
     pub id: u64,
     /// Whether it fails.
     pub breaker: Breaker,
-    /// Whether its vendor can be reached and takes the credential.
-    pub vendor: Arc<Breaker>,
+    /// Whether its provider can be reached and takes the credential.
+    pub provider_breaker: Arc<Breaker>,
     /// Requests under way.
     pub in_flight: InFlight,
     /// How quickly it answers.
     pub latency: Latency,
-    /// The vendor wants to be left alone until then.
+    /// The provider wants to be left alone until then.
     told: AtomicI64,
     requests: Rate,
     tokens: Rate,
@@ -72,8 +72,8 @@ pub enum Out {
 
 impl State {
     /// A target of which nothing is known.
-    pub fn new(id: u64, vendor: Arc<Breaker>) -> State {
-        State { id, vendor, ..State::default() }
+    pub fn new(id: u64, provider_breaker: Arc<Breaker>) -> State {
+        State { id, provider_breaker, ..State::default() }
     }
 
     /// Leaves it alone until then.
@@ -81,12 +81,12 @@ impl State {
         self.told.fetch_max(until, Ordering::Relaxed);
     }
 
-    /// Takes over what its vendor said of its limit on requests.
+    /// Takes over what its provider said of its limit on requests.
     pub fn learn_requests(&self, left: u64, until: Nanos, now: Nanos) {
         self.learnt_requests.tell(left, until.min(now.saturating_add(LONGEST)));
     }
 
-    /// Takes over what its vendor said of its limit on tokens.
+    /// Takes over what its provider said of its limit on tokens.
     pub fn learn_tokens(&self, left: u64, until: Nanos, now: Nanos) {
         self.learnt_tokens.tell(left, until.min(now.saturating_add(LONGEST)));
     }
@@ -105,7 +105,7 @@ impl Seat {
         if full > now {
             return Some(Out::Full(full));
         }
-        for breaker in [&state.breaker, &*state.vendor] {
+        for breaker in [&state.breaker, &*state.provider_breaker] {
             if !breaker.admits(now) {
                 let until = match breaker.state(now) {
                     super::breaker::State::Open(until) => until,
@@ -144,13 +144,13 @@ impl Seat {
         let mut permit = Permit {
             state: state.clone(),
             target: Entry::Usual,
-            vendor: Entry::Usual,
+            provider: Entry::Usual,
             begun: now,
             answered: false,
         };
         let or_forced = |entry: Option<Entry>| entry.or(forced.then_some(Entry::Forced));
         permit.target = or_forced(state.breaker.enter(now))?;
-        permit.vendor = or_forced(state.vendor.enter(now))?;
+        permit.provider = or_forced(state.provider_breaker.enter(now))?;
         if let Some(limit) = limits.requests_per_minute
             && !state.requests.take(now, 1, limit)
         {
@@ -177,9 +177,9 @@ pub enum Changed {
     Nothing,
     /// The target is left alone from now on.
     Target,
-    /// All of the vendor's targets are.
-    Vendor,
-    /// They are, because the vendor refuses the credential.
+    /// All of the provider's targets are.
+    Provider,
+    /// They are, because the provider refuses the credential.
     Credential,
 }
 
@@ -188,7 +188,7 @@ pub enum Changed {
 pub struct Permit {
     state: Arc<State>,
     target: Entry,
-    vendor: Entry,
+    provider: Entry,
     begun: Nanos,
     answered: bool,
 }
@@ -206,10 +206,10 @@ impl Permit {
         }
         self.state.latency.observe(now - self.begun, now);
         self.state.breaker.succeeded(std::mem::replace(&mut self.target, Entry::Usual));
-        self.state.vendor.succeeded(std::mem::replace(&mut self.vendor, Entry::Usual));
+        self.state.provider_breaker.succeeded(std::mem::replace(&mut self.provider, Entry::Usual));
     }
 
-    /// The request failed. `wait` is how long the vendor wants to be left alone, `point` uniform over all of `u64`.
+    /// The request failed. `wait` is how long the provider wants to be left alone, `point` uniform over all of `u64`.
     pub fn failed(
         mut self,
         blame: Blame,
@@ -237,33 +237,34 @@ impl Permit {
         point: u64,
     ) -> Changed {
         let state = self.state.clone();
-        let (target, vendor) = (self.target, self.vendor);
+        let (target, provider) = (self.target, self.provider);
         // What was said here is not to be said again when the permit goes.
         self.answered = true;
         state.latency.observe((now - self.begun).max(FAILURE), now);
         let (changed, opened) = match blame {
             Blame::Client | Blame::Gateway => (Changed::Nothing, false),
             Blame::Target => {
-                state.vendor.succeeded(vendor);
+                state.provider_breaker.succeeded(provider);
                 (Changed::Target, state.breaker.failed(target, now, rules, point))
             }
             Blame::Busy => {
                 let wait = wait.unwrap_or_else(|| jittered(BUSY, point)).clamp(0, LONGEST);
                 state.hold(now.saturating_add(wait));
-                // It answers, which is all that the vendor's breaker is about; but a probe has not shown that it works.
-                state.vendor.succeeded(vendor);
+                // It answers, which is all that the provider's breaker is about; but a probe has not shown that it
+                // works.
+                state.provider_breaker.succeeded(provider);
                 match target {
                     Entry::Usual => (Changed::Nothing, false),
                     entry => (Changed::Nothing, state.breaker.failed(entry, now, rules, point)),
                 }
             }
-            Blame::Vendor => {
+            Blame::Provider => {
                 state.breaker.given_up(target);
-                (Changed::Vendor, state.vendor.failed(vendor, now, rules, point))
+                (Changed::Provider, state.provider_breaker.failed(provider, now, rules, point))
             }
             Blame::Credential => {
                 state.breaker.given_up(target);
-                (Changed::Credential, state.vendor.trip(vendor, now, rules, point))
+                (Changed::Credential, state.provider_breaker.trip(provider, now, rules, point))
             }
         };
         if opened { changed } else { Changed::Nothing }
@@ -275,7 +276,7 @@ impl Drop for Permit {
         self.state.in_flight.leave();
         if !self.answered {
             self.state.breaker.given_up(self.target);
-            self.state.vendor.given_up(self.vendor);
+            self.state.provider_breaker.given_up(self.provider);
         }
     }
 }

@@ -22,7 +22,8 @@ pub fn upstream_api(target: &Target, api: Api) -> Option<Api> {
     fitting.find(|offered| offered.format().is_some())
 }
 
-/// Whether the model is one of those that its vendor serves through the responses API alone, and the provider has that.
+/// Whether the model is one of those that its provider serves through the responses API alone, and the provider has
+/// that.
 fn is_for_responses(target: &Target) -> bool {
     target.provider.offers(Api::Responses) && target.provider.serves_responses_only(&target.model)
 }

@@ -11,7 +11,7 @@ use super::rules::Routing;
 use super::seat::{Limits, Seat, State};
 use crate::account::Price;
 use crate::json::EscapedString;
-use crate::vendor::{Provider, Timeouts};
+use crate::provider::{Provider, Timeouts};
 use crate::wire::Api;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -86,8 +86,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Builds the table. Ids must be unique; of two the first is kept. What is known of a target is one thing, whichever
-    /// models lead to it.
+    /// Builds the table. Ids must be unique; of two the first is kept. What is known of a target is one thing,
+    /// whichever models lead to it.
     pub fn new(models: Vec<Model>, providers: Vec<Arc<Provider>>) -> Self {
         let mut table = Table { providers, ..Table::default() };
         let mut known = Known::default();
@@ -114,7 +114,9 @@ impl Table {
             let targets = || older.models.iter().flat_map(|model| &model.targets);
             for target in targets().filter(|target| before.is_some_and(|b| Arc::ptr_eq(b, &target.provider)))
             {
-                known.vendors.insert(provider.name.clone(), target.seat.state.vendor.clone());
+                known
+                    .provider_breakers
+                    .insert(provider.name.clone(), target.seat.state.provider_breaker.clone());
                 let key = (provider.name.clone(), target.model.clone());
                 known.targets.insert(key, target.seat.state.clone());
             }
@@ -149,16 +151,16 @@ impl Table {
 /// What is known, by provider and by target.
 #[derive(Default)]
 struct Known {
-    vendors: Map<Box<str>, Arc<Breaker>>,
+    provider_breakers: Map<Box<str>, Arc<Breaker>>,
     targets: Map<(Box<str>, Box<str>), Arc<State>>,
 }
 
 impl Known {
     fn state(&mut self, target: &Target) -> Arc<State> {
         let provider = &target.provider.name;
-        let vendor = self.vendors.entry(provider.clone()).or_default().clone();
+        let breaker = self.provider_breakers.entry(provider.clone()).or_default().clone();
         let id = || fingerprint(fingerprint(0, provider.as_bytes()), target.model.as_bytes());
         let entry = self.targets.entry((provider.clone(), target.model.clone()));
-        entry.or_insert_with(|| Arc::new(State::new(id(), vendor))).clone()
+        entry.or_insert_with(|| Arc::new(State::new(id(), breaker))).clone()
     }
 }

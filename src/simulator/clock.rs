@@ -1,4 +1,4 @@
-//! The time of day in the forms that the vendors' answers carry it.
+//! The time of day in the forms that the providers' answers carry it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -3,7 +3,7 @@
 use super::directive;
 use super::script::{Ask, Media};
 
-/// What the turns of a conversation come to, collected while a vendor reads them from the first to the last.
+/// What the turns of a conversation come to, collected while a provider reads them from the first to the last.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Conversation {
     pub(super) system: String,
@@ -53,11 +53,11 @@ impl Conversation {
     }
 
     /// What is asked, so far as the turns say it.
-    pub(super) fn ask(self, vendor: &'static str, model: &str) -> Ask {
+    pub(super) fn ask(self, provider: &'static str, model: &str) -> Ask {
         let (directives, text) = directive::take(&self.text);
         Ask {
             model: model.to_owned(),
-            vendor,
+            provider,
             text,
             directives,
             system: self.system,

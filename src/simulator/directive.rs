@@ -12,7 +12,7 @@ const MAX_PAUSE: u64 = 3_600_000;
 /// What goes wrong in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FaultKind {
-    /// An error in the vendor's own form; the stream ends after it.
+    /// An error in the provider's own form; the stream ends after it.
     Error,
     /// The connection is aborted.
     Cut,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::ids::{Ids, hash};
 
-/// How many numbers the vectors of a model have, if the model's name is known. Sources: the vendors' model pages.
+/// How many numbers the vectors of a model have, if the model's name is known. Sources: the providers' model pages.
 pub(super) fn dimension(model: &str) -> usize {
     match model {
         "text-embedding-3-large" => 3072,

@@ -1,4 +1,4 @@
-//! A request as a vendor reads it, and an answer as a vendor gives it.
+//! A request as a provider reads it, and an answer as a provider gives it.
 
 use std::time::Duration;
 
@@ -152,8 +152,8 @@ impl Reply {
     }
 }
 
-/// Stages what the directives ask for around an answer. `error` is the vendor's own error for a status, `answer`
-/// the answer if nothing is staged instead of it, `overload` the status that the vendor is overloaded with.
+/// Stages what the directives ask for around an answer. `error` is the provider's own error for a status, `answer`
+/// the answer if nothing is staged instead of it, `overload` the status that the provider is overloaded with.
 pub(super) fn stage(
     directives: &Directives,
     overload: u16,

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
 /// The key of all seals. It is no secret: it only makes a seal that the simulator did not issue recognisable. It is
-/// the same in every simulator, so that a conversation may move from one to another as with the real vendors.
+/// the same in every simulator, so that a conversation may move from one to another as with the real providers.
 const KEY: u64 = 0x5eed_0f5e_a15e_a1ed;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

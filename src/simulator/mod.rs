@@ -1,14 +1,14 @@
-//! Simulated model vendors on loopback: each speaks its API for real, and the text it answers is made up.
+//! Simulated model providers on loopback: each speaks its API for real, and the text it answers is made up.
 //!
-//! Here live: the listener and what it counts ([`Simulator`]), the plan of an answer that no vendor's name appears
-//! in (`conversation`, `script`, `text`, `schema`, `embedding`), the staging of failures (`directive`, `stream`,
-//! `body`) and one folder per vendor (`openai`, `anthropic`, `google`), or for several (`search`, `studio`, `film`), that reads that vendor's requests and writes
-//! its answers, headers, streams and errors. Here must not live: anything that the gateway itself needs to answer a
-//! request. Nothing in this folder is used by the gateway to serve, and nothing of the gateway is used here, so that
-//! the two cannot agree on the same mistake.
+//! Here live: the listener and what it counts ([`Simulator`]), the plan of an answer that no provider's name appears in
+//! (`conversation`, `script`, `text`, `schema`, `embedding`), the staging of failures (`directive`, `stream`, `body`)
+//! and one folder per provider (`openai`, `anthropic`, `google`), or for several (`search`, `studio`, `film`), that
+//! reads that provider's requests and writes its answers, headers, streams and errors. Here must not live: anything
+//! that the gateway itself needs to answer a request. Nothing in this folder is used by the gateway to serve, and
+//! nothing of the gateway is used here, so that the two cannot agree on the same mistake.
 //!
 //! # What is answered
-//! Any model name is accepted, except names that start with `missing-`: those get the vendor's own 404. The answer
+//! Any model name is accepted, except names that start with `missing-`: those get the provider's own 404. The answer
 //! repeats the last user text, names the model, and says which pictures, documents and tool results arrived. It is
 //! the same for the same request: no clock and no chance is in the text, and identifiers are made from a counter
 //! and a hash of the request.
@@ -16,7 +16,7 @@
 //! * **Tools** are called when `tool_choice` forces it or the user's text mentions their name, unless the last turn
 //!   is a tool result. The arguments are made from the tool's JSON schema.
 //! * **Structured output** is made from its JSON schema.
-//! * **Thinking** comes in the vendor's own form, with signatures that are verified when they come back.
+//! * **Thinking** comes in the provider's own form, with signatures that are verified when they come back.
 //! * **Limits** (maximum of tokens, stop sequences) are kept. A token is four bytes.
 //!
 //! # Directives
@@ -26,20 +26,20 @@
 //!
 //! | Directive | Effect |
 //! |---|---|
-//! | `[[status 429]]` | the vendor's own error for this HTTP status (200 to 599); 429 and 503 say `retry-after: 7` |
+//! | `[[status 429]]` | the provider's own error for this HTTP status (200 to 599); 429 and 503 say `retry-after: 7` |
 //! | `[[retry-after 3]]` | the answer, whatever it is, carries `retry-after: 3` |
 //! | `[[delay 1500]]` | milliseconds before the head of the answer |
 //! | `[[first 800]]` | streams: milliseconds between the head and the first token |
 //! | `[[pace 50]]` | streams: milliseconds per token |
 //! | `[[words 300]]` | the text of the answer has so many words |
 //! | `[[big 5000000]]` | the text of the answer has so many bytes, in frames of up to 100 kB, no token limit applies; of images: each has so many bytes |
-//! | `[[cached 1000]]` | so many of the prompt's tokens are reported as read from the vendor's cache |
-//! | `[[error 3]]` | an error in the stream, in the vendor's own form, after 3 deltas (0: it is the first frame) |
+//! | `[[cached 1000]]` | so many of the prompt's tokens are reported as read from the provider's cache |
+//! | `[[error 3]]` | an error in the stream, in the provider's own form, after 3 deltas (0: it is the first frame) |
 //! | `[[cut 3]]` | the connection is aborted after 3 deltas |
 //! | `[[end 3]]` | the body ends cleanly after 3 deltas, but the answer is not finished |
 //! | `[[stall 3]]` | nothing more comes after 3 deltas; the connection stays open |
 //! | `[[hang]]` | there is never an answer |
-//! | `[[refuse]]` | the model refuses, in the vendor's own form |
+//! | `[[refuse]]` | the model refuses, in the provider's own form |
 //! | `[[html]]` | 200 with an HTML page |
 //! | `[[empty]]` | 200 with an empty body |
 //! | `[[truncate]]` | half of the JSON answer under a content length for all of it; a stream breaks off in a frame |
@@ -49,7 +49,7 @@
 //!
 //! A delta is a frame with a piece of text, of thinking or of tool arguments. When there are fewer deltas than the
 //! directive asks for, it takes effect after the last one. With an answer that is not a stream, `error` is the
-//! vendor's overload error as a status, and `cut`, `end` and `stall` take effect in the middle of the body.
+//! provider's overload error as a status, and `cut`, `end` and `stall` take effect in the middle of the body.
 
 mod anthropic;
 mod body;
@@ -80,9 +80,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Which vendor's API a simulator speaks.
+/// Which provider's API a simulator speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Vendor {
+pub enum SimulatedProvider {
     /// Chat completions, responses, embeddings, images and models of the OpenAI API.
     OpenAi,
     /// Messages, token counting and models of the Anthropic API.
@@ -93,7 +93,7 @@ pub enum Vendor {
     Ark,
     /// Vectors and orders of the Cohere API.
     Cohere,
-    /// Images, vectors and orders of DashScope, at its own address and at those for other vendors' clients.
+    /// Images, vectors and orders of DashScope, at its own address and at those for other providers' clients.
     DashScope,
     /// Vectors and orders of the Jina API.
     Jina,
@@ -105,19 +105,19 @@ pub enum Vendor {
     Voyage,
 }
 
-impl fmt::Display for Vendor {
+impl fmt::Display for SimulatedProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Vendor::OpenAi => "OpenAI",
-            Vendor::Anthropic => "Anthropic",
-            Vendor::Google => "Google",
-            Vendor::Ark => "Ark",
-            Vendor::Cohere => "Cohere",
-            Vendor::DashScope => "DashScope",
-            Vendor::Jina => "Jina",
-            Vendor::Tei => "TEI",
-            Vendor::Vllm => "vLLM",
-            Vendor::Voyage => "Voyage",
+            SimulatedProvider::OpenAi => "OpenAI",
+            SimulatedProvider::Anthropic => "Anthropic",
+            SimulatedProvider::Google => "Google",
+            SimulatedProvider::Ark => "Ark",
+            SimulatedProvider::Cohere => "Cohere",
+            SimulatedProvider::DashScope => "DashScope",
+            SimulatedProvider::Jina => "Jina",
+            SimulatedProvider::Tei => "TEI",
+            SimulatedProvider::Vllm => "vLLM",
+            SimulatedProvider::Voyage => "Voyage",
         })
     }
 }
@@ -127,7 +127,7 @@ impl fmt::Display for Vendor {
 pub struct Options {
     /// Where to listen; port 0 is any free port.
     pub addr: SocketAddr,
-    /// The key that requests must carry in the vendor's own way, or else they get the vendor's own error.
+    /// The key that requests must carry in the provider's own way, or else they get the provider's own error.
     /// `None`: any key will do, also none.
     pub credential: Option<String>,
     /// Pause of a stream between its head and its first token. Zero: none.
@@ -177,12 +177,12 @@ pub struct Recorded {
     pub version: ::http::Version,
 }
 
-/// A simulated vendor on a socket of its own. It runs on the tokio runtime that it was started on, answers HTTP/1.1
+/// A simulated provider on a socket of its own. It runs on the tokio runtime that it was started on, answers HTTP/1.1
 /// and HTTP/2 with prior knowledge on the same port, and stops when it is dropped.
 #[derive(Debug)]
 pub struct Simulator {
     server: server::Server,
-    vendor: Vendor,
+    provider: SimulatedProvider,
 }
 
 impl Simulator {
@@ -190,12 +190,12 @@ impl Simulator {
     ///
     /// # Errors
     /// [`SimulatorError::Listen`] when the address cannot be bound.
-    pub async fn start(vendor: Vendor, options: Options) -> Result<Simulator, SimulatorError> {
+    pub async fn start(provider: SimulatedProvider, options: Options) -> Result<Simulator, SimulatorError> {
         let addr = options.addr;
-        let server = server::Server::start(vendor, options)
+        let server = server::Server::start(provider, options)
             .await
             .map_err(|source| SimulatorError::Listen { addr, source })?;
-        Ok(Simulator { server, vendor })
+        Ok(Simulator { server, provider })
     }
 
     /// The address that it listens on.
@@ -203,16 +203,20 @@ impl Simulator {
         self.server.addr()
     }
 
-    /// What a client takes as the vendor's base URL: `http://127.0.0.1:PORT/v1`, for Google `/v1beta`. Google's
-    /// methods are also served under `/v1`, as the vendor does.
+    /// What a client takes as the provider's base URL: `http://127.0.0.1:PORT/v1`, for Google `/v1beta`. Google's
+    /// methods are also served under `/v1`, as the provider does.
     pub fn base_url(&self) -> String {
-        let version = match self.vendor {
-            Vendor::OpenAi | Vendor::Anthropic | Vendor::Jina | Vendor::Vllm | Vendor::Voyage => "v1",
-            Vendor::Google => "v1beta",
-            Vendor::Ark => "api/v3",
-            Vendor::Cohere => "v2",
-            Vendor::DashScope => "compatible-mode/v1",
-            Vendor::Tei => return format!("http://{}", self.addr()),
+        let version = match self.provider {
+            SimulatedProvider::OpenAi
+            | SimulatedProvider::Anthropic
+            | SimulatedProvider::Jina
+            | SimulatedProvider::Vllm
+            | SimulatedProvider::Voyage => "v1",
+            SimulatedProvider::Google => "v1beta",
+            SimulatedProvider::Ark => "api/v3",
+            SimulatedProvider::Cohere => "v2",
+            SimulatedProvider::DashScope => "compatible-mode/v1",
+            SimulatedProvider::Tei => return format!("http://{}", self.addr()),
         };
         format!("http://{}/{version}", self.addr())
     }

@@ -1,4 +1,4 @@
-//! The plan of an answer: what is asked and what is said, without any vendor's names.
+//! The plan of an answer: what is asked and what is said, without any provider's names.
 
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ pub(super) struct Media {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ask {
     pub(super) model: String,
-    pub(super) vendor: &'static str,
+    pub(super) provider: &'static str,
     /// The last user text, without directives.
     pub(super) text: String,
     pub(super) directives: Directives,
@@ -251,7 +251,7 @@ impl Ask {
             "" => "You sent no text.".to_owned(),
             text => format!("You said: \"{}\".", shortened(text, 200)),
         };
-        said.push_str(&format!(" I am {}, simulated by {}.", self.model, self.vendor));
+        said.push_str(&format!(" I am {}, simulated by {}.", self.model, self.provider));
         if !self.system.is_empty() {
             said.push_str(&format!(" My instructions are: \"{}\".", shortened(&self.system, 100)));
         }
@@ -316,7 +316,7 @@ mod tests {
 
     fn ask(text: &str) -> Ask {
         let (directives, text) = super::super::directive::take(text);
-        Ask { model: "m".into(), vendor: "V", text, directives, ..Ask::default() }
+        Ask { model: "m".into(), provider: "V", text, directives, ..Ask::default() }
     }
 
     fn tool(name: &str) -> Tool {

@@ -19,16 +19,16 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::body::Playback;
 use super::http::{Content, Reply, Request, Start, parse_query};
 use super::stream::Pacing;
-use super::{Options, Recorded, Vendor, anthropic, film, google, openai, search, studio};
+use super::{Options, Recorded, SimulatedProvider, anthropic, film, google, openai, search, studio};
 
-/// The largest request body that is taken: what the largest of the vendors takes.
+/// The largest request body that is taken: what the largest of the providers takes.
 const MAX_BODY: usize = 100 * 1024 * 1024;
 /// Windows of HTTP/2, so that large bodies do not crawl.
 const H2_WINDOW: u32 = 1024 * 1024;
 /// Pause after a failed `accept` (usually: no file descriptors left), so that it is not tried in a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// A listening vendor.
+/// A listening provider.
 #[derive(Debug)]
 pub(super) struct Server {
     addr: SocketAddr,
@@ -40,7 +40,7 @@ pub(super) struct Server {
 #[derive(Debug)]
 struct Shared {
     site: Site,
-    vendor: Vendor,
+    provider: SimulatedProvider,
     addr: SocketAddr,
     film: film::Film,
     credential: Option<String>,
@@ -55,7 +55,7 @@ struct Counts {
     aborted: AtomicU64,
 }
 
-/// A vendor with what it remembers.
+/// A provider with what it remembers.
 #[derive(Debug)]
 enum Site {
     OpenAi(openai::Site),
@@ -65,7 +65,7 @@ enum Site {
     Ark(studio::Ark),
 }
 
-/// What a vendor needs to know to answer one request.
+/// What a provider needs to know to answer one request.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) request: &'a Request,
@@ -78,24 +78,24 @@ pub(super) struct Call<'a> {
 
 impl Server {
     /// Binds, and starts to accept.
-    pub(super) async fn start(vendor: Vendor, options: Options) -> io::Result<Server> {
+    pub(super) async fn start(provider: SimulatedProvider, options: Options) -> io::Result<Server> {
         let listener = TcpListener::bind(options.addr).await?;
         let addr = listener.local_addr()?;
-        let site = match vendor {
-            Vendor::OpenAi => Site::OpenAi(openai::Site::default()),
-            Vendor::Anthropic => Site::Anthropic(anthropic::Site::default()),
-            Vendor::Google => Site::Google(google::Site),
-            Vendor::Ark => Site::Ark(studio::Ark),
-            Vendor::Cohere => Site::Search(search::Site::Cohere),
-            Vendor::DashScope => Site::Search(search::Site::DashScope),
-            Vendor::Jina => Site::Search(search::Site::Jina),
-            Vendor::Tei => Site::Search(search::Site::Tei),
-            Vendor::Vllm => Site::Search(search::Site::Vllm),
-            Vendor::Voyage => Site::Search(search::Site::Voyage),
+        let site = match provider {
+            SimulatedProvider::OpenAi => Site::OpenAi(openai::Site::default()),
+            SimulatedProvider::Anthropic => Site::Anthropic(anthropic::Site::default()),
+            SimulatedProvider::Google => Site::Google(google::Site),
+            SimulatedProvider::Ark => Site::Ark(studio::Ark),
+            SimulatedProvider::Cohere => Site::Search(search::Site::Cohere),
+            SimulatedProvider::DashScope => Site::Search(search::Site::DashScope),
+            SimulatedProvider::Jina => Site::Search(search::Site::Jina),
+            SimulatedProvider::Tei => Site::Search(search::Site::Tei),
+            SimulatedProvider::Vllm => Site::Search(search::Site::Vllm),
+            SimulatedProvider::Voyage => Site::Search(search::Site::Voyage),
         };
         let shared = Arc::new(Shared {
             site,
-            vendor,
+            provider,
             addr,
             film: film::Film::default(),
             credential: options.credential,
@@ -181,7 +181,7 @@ async fn serve(shared: Arc<Shared>, incoming: http::Request<Incoming>) -> Result
             pacing: shared.pacing,
             serial,
         };
-        match (shared.film.answer(shared.vendor, &call, &shared.addr.to_string()), &shared.site) {
+        match (shared.film.answer(shared.provider, &call, &shared.addr.to_string()), &shared.site) {
             (Some(reply), _) => reply,
             (None, Site::OpenAi(site)) => site.answer(&call),
             (None, Site::Anthropic(site)) => site.answer(&call),

@@ -62,7 +62,7 @@ impl Pacing {
     }
 }
 
-/// Plays frames at a pace, with the fault that the directives ask for. `error` writes the vendor's error into a
+/// Plays frames at a pace, with the fault that the directives ask for. `error` writes the provider's error into a
 /// stream of which so many frames have left already.
 pub(super) fn schedule(
     mut frames: Vec<Frame>,

@@ -1,10 +1,11 @@
 //! What outlives a request: money, usage, and what is kept of conversations.
 //!
-//! Here live five traits with their promises: [`Store`] keeps responses for vendors that keep none, and seals for clients
-//! that drop them; [`Ledger`] keeps balances and one record for each request; [`Limiter`] counts limits for several gateways;
-//! [`Tasks`] keeps what vendors work on for minutes; and [`Owners`] knows whose a response is that its provider keeps. Here live their implementations, too: [`sqlite`], [`book`] and [`board`],
-//! embedded, in one file, and [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept
-//! texts mean (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
+//! Here live five traits with their promises: [`Store`] keeps responses for providers that keep none, and seals for
+//! clients that drop them; [`Ledger`] keeps balances and one record for each request; [`Limiter`] counts limits for
+//! several gateways; [`Tasks`] keeps what providers work on for minutes; and [`Owners`] knows whose a response is that
+//! its provider keeps. Here live their implementations, too: [`sqlite`], [`book`] and [`board`], embedded, in one file,
+//! and [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept texts mean (`wire`),
+//! who asks and what that costs (`account`), when something is kept (`proxy`).
 
 pub mod board;
 pub mod book;
@@ -67,8 +68,8 @@ pub trait Store: Send + Sync {
     /// Removes a response; tells whether there was one.
     fn remove(&self, account: &str, id: &str) -> Pending<bool>;
 
-    /// Keeps seals: what a vendor wants back word for word, and a client does not know how to keep. Under a key that the
-    /// account has already, the new one replaces the old one.
+    /// Keeps seals: what a provider wants back word for word, and a client does not know how to keep. Under a key that
+    /// the account has already, the new one replaces the old one.
     fn remember(&self, account: &str, entries: Vec<(SealKey, Bytes)>) -> Pending<()>;
 
     /// Finds seals: for each key, in order, what is kept under it.

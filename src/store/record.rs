@@ -88,8 +88,8 @@ const COUNTED: u8 = 2;
 const FIRST_BYTE: u8 = 4;
 
 impl<'a> UsageRecord<'a> {
-    /// What is charged: the cost, within what one request may cost. Beyond that a vendor's figures are not to be believed,
-    /// and sums would come to an end.
+    /// What is charged: the cost, within what one request may cost. Beyond that a provider's figures are not to be
+    /// believed, and sums would come to an end.
     pub fn charge(&self) -> i64 {
         self.cost.clamp(0, LARGEST_COST)
     }

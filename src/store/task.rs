@@ -1,4 +1,4 @@
-//! Tasks as the gateway sees them: what a vendor works on for minutes, under an id that is its owner's alone.
+//! Tasks as the gateway sees them: what a provider works on for minutes, under an id that is its owner's alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ pub type Mark = [u8; 32];
 /// Keeps tasks.
 ///
 /// Promises:
-/// * No method waits. What an outcome has confirmed is found by whoever asks after that, also when the process has ended
-///   in between, and by every gateway that shares the store.
+/// * No method waits. What an outcome has confirmed is found by whoever asks after that, also when the process has
+///   ended in between, and by every gateway that shares the store.
 /// * An owner finds, changes and removes its own and nothing else: for every other it is as if there were nothing.
 /// * Of two submissions of one owner with the same mark, one makes a task and the other learns its id, for as long as
 ///   the mark holds.

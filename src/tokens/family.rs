@@ -102,7 +102,7 @@ impl Family {
         }
     }
 
-    /// The family of a model, by its name at a vendor.
+    /// The family of a model, by its name at a provider.
     pub fn of(model: &str) -> Family {
         let name = model.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
@@ -137,7 +137,7 @@ impl Family {
         }
     }
 
-    /// What it adds. The figures were fitted to recorded requests and the vendors' own counts of them
+    /// What it adds. The figures were fitted to recorded requests and the providers' own counts of them
     /// (docs/token-counting.md); where no recording was found, those of the most similar family stand.
     #[rustfmt::skip] // a table reads as a table
     pub(super) const fn rule(self) -> Rule {

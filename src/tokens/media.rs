@@ -1,6 +1,6 @@
 //! What is taken for tokens without being read: pictures, documents, sounds, videos.
 //!
-//! Vendors count these after decoding them, each in another way (pictures by tiles, documents by pages, sounds and
+//! Providers count these after decoding them, each in another way (pictures by tiles, documents by pages, sounds and
 //! videos by the second). Here they are not decoded: what is known is how many bytes they have.
 
 use base64::Engine as _;

@@ -2,10 +2,11 @@
 //!
 //! Here live the families of models and what each adds around the words of a request ([`Family`]), the tokenizers that
 //! stand behind them (`text`), the walk over a request on the hub (`tally`), and what a document, a sound or a video is
-//! taken for (`media`). How far the estimates are from what vendors count is measured by `tests/tokens.rs` and told in
-//! docs/token-counting.md.
+//! taken for (`media`). How far the estimates are from what providers count is measured by `tests/tokens.rs` and told
+//! in docs/token-counting.md.
 //!
-//! Here must not live: formats (a request comes from the hub, so that all formats count alike), prices, limits, sockets.
+//! Here must not live: formats (a request comes from the hub, so that all formats count alike), prices, limits,
+//! sockets.
 
 mod family;
 mod media;

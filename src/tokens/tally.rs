@@ -105,7 +105,7 @@ impl<'a> Tally<'a> {
             }
             Block::Audio { source } => self.media += media::audio(source),
             Block::Video { source } => self.media += media::video(source),
-            // Reasoning of earlier turns is not counted by the vendors.
+            // Reasoning of earlier turns is not counted by the providers.
             Block::Reasoning { .. } => {}
             Block::ToolUse { name, input, .. } => {
                 self.calls += 1;

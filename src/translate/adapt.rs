@@ -1,4 +1,4 @@
-//! A request on its way to a vendor of another format: what both formats mean but say in different numbers is settled
+//! A request on its way to a provider of another format: what both formats mean but say in different numbers is settled
 //! here, on the hub, once for all pairs. What is only a matter of words is the encoders' business.
 
 use bumpalo::Bump;
@@ -156,7 +156,7 @@ fn settle_tools<'a>(
         Some(ToolChoice::Allowed { names, .. }) => names.iter_mut().for_each(choose),
         _ => {}
     }
-    // One vendor's formats refuse a choice where there is nothing to choose from.
+    // One provider's formats refuse a choice where there is nothing to choose from.
     if request.tools.is_empty() && request.search.is_none() {
         request.tool_choice = None;
         request.parallel_tools = None;
@@ -206,7 +206,7 @@ fn settle_history<'a>(
                     match called {
                         Some(called) => *name = *called,
                         // The result of a call that is not in this request: where a name is needed and not said,
-                        // the vendor could not tell whose it is.
+                        // the provider could not tell whose it is.
                         None if name.is_empty() && to == Format::Generate => {
                             let message =
                                 format!("No tool call has the id '{}' of this result.", id.escaped());
@@ -240,8 +240,8 @@ fn has_calls(turn: &Turn<'_>) -> bool {
     turn.blocks.iter().any(|block| matches!(block, Block::ToolUse { .. }))
 }
 
-/// A seal goes back to who issued it, and to nobody else. One without an envelope is from a vendor of the client's own
-/// format, and stays where that format is only said anew.
+/// A seal goes back to who issued it, and to nobody else. One without an envelope is from a provider of the client's
+/// own format, and stays where that format is only said anew.
 fn keep_own_seal(seal: &mut Option<Seal<'_>>, dialect: &Dialect<'_>, notes: &mut Notes) {
     let same_format = notes.from() == notes.to();
     let foreign = |seal: &Seal<'_>| match &seal.issuer {
@@ -328,12 +328,12 @@ fn settle_output<'a>(
         OutputFormat::Text => {}
         // Messages has no word for "any JSON".
         OutputFormat::Json if to != Format::Messages && (native || any_json) => {
-            // The vendors of both formats refuse it where nobody speaks of JSON.
+            // The providers of both formats refuse it where nobody speaks of JSON.
             if matches!(to, Format::Chat | Format::Responses) && !speaks_of_json(request) {
                 hint(request, ANY_JSON.to_owned(), to, bump);
             }
         }
-        // A model that has tools cannot be held to JSON as well; the vendor would refuse it.
+        // A model that has tools cannot be held to JSON as well; the provider would refuse it.
         _ if dialect.structured == Structured::NativeWithoutTools && !native => {
             notes.refuse("response_format", TOOLS_OR_FORMAT);
         }
@@ -412,7 +412,7 @@ fn hint<'a>(request: &mut Request<'a>, text: String, to: Format, bump: &'a Bump)
     let escaped = std::str::from_utf8(bump.alloc_slice_copy(&escaped)).unwrap_or_default();
     let mut leading = request.turns.iter().take_while(|turn| turn.role.is_system()).count();
     if to == Format::Responses {
-        // The vendor looks for the word in the input, and the leading instructions are none of it.
+        // The provider looks for the word in the input, and the leading instructions are none of it.
         leading = (leading + 1).min(request.turns.len());
     }
     let turn = Turn::new(Role::System, vec![Block::text(JsonStr::from_escaped(escaped))]);

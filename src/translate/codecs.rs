@@ -94,7 +94,7 @@ impl Encoder {
         }
     }
 
-    /// What it is told has changed in the middle of the answer: another vendor goes on with it.
+    /// What it is told has changed in the middle of the answer: another provider goes on with it.
     pub(super) fn retell(&mut self, reply: Arc<Reply>) {
         match self {
             Encoder::Chat(encoder) => encoder.retell(reply),
@@ -104,7 +104,7 @@ impl Encoder {
         }
     }
 
-    /// The client knows the answer by these words of its vendor, as they are.
+    /// The client knows the answer by these words of its provider, as they are.
     pub(super) fn known_as(&mut self, start: &Start<'_>) {
         match self {
             Encoder::Chat(encoder) => encoder.known_as(start),

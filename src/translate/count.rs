@@ -1,4 +1,4 @@
-//! What is counted where a vendor does not say what was used: once, when an answer has ended, by the tokenizer of the
+//! What is counted where a provider does not say what was used: once, when an answer has ended, by the tokenizer of the
 //! model's family. Until then only the beginning of the answer is kept, and a request that is not large.
 
 use bytes::Bytes;
@@ -26,7 +26,7 @@ const EXPECTED: u64 = 4;
 /// So many bytes without a space are no text.
 const WORDLESS: usize = 1_024;
 
-/// Words of requests for more than they hold: files, addresses, kept prompts and conversations, tools that the vendor
+/// Words of requests for more than they hold: files, addresses, kept prompts and conversations, tools that the provider
 /// runs. The last ones may hide any of them.
 const ELSEWHERE: [&[u8]; 14] = [
     b"http",
@@ -69,7 +69,7 @@ impl Asked {
         Asked(Kept::End(end.unwrap_or_default().into()))
     }
 
-    /// Whether all that was asked is in what is kept: nothing in it says that the vendor reads or looks for more.
+    /// Whether all that was asked is in what is kept: nothing in it says that the provider reads or looks for more.
     #[cold]
     pub fn is_whole(&self) -> bool {
         let Kept::Whole(pieces) = &self.0 else { return false };

@@ -1,6 +1,6 @@
-//! A request is fitted to what its vendor takes, where that is less than the vendor's format has: what is lacking is
-//! taken off and accounted for, figures are brought into range, and a choice of tools becomes the nearest that can be
-//! said. [`Habits`] says what; here is no vendor.
+//! A request is fitted to what its provider takes, where that is less than the provider's format has: what is lacking
+//! is taken off and accounted for, figures are brought into range, and a choice of tools becomes the nearest that can
+//! be said. [`Habits`] says what; here is no provider.
 
 use bumpalo::Bump;
 
@@ -32,7 +32,7 @@ pub(super) fn fit<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &
     }
 }
 
-/// What the vendor has no room for.
+/// What the provider has no room for.
 fn take_off(request: &mut Request<'_>, habits: &Habits, notes: &mut Notes) {
     fn drop<T>(slot: &mut Option<T>, name: &'static str, habits: &Habits, notes: &mut Notes) {
         if habits.lacks(name) && slot.take().is_some() {
@@ -85,7 +85,7 @@ fn take_off(request: &mut Request<'_>, habits: &Habits, notes: &mut Notes) {
     });
 }
 
-/// Brings a figure into a range; what is no figure is the vendor's to refuse.
+/// Brings a figure into a range; what is no figure is the provider's to refuse.
 fn bring_into(
     slot: &mut Option<RawJson<'_>>,
     (least, most): (&'static str, &'static str),

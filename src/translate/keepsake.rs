@@ -1,12 +1,12 @@
-//! What a vendor wants to see again, for clients that send nothing back but words and the ids of calls.
+//! What a provider wants to see again, for clients that send nothing back but words and the ids of calls.
 //!
-//! Most seals travel through clients in envelopes ([`Seal`]). A client that keeps no field of its format that it does not
-//! know loses them. So the seals of an answer are collected while it passes ([`Collector`]); whoever keeps things keeps
-//! them under the [`Key`]s of the turn: one for each call's id, or those of its words. When the turn
-//! comes back bare, [`missing`] names its key, and what is found is put back where it was ([`Recalled`]). Turns whose
-//! calls have no ids either are kept under what was said before them ([`super::call_fingerprint`]).
+//! Most seals travel through clients in envelopes ([`Seal`]). A client that keeps no field of its format that it does
+//! not know loses them. So the seals of an answer are collected while it passes ([`Collector`]); whoever keeps things
+//! keeps them under the [`Key`]s of the turn: one for each call's id, or those of its words. When the turn comes back
+//! bare, [`missing`] names its key, and what is found is put back where it was ([`Recalled`]). Turns whose calls have
+//! no ids either are kept under what was said before them ([`super::call_fingerprint`]).
 //!
-//! Every key holds the issuer, so that nothing comes to another vendor. Whose answer it was is the keeper's business.
+//! Every key holds the issuer, so that nothing comes to another provider. Whose answer it was is the keeper's business.
 
 use std::collections::{HashMap, HashSet};
 
@@ -40,19 +40,19 @@ pub struct Keepsake {
     pub record: Bytes,
 }
 
-/// Whether a model issues seals at all, as far as its vendor's row tells.
-pub fn issues_seals(dialect: &Dialect<'_>, vendor: Format) -> bool {
-    match vendor {
+/// Whether a model issues seals at all, as far as its provider's row tells.
+pub fn issues_seals(dialect: &Dialect<'_>, provider: Format) -> bool {
+    match provider {
         Format::Chat => dialect.extensions.contains(&"reasoning"),
         _ => dialect.reasoning != Reasoning::Fixed,
     }
 }
 
-/// Whether a vendor issues seals when it is asked so.
-pub(super) fn may_seal(request: &Request<'_>, dialect: &Dialect<'_>, vendor: Format) -> bool {
+/// Whether a provider issues seals when it is asked so.
+pub(super) fn may_seal(request: &Request<'_>, dialect: &Dialect<'_>, provider: Format) -> bool {
     let told = dialect.reasoning.tell(request.thinking);
-    let unsaid = vendor == Format::Messages && told == Told::Nothing;
-    issues_seals(dialect, vendor) && told != Told::Off && !unsaid
+    let unsaid = provider == Format::Messages && told == Told::Nothing;
+    issues_seals(dialect, provider) && told != Told::Off && !unsaid
 }
 
 pub(super) fn key(issuer: &str, what: &str, text: impl FnOnce(&mut Sha256)) -> Key {
@@ -352,7 +352,7 @@ impl<'s> Recalled<'s> {
         let unique = bare.iter().filter_map(record).filter(|(name, _)| name.unique);
         let mut used: HashSet<&'s [u8]> = unique.map(|(_, record)| &record[..]).collect();
         // Turns may say the same words. What is kept under words alone is the latest such turn's, and no other's: a
-        // vendor refuses an item that is there twice.
+        // provider refuses an item that is there twice.
         for bare in bare.iter().rev() {
             let Some((name, record)) = record(bare) else { continue };
             if !name.unique && !used.insert(record) {
@@ -395,8 +395,8 @@ fn read(record: &str) -> Result<Vec<Kept<'_>>, JsonError> {
     Ok(entries)
 }
 
-/// Reasoning goes before what it stood before; seals go on what they stood on. Calls are found by their ids, or by their
-/// order where they have none.
+/// Reasoning goes before what it stood before; seals go on what they stood on. Calls are found by their ids, or by
+/// their order where they have none.
 fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str, in_order: bool) {
     let reasons = entries.iter().any(|entry| matches!(entry.what, What::Reasoning | What::Hidden));
     if reasons {
@@ -438,7 +438,7 @@ fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str, in
                 }
             }
             What::Text => {
-                // Several texts of the vendor may be one at the client.
+                // Several texts of the provider may be one at the client.
                 settle(turns, texts.next(), &mut waiting, &mut placed, sealed(entry.seal));
             }
             What::Call => {

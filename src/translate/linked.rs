@@ -1,7 +1,7 @@
-//! Media that a client gives by address, for vendors that must be given the bytes.
+//! Media that a client gives by address, for providers that must be given the bytes.
 //!
-//! Two steps, with the fetching between them, which is not done here: which addresses of a request its vendor cannot be given
-//! ([`links`]), and the request with what lay behind them in it ([`Brought`]).
+//! Two steps, with the fetching between them, which is not done here: which addresses of a request its provider cannot
+//! be given ([`links`]), and the request with what lay behind them in it ([`Brought`]).
 
 use super::codecs::decode_request;
 use super::outgoing::{Stored, whole};
@@ -27,13 +27,13 @@ pub struct Brought<'a>(pub &'a [Linked]);
 
 impl<'a> Brought<'a> {
     /// Puts bytes in the place of addresses.
-    pub(super) fn put_into(self, request: &mut Request<'a>, vendor: Format, dialect: &Dialect<'_>) {
+    pub(super) fn put_into(self, request: &mut Request<'a>, provider: Format, dialect: &Dialect<'_>) {
         if self.0.is_empty() {
             return;
         }
         let brought: Index = self.0.iter().map(|linked| Key::of(&*linked.url)).collect();
         each_block(request, &mut |block| {
-            let Some(source) = link_of(block, vendor, dialect) else { return };
+            let Some(source) = link_of(block, provider, dialect) else { return };
             let Source::Url { url, .. } = *source else { return };
             if let Some(linked) = brought.first(Key::of(&*url.decode())).and_then(|at| self.0.get(at)) {
                 let (mime, data) = (linked.media_type, &linked.base64);
@@ -56,7 +56,8 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// What these bytes are, by their beginning and whatever anybody calls them; nothing where they are not what is wanted.
+    /// What these bytes are, by their beginning and whatever anybody calls them; nothing where they are not what is
+    /// wanted.
     pub fn media_type(self, bytes: &[u8]) -> Option<&'static str> {
         let image = || file(bytes).map(|file| file.picture.media());
         match self {
@@ -95,11 +96,11 @@ fn document(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The addresses of a request that its vendor must not be given, each once. None where the request cannot be read.
+/// The addresses of a request that its provider must not be given, each once. None where the request cannot be read.
 pub fn links(
     body: &str,
     client: Format,
-    vendor: Format,
+    provider: Format,
     dialect: &Dialect<'_>,
     stored: Stored<'_>,
 ) -> Vec<(String, Wanted)> {
@@ -113,7 +114,7 @@ pub fn links(
             Block::Audio { .. } => Wanted::Audio,
             _ => Wanted::File,
         };
-        if let Some(Source::Url { url, .. }) = link_of(block, vendor, dialect) {
+        if let Some(Source::Url { url, .. }) = link_of(block, provider, dialect) {
             let url = url.decode();
             if known.add(Key::of((&*url, wanted))) {
                 links.push((url.into_owned(), wanted));
@@ -123,23 +124,23 @@ pub fn links(
     links
 }
 
-/// The source of a block, if it is an address that the vendor does not follow.
+/// The source of a block, if it is an address that the provider does not follow.
 fn link_of<'b, 'a>(
     block: &'b mut Block<'a>,
-    vendor: Format,
+    provider: Format,
     dialect: &Dialect<'_>,
 ) -> Option<&'b mut Source<'a>> {
     let (source, follows) = match block {
         Block::Image { source, .. } => (source, dialect.media_urls),
         Block::File { source, .. } => {
-            let follows = match vendor {
+            let follows = match provider {
                 Format::Chat => dialect.understands("file_url"),
                 _ => dialect.media_urls,
             };
             (source, follows)
         }
         Block::Audio { source } => {
-            let follows = match vendor {
+            let follows = match provider {
                 Format::Generate => dialect.media_urls,
                 Format::Chat => dialect.understands("audio_url"),
                 // No bytes would do either.

@@ -13,7 +13,7 @@ use crate::wire::watch::{End, Sight};
 /// An id is kept up to this length (bytes): it is for logs.
 const MAX_NOTE: usize = 80;
 
-/// A reason, likewise: the longest that a vendor documents is `model_context_window_exceeded`.
+/// A reason, likewise: the longest that a provider documents is `model_context_window_exceeded`.
 const MAX_REASON: usize = 40;
 
 /// The notes of one answer. Nothing is allocated after it was made.
@@ -27,7 +27,7 @@ pub struct Meter {
     seen: u64,
     finished: u64,
     end: End,
-    /// What is kept in case that the vendor does not say what was used.
+    /// What is kept in case that the provider does not say what was used.
     counter: Counter,
     /// The usage holds a figure that was counted here.
     counted: bool,
@@ -50,7 +50,7 @@ impl Meter {
         }
     }
 
-    /// Says whose tokens they are, and how many of input are expected, in case that the vendor does not say how many
+    /// Says whose tokens they are, and how many of input are expected, in case that the provider does not say how many
     /// there were.
     pub fn expect(&mut self, family: Family, input: u64) {
         self.counter.family = family;
@@ -83,7 +83,7 @@ impl Meter {
         self.counter.hear_whole(body);
     }
 
-    /// The answer is complete: what its vendor has not said of its usage is counted. Gives the usage if something was
+    /// The answer is complete: what its provider has not said of its usage is counted. Gives the usage if something was
     /// missing. `generates` tells answers that have output from those that have none.
     pub fn count_missing(&mut self, generates: bool) -> Option<Usage> {
         let output = self.usage.output.is_none() && generates;
@@ -98,7 +98,7 @@ impl Meter {
         (input || output).then_some(self.usage)
     }
 
-    /// The answer was cut off: what its vendor said of the output so far may be less than what was delivered.
+    /// The answer was cut off: what its provider said of the output so far may be less than what was delivered.
     pub fn count_cut(&mut self, generates: bool) {
         if let Some(said) = self.usage.output {
             let delivered = self.counter.output(self.content_frames);
@@ -110,7 +110,7 @@ impl Meter {
         self.count_missing(generates);
     }
 
-    /// Whether the usage holds figures that the vendor did not say.
+    /// Whether the usage holds figures that the provider did not say.
     pub fn is_counted(&self) -> bool {
         self.counted
     }
@@ -175,17 +175,17 @@ impl Meter {
         self.usage.update(usage);
     }
 
-    /// Tokens, as the vendor reported them last.
+    /// Tokens, as the provider reported them last.
     pub fn usage(&self) -> &Usage {
         &self.usage
     }
 
-    /// The answer's id as the vendor gave it; empty when it gave none.
+    /// The answer's id as the provider gave it; empty when it gave none.
     pub fn id(&self) -> &str {
         std::str::from_utf8(&self.id).unwrap_or_default()
     }
 
-    /// Why the answer ended, in the vendor's word; empty while unknown.
+    /// Why the answer ended, in the provider's word; empty while unknown.
     pub fn finish(&self) -> &str {
         std::str::from_utf8(&self.finish).unwrap_or_default()
     }

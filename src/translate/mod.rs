@@ -5,7 +5,7 @@
 //! adapted on the hub to what its target can be asked, and encoded ([`outgoing`](outgoing())); what was adapted is
 //! undone in the answer.
 //!
-//! Here must not live: sockets, vendors, routes; an exchange sees bytes and formats.
+//! Here must not live: sockets, providers, routes; an exchange sees bytes and formats.
 
 mod adapt;
 mod beginning;
@@ -77,18 +77,18 @@ impl Exchange {
         }
     }
 
-    /// Says whose tokens they are, and how many of input are expected, in case that the vendor does not say how many
+    /// Says whose tokens they are, and how many of input are expected, in case that the provider does not say how many
     /// there were.
     pub fn expect(&mut self, family: Family, input: u64) {
         self.meter_mut().expect(family, input);
     }
 
-    /// Keeps what the vendor was asked, likewise.
+    /// Keeps what the provider was asked, likewise.
     pub fn asked(&mut self, asked: Asked) {
         self.meter_mut().asked(asked);
     }
 
-    /// The answer is complete: its usage is what its vendor said, and for the rest what was counted.
+    /// The answer is complete: its usage is what its provider said, and for the rest what was counted.
     pub fn complete(&mut self) {
         self.settle();
         let generates = self.generates();
@@ -196,7 +196,7 @@ impl Exchange {
         }
     }
 
-    /// The vendor's seals that are to be kept, once, as soon as the end of the answer is among what may leave.
+    /// The provider's seals that are to be kept, once, as soon as the end of the answer is among what may leave.
     pub fn take_keepsake(&mut self) -> Option<Keepsake> {
         match self {
             Exchange::Verbatim(_) => None,

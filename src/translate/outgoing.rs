@@ -1,4 +1,4 @@
-//! A request from a client of one format, as a vendor of another gets it.
+//! A request from a client of one format, as a provider of another gets it.
 
 use std::borrow::Cow;
 
@@ -49,8 +49,8 @@ const ECHOED: [&str; 18] = [
 pub struct Ask<'a> {
     /// The client's format.
     pub client: Format,
-    /// The vendor's format.
-    pub vendor: Format,
+    /// The provider's format.
+    pub provider: Format,
     /// The client wants a stream. It stands in the path for one format, in the body for the others.
     pub stream: bool,
     /// The client's stream is to be one JSON array (generate without `alt=sse`).
@@ -63,15 +63,15 @@ pub struct Ask<'a> {
     pub model: &'a EscapedString,
     /// The id of the request, as the client may have chosen it: errors name it.
     pub id: &'a str,
-    /// Ids are made from it where the vendor gives none: random, so that no two requests share any, and the same for all
-    /// attempts of one request.
+    /// Ids are made from it where the provider gives none: random, so that no two requests share any, and the same for
+    /// all attempts of one request.
     pub seed: &'a str,
     /// Now (Unix seconds).
     pub now: u64,
 }
 
-/// What there is for a request besides its body: of conversations that the gateway keeps, and what lay behind addresses. Nothing by
-/// default.
+/// What there is for a request besides its body: of conversations that the gateway keeps, and what lay behind
+/// addresses. Nothing by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stored<'a> {
     /// The conversation that the request goes on from: items, joined with commas.
@@ -82,13 +82,13 @@ pub struct Stored<'a> {
     pub remembers: bool,
     /// What was found for the turns of this request that have lost theirs; nothing before it was looked for.
     pub recalled: Option<Recalled<'a>>,
-    /// What lay behind the addresses that the vendor must not be given ([`links`](super::links)).
+    /// What lay behind the addresses that the provider must not be given ([`links`](super::links)).
     pub brought: Brought<'a>,
-    /// How far another vendor has come with the answer.
+    /// How far another provider has come with the answer.
     pub begun: Option<Begun<'a>>,
 }
 
-/// What goes to the vendor, and what must be known when its answer comes.
+/// What goes to the provider, and what must be known when its answer comes.
 #[derive(Debug)]
 pub struct Outgoing {
     /// The request's body.
@@ -119,8 +119,8 @@ pub enum Untranslated {
     /// It cannot be.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// Some of its turns have lost the seals that their vendor may have issued. They may be found under these keys, and
-    /// be given as [`Stored::recalled`].
+    /// Some of its turns have lost the seals that their provider may have issued. They may be found under these keys,
+    /// and be given as [`Stored::recalled`].
     #[error("turns of the request have lost their seals")]
     Bare(Vec<Key>),
 }
@@ -163,7 +163,7 @@ fn run<E: From<Refused>>(
     let checked = decoded.and_then(|request| bounds::check(&request, ask.client).map(|()| request));
     let mut request = checked.map_err(|error| Refused { error, losses: Vec::new() })?;
     if ask.client == Format::Generate
-        && ask.vendor != ask.client
+        && ask.provider != ask.client
         && let Some(error) = generate::request::unknown(&request)
     {
         return Err(Refused { error, losses: Vec::new() }.into());
@@ -177,7 +177,7 @@ fn run<E: From<Refused>>(
         request.thinking = ask.thinking;
     }
     if let Some(bare) = bare
-        && may_seal(&request, ask.dialect, ask.vendor)
+        && may_seal(&request, ask.dialect, ask.provider)
     {
         let keys = missing(&request, ask.dialect.issuer, ask.client);
         if !keys.is_empty() {
@@ -187,8 +187,8 @@ fn run<E: From<Refused>>(
     let reply = Reply {
         keep_as: stored.keep_as.into(),
         remember: stored.remembers
-            && ask.client != ask.vendor
-            && may_seal(&request, ask.dialect, ask.vendor)
+            && ask.client != ask.provider
+            && may_seal(&request, ask.dialect, ask.provider)
             && !sends_back(&request, ask.dialect.issuer),
         ..reply(&request, body, ask)
     };
@@ -197,26 +197,26 @@ fn run<E: From<Refused>>(
     if let Some(recalled) = stored.recalled {
         recalled.put_back(&mut request, ask.dialect.issuer, ask.client);
     }
-    stored.brought.put_into(&mut request, ask.vendor, ask.dialect);
+    stored.brought.put_into(&mut request, ask.provider, ask.dialect);
     if let Some(begun) = &stored.begun {
         begun.put_into(&mut request, &bump);
     }
-    // A vendor's stream says what was used only if it is asked to.
+    // A provider's stream says what was used only if it is asked to.
     request.usage_wanted = true;
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
-    let mut notes = Notes::new(ask.client, ask.vendor);
+    let mut notes = Notes::new(ask.client, ask.provider);
     let restore = adapt(&mut request, ask.dialect, &mut notes, &bump);
-    if ask.client == Format::Generate && ask.vendor != Format::Generate {
+    if ask.client == Format::Generate && ask.provider != Format::Generate {
         join_pieces(&mut request, &bump);
     }
     // Formats differ in the words around the content: a growth would copy all of it once more.
     let length = longer.as_deref().unwrap_or(body).len();
     let mut out = BytesMut::with_capacity(length + length / 16 + 1_024);
     // The same format said anew: what only this format has is no loss. Encoders write it in its place; but chat's asks
-    // whether the vendor knows a member, and here the client has said so.
-    let anew = ask.client == Format::Chat && ask.vendor == Format::Chat;
+    // whether the provider knows a member, and here the client has said so.
+    let anew = ask.client == Format::Chat && ask.provider == Format::Chat;
     let own = if anew { std::mem::take(&mut request.extra) } else { Vec::new() };
-    encode_request(ask.vendor, &request, ask.dialect, &mut notes, &mut out);
+    encode_request(ask.provider, &request, ask.dialect, &mut notes, &mut out);
     if let Some(refusal) = notes.take_refusal() {
         return Err(Refused { error: *refusal, losses: notes.losses().to_vec() }.into());
     }

@@ -156,7 +156,7 @@ impl Open {
             }
             (What::Custom, Delta::Arguments(text)) => self.arguments.push_str(text.escaped()),
             (What::Custom, Delta::Object(object)) => self.arguments = escaped(object.text()),
-            // The vendor wants it back with the call, whatever the call is to the client.
+            // The provider wants it back with the call, whatever the call is to the client.
             (What::Custom, Delta::Seal(_)) => sink(&Event::Delta { index, delta }),
             _ => {}
         }

@@ -34,7 +34,7 @@ const MAX_OUT: usize = 16_384;
 #[derive(Debug)]
 pub struct Translated {
     client: Format,
-    vendor: Format,
+    provider: Format,
     arrival: Arrival,
     hold: Hold,
     from: Decoder,
@@ -60,15 +60,15 @@ struct Through {
     restorer: Option<Restorer>,
     to: To,
     out: BytesMut,
-    /// The vendor's error, once it has come.
+    /// The provider's error, once it has come.
     error: Option<Bytes>,
     /// Something came besides reasoning.
     spoke: bool,
-    /// What the client is given is noted, so that another vendor can go on with it, or goes on with what was.
+    /// What the client is given is noted, so that another provider can go on with it, or goes on with what was.
     along: Option<Box<Along>>,
 }
 
-/// What another vendor takes over.
+/// What another provider takes over.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) to: Option<Encoder>,
@@ -105,7 +105,7 @@ impl Through {
             Event::BlockStart { kind, .. } => {
                 self.spoke |= !matches!(kind, BlockKind::Reasoning | BlockKind::HiddenReasoning);
             }
-            // An answer without a word that ended for a reason of the vendor's own is none.
+            // An answer without a word that ended for a reason of the provider's own is none.
             Event::Finish { finish: Finish::Other(word), .. }
                 if !self.spoke && !word.is_empty() && !is_to_come(*word) =>
             {
@@ -115,7 +115,7 @@ impl Through {
             _ => {}
         }
         let Through { meter, restorer, to, out, along, .. } = self;
-        // What the client is shown is what was noted, the same figures to the last one; and what its vendor does not
+        // What the client is shown is what was noted, the same figures to the last one; and what its provider does not
         // say is counted before it is too late to show it.
         let mut usage = match event {
             Event::Usage(_) => Some(*meter.usage()),
@@ -148,8 +148,8 @@ impl Through {
 pub struct Route {
     /// The client's format.
     pub client: Format,
-    /// The vendor's format.
-    pub vendor: Format,
+    /// The provider's format.
+    pub provider: Format,
     /// The client wants a stream.
     pub stream: bool,
 }
@@ -162,7 +162,7 @@ impl Translated {
             Arrival::Array => Splitter::JsonArray(ArraySplitter::default()),
             Arrival::Events | Arrival::Whole => Splitter::Sse(SseSplitter::default()),
         };
-        let from = Decoder::new(route.vendor, &reply.seed, restore.tagged);
+        let from = Decoder::new(route.provider, &reply.seed, restore.tagged);
         let to = if route.stream {
             To::Stream(Encoder::new(route.client, reply.clone()))
         } else {
@@ -172,12 +172,12 @@ impl Translated {
         Translated {
             tagged,
             client: route.client,
-            vendor: route.vendor,
+            provider: route.provider,
             arrival,
             hold: Hold::new(splitter, limit),
             from,
             through: Through {
-                meter: Meter::new(Some(route.vendor), arrival),
+                meter: Meter::new(Some(route.provider), arrival),
                 collector: reply
                     .remember
                     .then(|| Box::new(Collector::new(&reply.issuer, reply.before, route.client))),
@@ -197,7 +197,7 @@ impl Translated {
         }
     }
 
-    /// Goes on with an answer that another vendor began: what wrote it writes on.
+    /// Goes on with an answer that another provider began: what wrote it writes on.
     pub(super) fn resumed(
         route: &Route,
         arrival: Arrival,
@@ -228,7 +228,7 @@ impl Translated {
         self.client
     }
 
-    /// Whether the vendor has said why the answer ended, though not that it did.
+    /// Whether the provider has said why the answer ended, though not that it did.
     pub(super) fn has_reason(&self) -> bool {
         self.from.has_reason()
     }
@@ -244,7 +244,7 @@ impl Translated {
         self.through.out.extend_from_slice(bytes);
     }
 
-    /// Writes an event that no vendor has sent.
+    /// Writes an event that no provider has sent.
     pub(super) fn event(&mut self, event: &Event<'_>) {
         self.through.event(event);
     }
@@ -275,7 +275,7 @@ impl Translated {
         self.arrival == Arrival::Whole || self.hold.is_partial()
     }
 
-    /// Takes a piece of the vendor's answer; returns what leaves for the client, which may be nothing.
+    /// Takes a piece of the provider's answer; returns what leaves for the client, which may be nothing.
     ///
     /// # Errors
     /// The answer cannot go on. What was complete before the fault is in [`take_ready`](Self::take_ready).
@@ -301,7 +301,7 @@ impl Translated {
         Ok(ready)
     }
 
-    /// The vendor's answer has ended; returns the rest of what leaves.
+    /// The provider's answer has ended; returns the rest of what leaves.
     ///
     /// # Errors
     /// As [`feed`](Self::feed); and the answer is not complete.
@@ -325,7 +325,7 @@ impl Translated {
                 simdutf8::basic::from_utf8(&body).map_err(|error| StreamError::Invalid(error.to_string()))?;
             let through = &mut self.through;
             through.meter.see_frame();
-            decode_answer(self.vendor, text, &self.reply.seed, self.tagged, &mut |event| {
+            decode_answer(self.provider, text, &self.reply.seed, self.tagged, &mut |event| {
                 through.event(&event)
             })
             .map_err(|error| StreamError::Invalid(error.to_string()))?;
@@ -415,9 +415,9 @@ impl Translated {
     }
 }
 
-/// The error that a vendor did not write which gave up.
+/// The error that a provider did not write which gave up.
 fn gave_up(word: JsonStr<'_>) -> Bytes {
-    // The vendor misses what the client should have sent.
+    // The provider misses what the client should have sent.
     let kind = if word.is("MISSING_THOUGHT_SIGNATURE") { "invalid_request_error" } else { "server_error" };
     let mut out = BytesMut::with_capacity(160);
     let mut json = Writer::new(&mut out);
@@ -430,7 +430,7 @@ fn gave_up(word: JsonStr<'_>) -> Bytes {
 }
 
 impl Through {
-    /// Whether the vendor's stream has turned into an error.
+    /// Whether the provider's stream has turned into an error.
     fn check(&mut self) -> Result<(), StreamError> {
         let Some(error) = self.error.take() else { return Ok(()) };
         let nothing_left = self.meter.content_frames() == 0 && matches!(self.to, To::Stream(_));

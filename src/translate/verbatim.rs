@@ -1,10 +1,10 @@
-//! An answer that passes as it is: the client's format is the vendor's.
+//! An answer that passes as it is: the client's format is the provider's.
 //!
 //! Only these things may change. The model's name is put back to the one that the client asked for, where the route
-//! renamed it; the usage chunk of a chat stream is taken out again, where the gateway had asked for it and the
-//! client had not; and the usage of a chat completion, or of a chat stream whose client asked for it, is put in where the
-//! provider reports none. Everything else leaves byte for byte, in whole frames, so that a stream that breaks can still be
-//! ended with an error that the client's SDK reads.
+//! renamed it; the usage chunk of a chat stream is taken out again, where the gateway had asked for it and the client
+//! had not; and the usage of a chat completion, or of a chat stream whose client asked for it, is put in where the
+//! provider reports none. Everything else leaves byte for byte, in whole frames, so that a stream that breaks can still
+//! be ended with an error that the client's SDK reads.
 
 use bytes::{Bytes, BytesMut};
 
@@ -66,7 +66,7 @@ pub struct Changes {
     pub tell_usage: Option<UsageChunk>,
     /// Errors of the messages format get the types of the specification's table.
     pub standard_errors: bool,
-    /// The form in which vectors are wanted: as base64, or not. Vendors exist that do not ask.
+    /// The form in which vectors are wanted: as base64, or not. Providers exist that do not ask.
     pub base64: Option<bool>,
 }
 
@@ -89,7 +89,7 @@ pub struct Verbatim {
     closing: Bytes,
     /// The last event was taken out, and the line feed that may follow it goes with it.
     dropped: bool,
-    /// What the client is given is noted, so that another vendor can go on with it.
+    /// What the client is given is noted, so that another provider can go on with it.
     beside: Option<Box<Beside>>,
 }
 
@@ -116,8 +116,8 @@ impl Verbatim {
         }
     }
 
-    /// See [`Exchange::follow`](super::Exchange::follow). One format's answers are kept by their vendor, and nobody else
-    /// can go on with them.
+    /// See [`Exchange::follow`](super::Exchange::follow). One format's answers are kept by their provider, and nobody
+    /// else can go on with them.
     pub fn follow(&mut self) {
         let format = self.api.format().filter(|format| *format != Format::Responses);
         if let Some(format) = format.filter(|_| self.arrival != Arrival::Whole) {
@@ -174,7 +174,8 @@ impl Verbatim {
         (self.arrival == Arrival::Array).then_some(self.array)
     }
 
-    /// See [`Exchange::keep_alive`](super::Exchange::keep_alive). Only whole frames have left, so it stands between two.
+    /// See [`Exchange::keep_alive`](super::Exchange::keep_alive). Only whole frames have left, so it stands between
+    /// two.
     pub fn keep_alive(&self) -> Bytes {
         match self.api.format() {
             Some(format) if self.arrival != Arrival::Whole && self.meter.end() == End::Open => {
@@ -258,7 +259,7 @@ impl Verbatim {
                     return Ok(());
                 }
             }
-            // Frames that are no JSON pass: keep-alives of some vendors, and faults that are the client's to see.
+            // Frames that are no JSON pass: keep-alives of some providers, and faults that are the client's to see.
             let sight = data
                 .and_then(|data| simdutf8::basic::from_utf8(data).ok())
                 .filter(|data| !data.is_empty())
@@ -355,7 +356,7 @@ impl Verbatim {
         };
         match self.meter.end() {
             End::Terminated | End::Failed => Ok(tail),
-            // Chat vendors exist that never send `[DONE]`; Gemini has no terminator.
+            // Chat providers exist that never send `[DONE]`; Gemini has no terminator.
             End::Open
                 if closed && self.meter.all_finished() && matches!(self.api, Api::Chat | Api::Generate) =>
             {
@@ -371,7 +372,7 @@ impl Verbatim {
         }
     }
 
-    /// An event without the blank line that ends it: some vendors' last one. It passes if its data is whole.
+    /// An event without the blank line that ends it: some providers' last one. It passes if its data is whole.
     fn last_event(&mut self, rest: &Bytes) -> Result<Bytes, StreamError> {
         let mut scratch = Vec::new();
         let whole = Event::parse(rest, &mut scratch)

@@ -1,5 +1,5 @@
-//! What a body asks for beyond its model, as far as money and permission depend on it: how much output it permits, which
-//! other models it names, and what its provider has kept for it. Read from the members that the scanner found.
+//! What a body asks for beyond its model, as far as money and permission depend on it: how much output it permits,
+//! which other models it names, and what its provider has kept for it. Read from the members that the scanner found.
 
 use smallvec::SmallVec;
 
@@ -13,8 +13,8 @@ use crate::json::{Cursor, JsonError, Kind, RawJson};
 pub struct Most {
     /// Tokens of each answer: the largest limit, where there are several.
     pub output: Option<u64>,
-    /// Tokens that a limit permits whose spelling belongs to other APIs. A provider that does not know it has no limit by
-    /// it, so that it never lowers what is expected.
+    /// Tokens that a limit permits whose spelling belongs to other APIs. A provider that does not know it has no limit
+    /// by it, so that it never lowers what is expected.
     pub unsure: u64,
     /// Answers at once.
     pub answers: Option<u64>,
@@ -83,7 +83,7 @@ impl Body {
         found
     }
 
-    /// Whether the vendor may keep the answer, because the client does not forbid it.
+    /// Whether the provider may keep the answer, because the client does not forbid it.
     pub fn may_be_kept(&mut self) -> bool {
         self.api == Api::Responses
             && self
@@ -92,13 +92,13 @@ impl Body {
                 .is_none_or(|store| &self.text.look(store.value.clone())[..] != b"false")
     }
 
-    /// Whether the vendor may keep the answer, or the request goes on from what it has kept.
+    /// Whether the provider may keep the answer, or the request goes on from what it has kept.
     pub fn is_about_kept(&mut self) -> bool {
         self.members.has_any(self.fields.kept) || self.may_be_kept()
     }
 
-    /// The ids of all that the vendor has kept and the request goes on from, with the members that name them; an empty
-    /// one where it cannot be read.
+    /// The ids of all that the provider has kept and the request goes on from, with the members that name them; an
+    /// empty one where it cannot be read.
     pub fn all_kept(&mut self) -> SmallVec<[(&'static str, String); 1]> {
         let mut ids = SmallVec::new();
         for (index, member) in self.members.with_any(self.fields.kept) {

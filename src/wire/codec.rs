@@ -18,9 +18,9 @@ pub struct Reply {
     pub model: EscapedString,
     /// The id of the request, which errors name.
     pub request: Box<str>,
-    /// Ids are made from it where the vendor gives none. It belongs to one request and is not the client's to choose.
+    /// Ids are made from it where the provider gives none. It belongs to one request and is not the client's to choose.
     pub seed: Box<str>,
-    /// When the answer began (Unix seconds), where the vendor does not say.
+    /// When the answer began (Unix seconds), where the provider does not say.
     pub created: u64,
     /// The client asked for usage in its stream, in formats where that must be asked for.
     pub usage_wanted: bool,
@@ -30,8 +30,8 @@ pub struct Reply {
     pub issuer: Box<str>,
     /// A generate stream is one JSON array instead of server-sent events.
     pub array: bool,
-    /// The id under which the answer is kept, and which it therefore carries instead of one made from the vendor's: a
-    /// vendor's id need not be the only one of its kind. Empty where the answer is not kept.
+    /// The id under which the answer is kept, and which it therefore carries instead of one made from the provider's: a
+    /// provider's id need not be the only one of its kind. Empty where the answer is not kept.
     pub keep_as: Box<str>,
     /// The seals in this answer are collected, because the client may not send them back.
     pub remember: bool,
@@ -69,7 +69,7 @@ pub struct Loss {
 }
 
 impl Notes {
-    /// For a request from a client of one format to a vendor of another.
+    /// For a request from a client of one format to a provider of another.
     pub fn new(from: Format, to: Format) -> Self {
         Notes { from, to, losses: SmallVec::new(), known: Index::default(), refusal: None }
     }
@@ -79,7 +79,7 @@ impl Notes {
         self.from
     }
 
-    /// The format of the vendor.
+    /// The format of the provider.
     pub fn to(&self) -> Format {
         self.to
     }
@@ -147,8 +147,8 @@ pub fn bare_id(id: &str) -> Cow<'_, str> {
     }
 }
 
-/// An id for something that the vendor gave none: 24 letters and digits that depend on the seed and the number only, so
-/// that the same answer has the same ids whenever it is read.
+/// An id for something that the provider gave none: 24 letters and digits that depend on the seed and the number only,
+/// so that the same answer has the same ids whenever it is read.
 pub fn make_id(prefix: &str, seed: &str, number: u64) -> String {
     const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     // FNV-1a over seed and number, then a multiplicative step for each letter: spread, not secrecy.

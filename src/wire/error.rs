@@ -1,4 +1,4 @@
-//! Errors: what a vendor's error body says, whatever its shape, and an error in a client's own shape.
+//! Errors: what a provider's error body says, whatever its shape, and an error in a client's own shape.
 //!
 //! Shapes seen in recordings: `{"error":{message,type,param,code}}` (OpenAI; the code may be an integer),
 //! `{"type":"error","error":{type,message}}` (Anthropic), `{"error":{code,message,status,details}}` (Google, also
@@ -12,12 +12,12 @@ use super::Format;
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::json::{Cursor, JsonError, RawJson, Writer};
 
-/// A vendor's message is cut at this length: beyond it nobody reads, and some vendors echo the whole prompt.
+/// A provider's message is cut at this length: beyond it nobody reads, and some providers echo the whole prompt.
 const MAX_MESSAGE: usize = 4096;
 
-/// What a vendor's error body says.
+/// What a provider's error body says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VendorError {
+pub struct ProviderError {
     /// The text for people; empty when none was found.
     pub message: String,
     /// `type` (OpenAI, Anthropic) or `status` (Google).
@@ -30,12 +30,12 @@ pub struct VendorError {
     pub retry_after: Option<RetryAfter>,
 }
 
-impl VendorError {
+impl ProviderError {
     /// Reads an error body of any shape. Never fails: what is not understood gives an empty message.
-    pub fn decode(body: &[u8]) -> VendorError {
+    pub fn decode(body: &[u8]) -> ProviderError {
         let text = String::from_utf8_lossy(body);
         let text = text.trim().trim_start_matches('[').trim_start();
-        let mut error = VendorError::default();
+        let mut error = ProviderError::default();
         if text.starts_with('{') {
             // What was read before the text broke off is kept.
             let _ = error.read_object(&mut Cursor::new(text), 0);
@@ -135,13 +135,13 @@ fn truncate(text: &mut String, limit: usize) {
     }
 }
 
-/// What a vendor's error means to the client: whose fault it is and which status it gets.
+/// What a provider's error means to the client: whose fault it is and which status it gets.
 ///
 /// A refused credential is the gateway's, not the client's, whatever status says so (Google and xAI say 400).
-pub fn from_vendor(status: u16, vendor: VendorError, retry_after: Option<RetryAfter>) -> ApiError {
-    let code = vendor.code.as_deref().unwrap_or_default();
+pub fn from_provider(status: u16, provider: ProviderError, retry_after: Option<RetryAfter>) -> ApiError {
+    let code = provider.code.as_deref().unwrap_or_default();
     let google_key = code == "API_KEY_INVALID";
-    let refused_key = matches!(status, 401..=403) || google_key || says_invalid_key(&vendor.message);
+    let refused_key = matches!(status, 401..=403) || google_key || says_invalid_key(&provider.message);
     let kind = match status {
         _ if refused_key => Kind::UpstreamAuth,
         429 => Kind::UpstreamRateLimit,
@@ -151,34 +151,34 @@ pub fn from_vendor(status: u16, vendor: VendorError, retry_after: Option<RetryAf
     };
     let row = kind.row();
     if kind == Kind::UpstreamAuth {
-        // Nothing of the vendor's text, which may hold a part of the credential or the account's name; Google's is
+        // Nothing of the provider's text, which may hold a part of the credential or the account's name; Google's is
         // a fixed sentence.
         let mut message = "The upstream provider refused the gateway's credential or account.".to_owned();
         if google_key {
-            message = format!("The upstream provider refused the gateway's credential: {}", vendor.message);
+            message = format!("The upstream provider refused the gateway's credential: {}", provider.message);
         }
         // A 401 would make the client's SDK blame the client's key.
         let status = if status == 400 { status } else { row.status };
         return ApiError::new(kind, message).status(status);
     }
-    let message = if vendor.message.trim().is_empty() {
+    let message = if provider.message.trim().is_empty() {
         format!("The upstream provider answered with HTTP status {status}.")
     } else {
-        vendor.message
+        provider.message
     };
     ApiError {
         kind,
         // 3xx and unheard-of codes would confuse every client.
         status: if (400..600).contains(&status) { status } else { row.status },
         message: message.into(),
-        param: vendor.param.map(Into::into),
+        param: provider.param.map(Into::into),
         // A code that only repeats the status says nothing that the client's own format would not say better.
-        code: vendor
+        code: provider
             .code
             .filter(|_| kind == Kind::UpstreamRejected || kind == Kind::UpstreamRateLimit)
             .filter(|code| *code != status.to_string())
             .map(Into::into),
-        retry_after: retry_after.or(vendor.retry_after),
+        retry_after: retry_after.or(provider.retry_after),
     }
 }
 
@@ -249,8 +249,8 @@ pub enum ArrayState {
     Elements,
 }
 
-/// Whether a vendor's error body already is what a client of this format expects, so that it may pass as it is with
-/// all that the vendor put into it.
+/// Whether a provider's error body already is what a client of this format expects, so that it may pass as it is with
+/// all that the provider put into it.
 pub fn is_in_shape(format: Format, status: u16, body: &str) -> bool {
     match format {
         Format::Chat | Format::Responses => super::chat::error::is_in_shape(body),

@@ -23,7 +23,7 @@ pub(super) struct Fields {
     pub(super) counts: u32,
     /// Which of them name other models that may answer instead.
     pub(super) models: u32,
-    /// Which of them say what the vendor has of the conversation.
+    /// Which of them say what the provider has of the conversation.
     pub(super) kept: u32,
     /// What its client calls the conversation, or whom it is with, where it has one.
     pub(super) label: Option<usize>,
@@ -58,7 +58,7 @@ pub(super) const CONTENT: usize = 3;
 /// Index of another spelling of [`EXTRA`].
 pub(super) const EXTRA_SNAKE: usize = 4;
 
-/// Index of whether a response may be kept by its vendor.
+/// Index of whether a response may be kept by its provider.
 pub(super) const STORE: usize = 22;
 
 const STRING: &[Kind] = &[Kind::String];

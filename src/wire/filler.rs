@@ -10,7 +10,7 @@ const COMMENT: &str = ": keep-alive\n\n";
 pub const fn filler(format: Format) -> &'static str {
     match format {
         Format::Chat | Format::Responses => COMMENT,
-        // The vendor's own.
+        // The provider's own.
         Format::Messages => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
         // google-genai takes every line that is not empty for data. Between the elements of an array this is white
         // space.

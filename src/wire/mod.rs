@@ -1,13 +1,13 @@
 //! The wire formats: what is said in which words.
 //!
-//! Here live the four formats that clients and vendors speak ([`Format`]), the endpoints under which they are
+//! Here live the four formats that clients and providers speak ([`Format`]), the endpoints under which they are
 //! reached ([`path`]), and what may be read from a request, an answer or a frame without translating it
 //! ([`request`], [`watch`]), and how an error looks in each ([`error`]). A folder per format has what only that
 //! format knows, decode beside encode: its requests, its streams, its whole answers. The formats never import each
 //! other; what their codecs share is [`codec`] and [`schema`], and what is done about what they cannot say is [`loss`].
 //! Bodies that are forms, whatever they ask for, are read by [`form`].
 //!
-//! Here must not live: who speaks a format (that is `vendor`), sockets, or the meeting of two formats (`translate`).
+//! Here must not live: who speaks a format (that is `provider`), sockets, or the meeting of two formats (`translate`).
 
 pub mod body_facts;
 mod body_members;
@@ -83,7 +83,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// An API that a vendor may offer, under its name in the configuration (`apis = [...]`).
+/// An API that a provider may offer, under its name in the configuration (`apis = [...]`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Api {
     /// OpenAI chat completions: `/chat/completions`.

@@ -20,9 +20,10 @@ pub enum Shape {
 pub struct Hints {
     /// The path lies under `/v1beta`.
     pub beta: bool,
-    /// The header `anthropic-version`, with whatever key header: the specification asks for `x-api-key` beside it,
-    /// but Anthropic's SDKs of 2026 send `Authorization: Bearer`. Or `x-api-key` and the version header of another vendor.
-    pub vendor_version: bool,
+    /// The header `anthropic-version`, with whatever key header: the specification asks for `x-api-key` beside it, but
+    /// Anthropic's SDKs of 2026 send `Authorization: Bearer`. Or `x-api-key` and the version header of another
+    /// provider.
+    pub provider_version: bool,
     /// The header `x-goog-api-key` or `x-vendor-api-key`, or the query parameter `key`.
     pub google_key: bool,
 }
@@ -32,7 +33,7 @@ impl Hints {
     pub fn shape(self) -> Shape {
         if self.beta {
             Shape::Generate
-        } else if self.vendor_version {
+        } else if self.provider_version {
             Shape::Messages
         } else if self.google_key {
             Shape::Generate

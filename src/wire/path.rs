@@ -442,7 +442,7 @@ pub fn percent_decode(text: &str) -> Cow<'_, str> {
     String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// Appends `segment` with everything escaped that would not stay inside one path segment. A slash stays: vendors
+/// Appends `segment` with everything escaped that would not stay inside one path segment. A slash stays: providers
 /// whose model ids hold one take it as it is.
 pub fn push_path_segment(out: &mut String, segment: &str) {
     for byte in segment.bytes() {

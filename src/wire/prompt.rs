@@ -1,7 +1,7 @@
 //! How the prompt of a conversation begins: what stays the same from turn to turn.
 //!
-//! A conversation grows at its end. Its messages up to the first one of the user stay as they are, but for the marks that
-//! clients move along (`cache_control`), which is why what is said is read and not the text around it.
+//! A conversation grows at its end. Its messages up to the first one of the user stay as they are, but for the marks
+//! that clients move along (`cache_control`), which is why what is said is read and not the text around it.
 
 use bytes::Bytes;
 
@@ -25,11 +25,11 @@ fn places(word: u64, byte: u8) -> u64 {
     unlike.wrapping_sub(0x0101_0101_0101_0101) & !unlike & 0x8080_8080_8080_8080
 }
 
-/// What stands for the conversation that is named so and begins as this prompt does. How much of it had to be read makes
-/// no difference: what lies behind its beginning is not looked at.
+/// What stands for the conversation that is named so and begins as this prompt does. How much of it had to be read
+/// makes no difference: what lies behind its beginning is not looked at.
 ///
 /// A name alone does not tell conversations apart: one may stand for all users of an application, and an agent's
-/// session has several prompts. A conversation that its vendor has, and whose beginning is not said again, has
+/// session has several prompts. A conversation that its provider has, and whose beginning is not said again, has
 /// only its name.
 pub fn conversation(body: &mut Body, fingerprint: Fingerprint) -> Option<u64> {
     let named = body.label().map(|label| fingerprint(0, &label));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_vendor_has_of_a_conversation_is_known_by_its_name_whatever_is_said_next() {
+    fn what_its_provider_has_of_a_conversation_is_known_by_its_name_whatever_is_said_next() {
         let of = |lines: &str, said: &str| {
             of_body(Api::Responses, &format!(r#"{{"model":"m","input":"{said}"{lines}}}"#), 11).unwrap()
         };

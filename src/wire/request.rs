@@ -14,7 +14,7 @@ use crate::canonical::image::ImageRequest;
 use crate::error::{ApiError, Kind as ErrorKind};
 use crate::json::{Cursor, Edit, Kind, Member, Rope, ScanError, ScanErrorKind, Scanner};
 
-/// Longest model id that is looked up. Vendors' ids stay below 100 bytes; the bound keeps logs and errors readable.
+/// Longest model id that is looked up. Providers' ids stay below 100 bytes; the bound keeps logs and errors readable.
 const MAX_MODEL: usize = 256;
 
 /// Reads a body while it arrives.
@@ -62,7 +62,7 @@ enum StreamOptions {
     Asked,
     /// Usage is asked for by this edit.
     AskBy(Edit),
-    /// Something that the vendor is to judge; or another format, which has no such member.
+    /// Something that the provider is to judge; or another format, which has no such member.
     Strange,
 }
 
@@ -216,7 +216,7 @@ impl Body {
     }
 
     /// The edits, in no order, that put another model in the place of the one that the client named. Gemini's bodies
-    /// name it as a resource, `models/{model}`, and the vendor refuses a name that is not the path's.
+    /// name it as a resource, `models/{model}`, and the provider refuses a name that is not the path's.
     pub fn set_model(&self, model: &str) -> SmallVec<[Edit; 1]> {
         let quoted = |name: &str| {
             let mut text = Vec::with_capacity(name.len() + 2);
@@ -244,7 +244,7 @@ impl Body {
         name_in(label, b"\"user_id\"", &mut self.text)
     }
 
-    /// The id of what the vendor has of the conversation, as it is written: a response, or all of it.
+    /// The id of what the provider has of the conversation, as it is written: a response, or all of it.
     pub fn kept(&mut self) -> Option<Bytes> {
         let kept = (0..u32::BITS as usize).filter(|index| self.fields.kept >> index & 1 == 1);
         let mut members = kept.filter_map(|index| self.members.find(index));
@@ -253,7 +253,7 @@ impl Body {
             .and_then(|member| name_in(member, b"\"id\"", &mut self.text))
     }
 
-    /// The edit that puts another member in the place of the model, for vendors that have the model in the address.
+    /// The edit that puts another member in the place of the model, for providers that have the model in the address.
     /// Nothing where the member's name is written in a way that is not worth reading.
     pub fn replace_model(&self, name: &str, value: &str) -> Option<Edit> {
         const KEY: &[u8] = b"\"model\"";
@@ -286,7 +286,7 @@ impl Body {
         self.stream_options == StreamOptions::Asked
     }
 
-    /// The edit that asks the vendor of a chat stream for the usage chunk; nothing when it is asked for already or
+    /// The edit that asks the provider of a chat stream for the usage chunk; nothing when it is asked for already or
     /// cannot be.
     pub fn ask_usage(&self) -> Option<Edit> {
         match &self.stream_options {

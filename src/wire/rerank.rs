@@ -1,9 +1,9 @@
 //! Reranking: documents in the order in which they answer a query.
 //!
-//! Here live what clients send and get (specification, sections 2.6 and 4.12), what vendors are asked in, and what they
-//! answer, whatever its form:
+//! Here live what clients send and get (specification, sections 2.6 and 4.12), what providers are asked in, and what
+//! they answer, whatever its form:
 //!
-//! | Vendor | Results | Score | Usage |
+//! | Provider | Results | Score | Usage |
 //! |---|---|---|---|
 //! | Cohere, vLLM, llama.cpp, Together | `results[]` | `relevance_score` | `usage.total_tokens`; Cohere `meta.billed_units.search_units` |
 //! | Jina | `results[]`, with the documents | `relevance_score` | `usage.total_tokens` |
@@ -72,7 +72,7 @@ fn documents(value: RawJson<'_>) -> Result<Vec<JsonStr<'_>>, ApiError> {
     Ok(documents)
 }
 
-/// A document: a string, or an object with a text, as some vendors have it.
+/// A document: a string, or an object with a text, as some providers have it.
 fn text_of(value: RawJson<'_>) -> Option<JsonStr<'_>> {
     if value.text().starts_with('"') {
         return value.as_str();
@@ -165,15 +165,15 @@ pub struct Ranked {
 pub struct Answer {
     /// In the order in which they came.
     pub results: Vec<Ranked>,
-    /// Tokens, where the vendor says it.
+    /// Tokens, where the provider says it.
     pub tokens: Option<u64>,
-    /// Searches that are billed, where the vendor says it.
+    /// Searches that are billed, where the provider says it.
     pub searches: Option<u64>,
     /// An error instead, in a 200.
     pub failed: bool,
 }
 
-/// Why a vendor's answer cannot be used.
+/// Why a provider's answer cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer is no order of the documents")]
 pub struct Broken;
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn each_vendor_is_asked_in_its_form() {
+    fn each_provider_is_asked_in_its_form() {
         let plain = RankDialect::PLAIN;
         assert_eq!(asked(plain), r#"{"model":"up","query":"q","documents":["a","b","c\n"],"top_n":2,"x":1}"#);
         let voyage = RankDialect { top: "top_k", extensions: false, ..plain };
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn each_vendor_s_answer_is_read() {
+    fn each_provider_s_answer_is_read() {
         for (body, tokens, searches) in [
             (
                 r#"{"id":"x","results":[{"index":1,"relevance_score":0.9},{"index":0,"relevance_score":0.1}],"meta":{"api_version":{"version":"2"},"billed_units":{"search_units":1}}}"#,

@@ -113,7 +113,7 @@ fn put_type(value: RawJson<'_>, nullable: bool, out: &mut Writer<'_, Vec<u8>>) {
     };
     let name = name.escaped().to_ascii_lowercase();
     match (name.as_str(), nullable) {
-        // The vendor's word for "not said".
+        // The provider's word for "not said".
         ("type_unspecified", _) => {}
         (name, true) => {
             let name = JsonStr::from_escaped(name);
@@ -125,7 +125,7 @@ fn put_type(value: RawJson<'_>, nullable: bool, out: &mut Writer<'_, Vec<u8>>) {
     }
 }
 
-/// The vendor's types write these as strings, being 64 bits wide, and know them with underscores too.
+/// The provider's types write these as strings, being 64 bits wide, and know them with underscores too.
 fn count_name(name: &str) -> Option<&'static str> {
     Some(match name {
         "minItems" | "min_items" => "minItems",
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_vendor_knows_is_left_out_and_counts_are_numbers() {
+    fn what_only_the_provider_knows_is_left_out_and_counts_are_numbers() {
         assert_eq!(
             converted(
                 r#"{"type":"TYPE_UNSPECIFIED","propertyOrdering":["a"],"minItems":"2","max_length":5,"title":"T"}"#

@@ -14,7 +14,7 @@ pub enum End {
     Open,
     /// The format's terminator.
     Terminated,
-    /// The vendor reports an error in the stream.
+    /// The provider reports an error in the stream.
     Failed,
 }
 
@@ -39,7 +39,7 @@ pub struct Sight<'a> {
     pub usage_only: bool,
     /// How far the stream has come with it.
     pub end: End,
-    /// The error that it carries, as the vendor wrote it.
+    /// The error that it carries, as the provider wrote it.
     pub error: Option<RawJson<'a>>,
 }
 
@@ -70,7 +70,7 @@ pub enum Glance {
 
 /// Whether a frame holds nothing but content: no finish reason, no error, no usage that would be lost. Told by the
 /// names that stand in it, which costs a tenth of reading it; a name can only be overlooked if it is written with
-/// escapes, which no vendor does, and never seen where there is none, because a quote inside a string has a backslash
+/// escapes, which no provider does, and never seen where there is none, because a quote inside a string has a backslash
 /// before it.
 #[inline]
 pub fn glance(format: Format, data: &[u8]) -> Glance {
@@ -82,7 +82,7 @@ pub fn glance(format: Format, data: &[u8]) -> Glance {
     }
 }
 
-/// The type of a frame, if it stands first and is written without white space, as the vendors of both formats that
+/// The type of a frame, if it stands first and is written without white space, as the providers of both formats that
 /// have one do.
 #[inline]
 pub(super) fn type_in_front(data: &[u8]) -> Option<&[u8]> {

@@ -12,8 +12,8 @@ const GROWTHS: u64 = 4;
 
 /// A stream in the middle of a block, and what was allocated while most of its frames passed, each in a piece of its
 /// own, or several in one.
-fn pass(vendor: Format, client: Format, said: Said, ascii: bool, in_a_piece: usize) -> Count {
-    let mut script = Script::new(vendor);
+fn pass(provider: Format, client: Format, said: Said, ascii: bool, in_a_piece: usize) -> Count {
+    let mut script = Script::new(provider);
     script.begin();
     script.open(said);
     let before = script.frames.len() + WARM;
@@ -26,37 +26,37 @@ fn pass(vendor: Format, client: Format, said: Said, ascii: bool, in_a_piece: usi
     let rest: Vec<String> =
         rest.chunks(in_a_piece).map(|some| String::from_utf8(some.concat()).unwrap()).collect();
     let pieces = translation::shared(&rest);
-    let mut exchange = translation::translated(vendor, client);
+    let mut exchange = translation::translated(provider, client);
     // What leaves is dropped, as after a write.
     for piece in warm.chunks(in_a_piece) {
         exchange.feed(Bytes::from(piece.concat())).unwrap();
     }
     let (count, left) =
         count(|| pieces.iter().map(|piece| exchange.feed(piece.clone()).unwrap().len()).sum::<usize>());
-    assert_eq!(exchange.meter().content_frames(), (WARM + FRAMES) as u64, "{vendor} to {client}: {said:?}");
+    assert_eq!(exchange.meter().content_frames(), (WARM + FRAMES) as u64, "{provider} to {client}: {said:?}");
     // A call leaves in one piece where the format knows no other way.
     assert!(left > 0 || (client, said) == (Format::Generate, Said::Arguments));
     count
 }
 
 /// Every frame of text, of reasoning and of arguments. Where a format demands that the whole text, or the whole of a
-/// call, is said at its end, it is kept meanwhile, and the place that it is kept in grows now and then. So does the list
-/// of the characters beyond ASCII, which tells where a text is cited, in the format that counts bytes.
+/// call, is said at its end, it is kept meanwhile, and the place that it is kept in grows now and then. So does the
+/// list of the characters beyond ASCII, which tells where a text is cited, in the format that counts bytes.
 #[test]
 fn frames_are_translated_without_an_allocation() {
-    for (vendor, client) in translation::pairs() {
+    for (provider, client) in translation::pairs() {
         for said in [Said::Text, Said::Reasoning, Said::Arguments] {
             // This format has no frames with parts of a call.
-            if (vendor, said) == (Format::Generate, Said::Arguments) {
+            if (provider, said) == (Format::Generate, Said::Arguments) {
                 continue;
             }
             for (ascii, in_a_piece) in [(true, 1), (true, 10), (false, 1), (false, 10)] {
-                let counts_bytes = said == Said::Text && [vendor, client].contains(&Format::Generate);
+                let counts_bytes = said == Said::Text && [provider, client].contains(&Format::Generate);
                 let keeps = u64::from(client == Format::Responses)
                     + u64::from((client, said) == (Format::Generate, Said::Arguments))
                     + u64::from(counts_bytes && !ascii);
-                let count = pass(vendor, client, said, ascii, in_a_piece);
-                let what = format!("{vendor} to {client}, {said:?}, {in_a_piece} in a piece: {count:?}");
+                let count = pass(provider, client, said, ascii, in_a_piece);
+                let what = format!("{provider} to {client}, {said:?}, {in_a_piece} in a piece: {count:?}");
                 if keeps > 0 {
                     assert!(count.calls <= GROWTHS * keeps, "{what}");
                 } else {
@@ -70,11 +70,11 @@ fn frames_are_translated_without_an_allocation() {
 /// An image of 900 kB is copied once, into the request that leaves.
 #[test]
 fn a_request_with_an_image_is_copied_once() {
-    for (vendor, client) in translation::pairs() {
+    for (provider, client) in translation::pairs() {
         let body = requests::image(client);
-        let (count, outgoing) = count(|| translation::translate(client, vendor, &body));
-        assert!(outgoing.body.len() > 900_000, "{client} to {vendor}");
+        let (count, outgoing) = count(|| translation::translate(client, provider, &body));
+        assert!(outgoing.body.len() > 900_000, "{client} to {provider}");
         let bound = body.len() as u64 * 13 / 10 + 16_384;
-        assert!(count.bytes <= bound, "{client} to {vendor}: {count:?} of {}", body.len());
+        assert!(count.bytes <= bound, "{client} to {provider}: {count:?} of {}", body.len());
     }
 }

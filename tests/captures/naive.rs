@@ -24,7 +24,7 @@ impl Notes {
         // What is kept for folding reports is no figure.
         let mut noted_usage = Usage { uncached: None, written: None, ..*meter.usage() };
         if meter.is_counted() {
-            // What the vendor did not say is the gateway's own figure, and no recording has that.
+            // What the provider did not say is the gateway's own figure, and no recording has that.
             noted_usage.input = noted_usage.input.filter(|_| self.usage.input.is_some());
             noted_usage.output = noted_usage.output.filter(|_| self.usage.output.is_some());
         }
@@ -83,7 +83,7 @@ impl Notes {
     }
 }
 
-/// Vendors of this format may give a finish reason as a number.
+/// Providers of this format may give a finish reason as a number.
 fn reason_of(reason: &Value) -> Value {
     let names = ["STOP", "MAX_TOKENS", "SAFETY", "RECITATION"];
     let name =
@@ -104,7 +104,7 @@ fn merge(all: &mut Value, later: &Value) {
     }
 }
 
-/// The canonical figures of a vendor's report.
+/// The canonical figures of a provider's report.
 fn usage(api: Api, report: &Value) -> Usage {
     let n = |value: &Value| value.as_u64();
     let mut usage = Usage::default();

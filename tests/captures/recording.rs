@@ -93,7 +93,7 @@ fn read(folder: &Path, file: &Path) -> Option<Recording> {
     Some(Recording { name, api, request, answer })
 }
 
-/// A stream of which the framing is not known, framed as its vendor does it.
+/// A stream of which the framing is not known, framed as its provider does it.
 fn framed(api: Api, chunks: &[Value]) -> Bytes {
     let mut text = String::new();
     for chunk in chunks {

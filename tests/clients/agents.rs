@@ -1,13 +1,13 @@
-//! Coding agents, by hand-written requests of theirs, with vendors of every other format. What is asserted is what such
-//! a client needs to go on: its tools come back under their names, its thoughts go back to whom they belong.
+//! Coding agents, by hand-written requests of theirs, with providers of every other format. What is asserted is what
+//! such a client needs to go on: its tools come back under their names, its thoughts go back to whom they belong.
 
 use model_gateway::simulator::Simulator;
 use serde_json::{Value, json};
 
+use crate::providers::{Providers, at};
 use crate::support::client::{post_with, request};
 use crate::support::setup::KEY;
 use crate::support::sse::{Event, events};
-use crate::vendors::{Vendors, at};
 
 const CODEX: &str = "responses";
 const CLAUDE_CODE: &str = "messages";
@@ -15,31 +15,31 @@ const GEMINI_CLI: &str = "generate";
 
 /// Sends a request that must be answered with a stream; gives the events and the warnings.
 async fn stream(
-    vendors: &Vendors,
+    providers: &Providers,
     path: &str,
     headers: &[(&str, &str)],
     body: &Value,
 ) -> (Vec<Event>, String) {
     let bearer = format!("Bearer {KEY}");
     let headers = [headers, &[("authorization", bearer.as_str())]].concat();
-    let answer = vendors.gateway.ask(post_with(path, &headers, body.to_string())).await;
+    let answer = providers.gateway.ask(post_with(path, &headers, body.to_string())).await;
     assert_eq!(answer.status(), 200, "{}\n{body}", answer.everything());
     (events(answer.text()), answer.get("x-gateway-warning").unwrap_or_default().to_owned())
 }
 
-/// What the vendor was asked last.
-fn asked(vendor: &Simulator) -> Value {
-    serde_json::from_slice(&vendor.last_request().unwrap().body).unwrap()
+/// What the provider was asked last.
+fn asked(provider: &Simulator) -> Value {
+    serde_json::from_slice(&provider.last_request().unwrap().body).unwrap()
 }
 
-/// The turns of a vendor's request, whatever they are called there, and everything that stands before them.
+/// The turns of a provider's request, whatever they are called there, and everything that stands before them.
 fn prefix(body: &Value) -> (Vec<Value>, [Value; 5]) {
     let turns = ["messages", "input", "contents"].iter().find_map(|name| body[name].as_array());
     let before = ["system", "instructions", "systemInstruction", "tools", "model"];
     (turns.unwrap().clone(), before.map(|name| body[name].clone()))
 }
 
-/// What a vendor was asked before is the beginning of what it is asked now, so that its cache is of use.
+/// What a provider was asked before is the beginning of what it is asked now, so that its cache is of use.
 fn goes_on(before: &Value, now: &Value) {
     let ((earlier, head), (later, same)) = (prefix(before), prefix(now));
     assert_eq!(head, same);
@@ -106,7 +106,7 @@ fn codex_items(events: &[Event]) -> Vec<Value> {
 /// reference: clients.md 1, 7, 8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_1_codex_finds_its_tools_and_gets_its_thoughts_back() {
-    let vendors = Vendors::start().await;
+    let providers = Providers::start().await;
     for format in ["chat", "messages", "generate"] {
         let model = at(format);
         let custom = json!({"type": "custom", "name": "apply_patch"});
@@ -124,8 +124,8 @@ async fn client_1_codex_finds_its_tools_and_gets_its_thoughts_back() {
                     json!("Please apply_patch or collaboration__spawn_agent.");
                 input[2] = body["input"][2].clone();
             }
-            let (seen, _) = stream(&vendors, "/v1/responses", &[("originator", CODEX)], &body).await;
-            let first = asked(vendors.of(format));
+            let (seen, _) = stream(&providers, "/v1/responses", &[("originator", CODEX)], &body).await;
+            let first = asked(providers.of(format));
             let items = codex_items(&seen);
             let call = items.iter().find(|item| item["name"] == name).unwrap_or_else(|| panic!("{items:?}"));
             assert_eq!((&call["type"], &call["namespace"]), (&json!(kind), &namespace), "{format}: {call}");
@@ -146,12 +146,12 @@ async fn client_1_codex_finds_its_tools_and_gets_its_thoughts_back() {
             }
             let mut body = codex(model, &input, json!("auto"));
             body["input"] = Value::Array(input);
-            let (seen, _) = stream(&vendors, "/v1/responses", &[("originator", CODEX)], &body).await;
+            let (seen, _) = stream(&providers, "/v1/responses", &[("originator", CODEX)], &body).await;
             let items = codex_items(&seen);
             let said = items.iter().find(|item| item["type"] == "message").unwrap();
             let text = said["content"][0]["text"].as_str().unwrap_or_default();
             assert!(text.contains("answered: It is done."), "{format}: {said}");
-            let now = asked(vendors.of(format));
+            let now = asked(providers.of(format));
             goes_on(&first, &now);
             if format == "generate" {
                 let parts = now["contents"]
@@ -173,12 +173,12 @@ async fn client_1_codex_finds_its_tools_and_gets_its_thoughts_back() {
 /// reference: clients.md 1: it tries again only when it is told how long to wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_1_codex_is_told_when_to_try_again() {
-    let vendors = Vendors::start().await;
+    let providers = Providers::start().await;
     for format in ["chat", "messages", "generate"] {
         let body = codex(at(format), &codex_start("[[status 429]]"), json!("auto"));
         let bearer = format!("Bearer {KEY}");
         let request = post_with("/v1/responses", &[("authorization", &bearer)], body.to_string());
-        let answer = vendors.gateway.ask(request).await;
+        let answer = providers.gateway.ask(request).await;
         assert_eq!((answer.status(), answer.get("retry-after")), (429, Some("7")), "{format}");
     }
 }
@@ -186,7 +186,7 @@ async fn client_1_codex_is_told_when_to_try_again() {
 /// reference: clients.md 5: calls that were made together are answered together, in their order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_5_parallel_calls_are_one_turn_and_so_are_their_results() {
-    let vendors = Vendors::start().await;
+    let providers = Providers::start().await;
     let call = |id: &str| {
         json!({"type": "function_call", "call_id": id, "name": "exec_command",
                                  "arguments": "{\"cmd\":\"ls\"}"})
@@ -197,14 +197,14 @@ async fn client_5_parallel_calls_are_one_turn_and_so_are_their_results() {
     input.extend([call("call_a"), call("call_b"), output("call_b"), output("call_a")]);
     let body = |format| codex(at(format), &input, json!("auto"));
 
-    stream(&vendors, "/v1/responses", &[], &body("chat")).await;
-    let (turns, _) = prefix(&asked(&vendors.openai));
+    stream(&providers, "/v1/responses", &[], &body("chat")).await;
+    let (turns, _) = prefix(&asked(&providers.openai));
     let [calls, a, b] = &turns[turns.len() - 3..] else { panic!("{turns:?}") };
     assert_eq!(calls["tool_calls"].as_array().unwrap().len(), 2);
     assert_eq!((&a["tool_call_id"], &b["tool_call_id"]), (&json!("call_a"), &json!("call_b")));
 
-    stream(&vendors, "/v1/responses", &[], &body("messages")).await;
-    let (turns, _) = prefix(&asked(&vendors.anthropic));
+    stream(&providers, "/v1/responses", &[], &body("messages")).await;
+    let (turns, _) = prefix(&asked(&providers.anthropic));
     let [calls, results] = &turns[turns.len() - 2..] else { panic!("{turns:?}") };
     let ids = |turn: &Value, name: &str| {
         let blocks = turn["content"].as_array().unwrap().iter();
@@ -213,8 +213,8 @@ async fn client_5_parallel_calls_are_one_turn_and_so_are_their_results() {
     assert_eq!(ids(calls, "id"), ["call_a", "call_b"]);
     assert_eq!(ids(results, "tool_use_id"), ["call_a", "call_b"]);
 
-    stream(&vendors, "/v1/responses", &[], &body("generate")).await;
-    let (turns, _) = prefix(&asked(&vendors.google));
+    stream(&providers, "/v1/responses", &[], &body("generate")).await;
+    let (turns, _) = prefix(&asked(&providers.google));
     let [calls, results] = &turns[turns.len() - 2..] else { panic!("{turns:?}") };
     assert_eq!(calls["parts"].as_array().unwrap().len(), 2);
     let told: Vec<String> = results["parts"].as_array().unwrap().iter().map(Value::to_string).collect();
@@ -281,9 +281,9 @@ fn claude_code_blocks(events: &[Event]) -> Vec<Value> {
 
 /// reference: clients.md 2, 7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_2_claude_code_works_with_every_vendor() {
-    let vendors = Vendors::start().await;
-    assert_eq!(vendors.gateway.ask(request("HEAD", "/", &[("connection", "close")])).await.status(), 200);
+async fn client_2_claude_code_works_with_every_provider() {
+    let providers = Providers::start().await;
+    assert_eq!(providers.gateway.ask(request("HEAD", "/", &[("connection", "close")])).await.status(), 200);
     let beta = "claude-code-20250219,interleaved-thinking-2025-05-14,context-management-2025-06-27";
     let headers = [
         ("anthropic-version", "2023-06-01"),
@@ -302,9 +302,9 @@ async fn client_2_claude_code_works_with_every_vendor() {
     for format in ["chat", "responses", "generate"] {
         let ask = |mark| json!({"role": "user", "content": [text("<system-reminder/>", false), text("Please Read it.", mark)]});
         let body = claude_code(at(format), &[ask(true)]);
-        let (seen, warnings) = stream(&vendors, path, &headers, &body).await;
+        let (seen, warnings) = stream(&providers, path, &headers, &body).await;
         assert!(warnings.contains("context_management dropped"), "{format}: {warnings}");
-        let first = asked(vendors.of(format));
+        let first = asked(providers.of(format));
         let blocks = claude_code_blocks(&seen);
         let call = blocks.iter().find(|block| block["type"] == "tool_use").unwrap();
         assert!(call["name"] == "Read" && call["input"]["file_path"].is_string(), "{call}");
@@ -319,15 +319,15 @@ async fn client_2_claude_code_works_with_every_vendor() {
             json!({"role": "assistant", "content": blocks}),
             json!({"role": "user", "content": [result]}),
         ];
-        let (seen, _) = stream(&vendors, path, &headers, &claude_code(at(format), &messages)).await;
+        let (seen, _) = stream(&providers, path, &headers, &claude_code(at(format), &messages)).await;
         let blocks = claude_code_blocks(&seen);
         let said = blocks.last().unwrap()["text"].as_str().unwrap();
         assert!(said.contains("The tool Read answered: a line."), "{format}: {said}");
-        goes_on(&first, &asked(vendors.of(format)));
+        goes_on(&first, &asked(providers.of(format)));
 
         // It counts tokens, whoever serves the model.
         let count = json!({"model": at(format), "messages": [{"role": "user", "content": "x"}]}).to_string();
-        let answer = vendors
+        let answer = providers
             .gateway
             .ask(post_with("/v1/messages/count_tokens?beta=true", &[("x-api-key", KEY)], count))
             .await;
@@ -338,10 +338,10 @@ async fn client_2_claude_code_works_with_every_vendor() {
 /// reference: clients.md 2: a stream that is cut is shown as an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_2_claude_code_sees_that_a_stream_was_cut() {
-    let vendors = Vendors::start().await;
+    let providers = Providers::start().await;
     for format in ["chat", "responses", "generate"] {
         let ask = json!({"role": "user", "content": "Hello [[cut 3]]"});
-        let (seen, _) = stream(&vendors, "/v1/messages", &[], &claude_code(at(format), &[ask])).await;
+        let (seen, _) = stream(&providers, "/v1/messages", &[], &claude_code(at(format), &[ask])).await;
         assert_eq!(seen.last().unwrap().name, "error", "{format}");
         assert!(named(&seen, "message_stop").is_empty(), "{format}");
     }
@@ -363,14 +363,14 @@ fn gemini_cli(contents: &[Value]) -> Value {
 
 /// reference: clients.md 3, 7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_3_gemini_cli_works_with_every_vendor() {
-    let vendors = Vendors::start().await;
+async fn client_3_gemini_cli_works_with_every_provider() {
+    let providers = Providers::start().await;
     let headers = [("x-goog-api-key", KEY), ("user-agent", GEMINI_CLI)];
     for format in ["chat", "messages", "responses"] {
         let path = format!("/v1beta/models/{}:streamGenerateContent?alt=sse", at(format));
         let mut contents = vec![json!({"role": "user", "parts": [{"text": "Please read_file."}]})];
-        let (seen, _) = stream(&vendors, &path, &headers, &gemini_cli(&contents)).await;
-        let first = asked(vendors.of(format));
+        let (seen, _) = stream(&providers, &path, &headers, &gemini_cli(&contents)).await;
+        let first = asked(providers.of(format));
         let mut parts: Vec<Value> = seen
             .iter()
             .flat_map(|event| {
@@ -389,13 +389,13 @@ async fn client_3_gemini_cli_works_with_every_vendor() {
             json!({"name": "read_file", "id": call["functionCall"]["id"], "response": {"output": "a line"}});
         contents.push(json!({"role": "model", "parts": parts}));
         contents.push(json!({"role": "user", "parts": [{"functionResponse": answer}]}));
-        let (seen, _) = stream(&vendors, &path, &headers, &gemini_cli(&contents)).await;
+        let (seen, _) = stream(&providers, &path, &headers, &gemini_cli(&contents)).await;
         let text = |event: &Event| {
             event.json()["candidates"][0]["content"]["parts"][0]["text"].as_str().map(str::to_owned)
         };
         let said: String = seen.iter().filter_map(text).collect();
         assert!(said.contains("a line"), "{format}: {said}");
-        let now = asked(vendors.of(format));
+        let now = asked(providers.of(format));
         goes_on(&first, &now);
         assert!(!now.to_string().contains("skip_thought_signature_validator"), "{format}: {now}");
     }

@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use model_gateway::simulator::{Options, Simulator, Vendor};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 
 use crate::sdks::python;
 use crate::support::gateway::Gateway;
@@ -14,16 +14,16 @@ async fn every_sdk_works_with_vectors_orders_counts_images_videos_and_listings()
     let Some(python) = python("import openai, anthropic, cohere\nfrom google import genai") else { return };
     let mut simulators = Vec::new();
     let mut setup = Setup::new().limits("fetch_allow = [\"127.0.0.0/8\"]");
-    for (vendor, kind) in [
-        (Vendor::OpenAi, "openai"),
-        (Vendor::Anthropic, "anthropic"),
-        (Vendor::Google, "gemini"),
-        (Vendor::Cohere, "cohere"),
-        (Vendor::Ark, "ark"),
-        (Vendor::DashScope, "dashscope"),
+    for (provider, kind) in [
+        (SimulatedProvider::OpenAi, "openai"),
+        (SimulatedProvider::Anthropic, "anthropic"),
+        (SimulatedProvider::Google, "gemini"),
+        (SimulatedProvider::Cohere, "cohere"),
+        (SimulatedProvider::Ark, "ark"),
+        (SimulatedProvider::DashScope, "dashscope"),
     ] {
         let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
-        let simulator = Simulator::start(vendor, options).await.unwrap();
+        let simulator = Simulator::start(provider, options).await.unwrap();
         setup = setup.provider(kind, kind, &simulator.base_url(), "");
         simulators.push(simulator);
     }

@@ -1,4 +1,4 @@
-//! Real clients against the gateway, with vendors behind it that speak other formats.
+//! Real clients against the gateway, with providers behind it that speak other formats.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -9,5 +9,5 @@ mod support;
 
 mod agents;
 mod endpoints;
+mod providers;
 mod sdks;
-mod vendors;

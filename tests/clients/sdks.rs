@@ -1,10 +1,10 @@
-//! The vendors' official Python SDKs: what they ask and what their user must see is in `translation.py`.
+//! The providers' official Python SDKs: what they ask and what their user must see is in `translation.py`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use crate::providers::{MODELS, Providers};
 use crate::support::setup::KEY;
-use crate::vendors::{MODELS, Vendors};
 
 /// The Python that has the SDKs, if there is one: `imports` are what it must know. Where everything is required, its
 /// absence is a failure.
@@ -26,10 +26,10 @@ pub(crate) fn python(imports: &str) -> Option<String> {
 }
 
 /// Lets every SDK ask every model for these things, and gives what the script printed.
-async fn run(python: &str, vendors: &Vendors, wishes: &str) -> String {
+async fn run(python: &str, providers: &Providers, wishes: &str) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/translation.py");
     let run = tokio::process::Command::new(python)
-        .args([script, &format!("http://{}", vendors.gateway.addr), KEY, wishes])
+        .args([script, &format!("http://{}", providers.gateway.addr), KEY, wishes])
         .args(MODELS)
         .env("no_proxy", "*")
         .stdin(Stdio::null())
@@ -45,22 +45,22 @@ async fn run(python: &str, vendors: &Vendors, wishes: &str) -> String {
 const IMPORTS: &str = "import openai, anthropic\nfrom google import genai";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sdk_works_with_the_vendors_of_every_format() {
+async fn every_sdk_works_with_the_providers_of_every_format() {
     let Some(python) = python(IMPORTS) else { return };
-    let vendors = Vendors::start().await;
-    let told = run(&python, &vendors, "text,stream,tool,structured,thinking,image,error").await;
+    let providers = Providers::start().await;
+    let told = run(&python, &providers, "text,stream,tool,structured,thinking,image,error").await;
     assert!(told.contains("112 passed, 0 failed"), "{told}");
 }
 
 /// Filler before an answer, and errors behind a head, are nothing that an SDK stumbles over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sdk_waits_for_vendors_that_begin_late() {
+async fn every_sdk_waits_for_providers_that_begin_late() {
     let Some(python) = python(IMPORTS) else { return };
-    let vendors = Vendors::start_late().await;
-    let told = run(&python, &vendors, "stream,tool,error,late").await;
+    let providers = Providers::start_late().await;
+    let told = run(&python, &providers, "stream,tool,error,late").await;
     assert!(told.contains("64 passed, 0 failed"), "{told}");
     for model in MODELS {
-        let slow = vendors.gateway.metrics().await.sum("gateway_slow_starts_total", &[("model", model)]);
+        let slow = providers.gateway.metrics().await.sum("gateway_slow_starts_total", &[("model", model)]);
         assert!(slow > 0.0, "{model}");
     }
 }

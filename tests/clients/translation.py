@@ -1,4 +1,4 @@
-"""The official SDKs against vendors that speak another format: what a user of each sees.
+"""The official SDKs against providers that speak another format: what a user of each sees.
 
 Usage: translation.py BASE_URL KEY WISH,... MODEL...
 Every SDK asks every model for the same things: all of them, or the wishes that are named. Each failure is a line; the
@@ -200,7 +200,7 @@ class Responses:
             else:
                 first = self.create(model, items, **more)
             call = [item for item in first.output if item.type == "function_call"][0]
-            # Vendors of chat completions keep to themselves what they think, and one signs the call instead.
+            # Providers of chat completions keep to themselves what they think, and one signs the call instead.
             if model.endswith(("-messages", "-responses")):
                 assert any(item.type == "reasoning" and item.encrypted_content for item in first.output)
             items += [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in first.output]

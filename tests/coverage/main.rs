@@ -1,6 +1,6 @@
-//! Every row of the tables of what becomes of each element, every fact of real recordings, every need of real clients and
-//! every bug that others had has a test that is named after it. The tables lie beside the repository; where
-//! there are none, the tests say SKIPPED.
+//! Every row of the tables of what becomes of each element, every fact of real recordings, every need of real clients
+//! and every bug that others had has a test that is named after it. The tables lie beside the repository; where there
+//! are none, the tests say SKIPPED.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "these are tests")]
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Tests whose names say what they show and not which number it has.
 const BY_ANOTHER_NAME: &[(&str, u32, &str)] = &[
     ("bug", 67, "everything_in_a_request_counts"),
-    ("fact", 41, "each_vendor_s_answer_is_read"),
+    ("fact", 41, "each_provider_s_answer_is_read"),
     ("fact", 44, "a_refusal_in_another_shape_takes_the_clients"),
 ];
 

@@ -7,7 +7,7 @@ pub(crate) const ROWS: &[(u32, &str, &[&str])] = &[
         "mapping_1_leading_instructions_are_the_system_field",
         "mapping_1_instructions_stand_in_one_place_in_order",
         "mapping_01_leading_instructions_are_joined_and_later_ones_stay_in_place",
-        "map_1_instructions_have_the_vendors_word_and_place",
+        "map_1_instructions_have_the_providers_word_and_place",
     ]),
     (1, "user / assistant", &[
         "map_1_every_role_has_its_turn",
@@ -34,7 +34,7 @@ pub(crate) const ROWS: &[(u32, &str, &[&str])] = &[
         "map_2_images_are_read_from_data_and_from_addresses",
         "mapping_2_images",
         "mapping_2_media",
-        "mapping_2_bytes_in_the_alphabet_for_addresses_reach_other_vendors_in_the_usual_one",
+        "mapping_2_bytes_in_the_alphabet_for_addresses_reach_other_providers_in_the_usual_one",
     ]),
     (2, "image file id", &[
         "mapping_2_every_source_of_images_and_documents",
@@ -200,12 +200,12 @@ pub(crate) const ROWS: &[(u32, &str, &[&str])] = &[
         "mapping_4_reasoning_as_the_model_sees_fit_or_not_at_all",
     ]),
     (4, "M enabled budget → C/R", &[
-        "map_4_a_vendor_is_told_in_its_own_spelling",
-        "mapping_04_reasoning_is_asked_for_in_the_vendors_words",
+        "map_4_a_provider_is_told_in_its_own_spelling",
+        "mapping_04_reasoning_is_asked_for_in_the_providers_words",
     ]),
     (4, "M adaptive + effort → C/R", &[
         "mapping_4_every_spelling_of_reasoning",
-        "mapping_04_reasoning_is_asked_for_in_the_vendors_words",
+        "mapping_04_reasoning_is_asked_for_in_the_providers_words",
     ]),
     (4, "G thinkingBudget −1", &[
         "mapping_4_every_way_to_ask_for_thoughts",
@@ -243,7 +243,7 @@ pub(crate) const ROWS: &[(u32, &str, &[&str])] = &[
         "mapping_05_the_form_of_the_answer",
     ]),
     (5, "json_object", &[
-        "mapping_5_any_json_is_spoken_of_where_the_vendor_wants_to_hear_it",
+        "mapping_5_any_json_is_spoken_of_where_the_provider_wants_to_hear_it",
         "map_5_the_form_of_the_answer",
         "mapping_5_client_6_structured_output",
     ]),
@@ -254,38 +254,38 @@ pub(crate) const ROWS: &[(u32, &str, &[&str])] = &[
         "mapping_5_both_places_of_a_schema",
     ]),
     (6, "temperature", &[
-        "mapping_6_what_each_vendor_tunes",
+        "mapping_6_what_each_provider_tunes",
         "mapping_6_temperature_ends_at_one",
         "map_6_limits_and_sampling_in_the_models_words",
     ]),
     (6, "top_p", &[
-        "mapping_6_what_each_vendor_tunes",
+        "mapping_6_what_each_provider_tunes",
         "client_3_a_model_that_refuses_the_pair_gets_one_of_it",
     ]),
     (6, "top_k", &[
-        "mapping_6_what_each_vendor_tunes",
+        "mapping_6_what_each_provider_tunes",
         "mapping_6_sampling_and_limits",
     ]),
     (6, "max tokens", &[
-        "mapping_6_what_each_vendor_tunes",
+        "mapping_6_what_each_provider_tunes",
         "mapping_6_a_limit_is_required",
-        "mapping_06_figures_are_within_what_the_vendor_takes",
+        "mapping_06_figures_are_within_what_the_provider_takes",
     ]),
     (6, "stop", &[
-        "mapping_6_what_each_vendor_tunes",
+        "mapping_6_what_each_provider_tunes",
         "map_6_more_than_four_sequences_are_refused",
         "mapping_6_stop_sequences",
         "mapping_6_sampling_and_limits",
     ]),
     (6, "penalties, seed, logit_bias, n", &[
-        "mapping_6_what_each_vendor_tunes",
+        "mapping_6_what_each_provider_tunes",
         "mapping_6_sampling_and_limits",
         "mapping_12_members_without_a_place_are_carried_or_accounted_for",
     ]),
     (6, "logprobs", &[
         "mapping_6_sampling_and_limits",
         "logprobs_have_a_chunk_of_their_own",
-        "mapping_06_figures_are_within_what_the_vendor_takes",
+        "mapping_06_figures_are_within_what_the_provider_takes",
     ]),
     (6, "user / safety_identifier", &[
         "mapping_6_user_and_tier",
@@ -300,7 +300,7 @@ pub(crate) const ROWS: &[(u32, &str, &[&str])] = &[
         "map_6_accounts_in_this_formats_words",
     ]),
     (6, "cache hints", &[
-        "bug_52_and_59_marks_go_to_vendors_that_know_them_and_never_leak",
+        "bug_52_and_59_marks_go_to_providers_that_know_them_and_never_leak",
         "bug_53_at_most_four_marks_and_the_last_ones",
     ]),
     (6, "verbosity", &[
@@ -352,7 +352,7 @@ pub(crate) const ROWS: &[(u32, &str, &[&str])] = &[
         "mapping_7_bug_17_every_reason",
         "mapping_07_every_end_has_its_status",
         "map_7_reasons_have_their_words",
-        "bug_23_a_stop_sequence_is_told_where_the_vendor_tells_it",
+        "bug_23_a_stop_sequence_is_told_where_the_provider_tells_it",
     ]),
     (7, "malformed call / other failure", &[
         "mapping_7_a_failure_without_a_word_is_an_error_and_one_behind_words_is_an_end",
@@ -379,25 +379,25 @@ pub(crate) const ROWS: &[(u32, &str, &[&str])] = &[
     ]),
     (9, "request", &[
         "mapping_9_web_search",
-        "mapping_09_a_search_is_the_vendors_tool",
+        "mapping_09_a_search_is_the_providers_tool",
         "mapping_09_a_search_in_another_formats_words_is_a_search_here",
         "map_9_a_search_of_the_web_is_read_in_both_spellings_and_sent_in_one",
     ]),
     (9, "domain filters", &[
         "mapping_9_web_search",
-        "mapping_09_a_search_is_the_vendors_tool",
+        "mapping_09_a_search_is_the_providers_tool",
         "mapping_09_a_search_in_another_formats_words_is_a_search_here",
         "map_9_a_search_of_the_web_is_read_in_both_spellings_and_sent_in_one",
     ]),
     (9, "location", &[
         "mapping_9_web_search",
-        "mapping_09_a_search_is_the_vendors_tool",
+        "mapping_09_a_search_is_the_providers_tool",
         "mapping_09_a_search_in_another_formats_words_is_a_search_here",
         "map_9_a_search_of_the_web_is_read_in_both_spellings_and_sent_in_one",
     ]),
     (9, "context size", &[
         "mapping_9_web_search",
-        "mapping_09_a_search_is_the_vendors_tool",
+        "mapping_09_a_search_is_the_providers_tool",
         "mapping_09_a_search_in_another_formats_words_is_a_search_here",
         "map_9_a_search_of_the_web_is_read_in_both_spellings_and_sent_in_one",
     ]),
@@ -447,14 +447,14 @@ pub(crate) const ROWS: &[(u32, &str, &[&str])] = &[
         "map_12_tools_with_free_text_are_called_with_text",
     ]),
     (12, "M mcp_servers, container, context_management, server tools other than web_search", &[
-        "mapping_12_other_tools_of_the_vendor_go_to_the_same_format_only",
+        "mapping_12_other_tools_of_the_provider_go_to_the_same_format_only",
         "mapping_12_members_without_a_place_are_carried_or_accounted_for",
         "mapping_12_what_has_no_place_is_accounted_for",
         "mapping_12_members_of_the_format_reach_it_and_those_of_others_do_not",
     ]),
     (12, "M cache_control, inference_geo, speed, diagnostics, service_tier", &[
         "mapping_6_user_and_tier",
-        "bug_52_and_59_marks_go_to_vendors_that_know_them_and_never_leak",
+        "bug_52_and_59_marks_go_to_providers_that_know_them_and_never_leak",
         "mapping_12_members_without_a_place_are_carried_or_accounted_for",
         "mapping_12_what_has_no_place_is_accounted_for",
         "mapping_12_members_of_the_format_reach_it_and_those_of_others_do_not",
@@ -486,7 +486,7 @@ pub(crate) const ROWS: &[(u32, &str, &[&str])] = &[
     ]),
     (12, "G topK, seed, penalties", &["mapping_6_sampling_and_limits"]),
     (12, "G codeExecution, urlContext, googleMaps, fileSearch tools", &[
-        "bug_62_web_search_is_a_search_and_other_tools_of_the_vendor_are_told",
+        "bug_62_web_search_is_a_search_and_other_tools_of_the_provider_are_told",
         "mapping_12_members_without_a_place_are_carried_or_accounted_for",
         "mapping_12_what_has_no_place_is_accounted_for",
         "mapping_12_members_of_the_format_reach_it_and_those_of_others_do_not",

@@ -97,7 +97,7 @@ pub(crate) const SHAPES: [(&str, Build); 19] = [
         }
         Format::Messages => None,
     }),
-    ("an answer: parts of the vendor's own", |format, n| match format {
+    ("an answer: parts of the provider's own", |format, n| match format {
         Format::Messages => Some(whole(
             format,
             &list(n, |i| {

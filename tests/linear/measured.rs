@@ -17,21 +17,21 @@ use crate::frames::Answer;
 use crate::slots::{Slot, slot};
 use crate::{answers, requests, schemas, settings};
 
-/// The variable that says which format is looked at: the client's of requests, the vendor's of answers.
+/// The variable that says which format is looked at: the client's of requests, the provider's of answers.
 pub(crate) const FORMAT: &str = "LINEAR_FORMAT";
 /// What stands before the name of a function and that of its case.
 pub(crate) const CASE: &str = "case: ";
 
-/// The smaller number of things, unless the variable `LINEAR_FEW` tells another. Hash maps have taken the place of scans
-/// for long, and the whole test takes two to three minutes on two processors.
+/// The smaller number of things, unless the variable `LINEAR_FEW` tells another. Hash maps have taken the place of
+/// scans for long, and the whole test takes two to three minutes on two processors.
 const FEW: usize = 100;
 
 const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
 
-/// A vendor that takes whatever its format has.
+/// A provider that takes whatever its format has.
 const RICH: Dialect<'static> = Dialect {
-    model: "model-of-the-vendor",
-    issuer: "vendor",
+    model: "model-of-the-provider",
+    issuer: "provider",
     reasoning: Reasoning::Budget { min: 1_024, max: 32_000, off: true },
     max_output: 8_192,
     sampling: Sampling::All,
@@ -82,11 +82,11 @@ pub(crate) fn name_of(format: Format) -> &'static str {
     format.name()
 }
 
-fn translate(client: Format, vendor: Format, dialect: &Dialect<'_>, body: &str) -> Option<Outgoing> {
+fn translate(client: Format, provider: Format, dialect: &Dialect<'_>, body: &str) -> Option<Outgoing> {
     let model = EscapedString::from("m");
     let ask = Ask {
         client,
-        vendor,
+        provider,
         stream: false,
         array: false,
         thinking: Thinking::Unsaid,
@@ -97,19 +97,19 @@ fn translate(client: Format, vendor: Format, dialect: &Dialect<'_>, body: &str) 
         now: 1,
     };
     if !dialect.media_urls && body.contains("https:") {
-        links(body, client, vendor, dialect, model_gateway::translate::Stored::default());
+        links(body, client, provider, dialect, model_gateway::translate::Stored::default());
     }
     // What is refused has been read and written first.
     outgoing(body, &ask).ok()
 }
 
-fn bring(vendor: Format, client: Format, answer: &Answer, restore: &Restore, stream: bool) {
+fn bring(provider: Format, client: Format, answer: &Answer, restore: &Restore, stream: bool) {
     let reply = Reply {
         model: EscapedString::from("m"),
         seed: "01JXG3ZQK5V7W8Y9A0B1C2D3E4".into(),
         usage_wanted: true,
         show_thinking: true,
-        issuer: "vendor".into(),
+        issuer: "provider".into(),
         remember: true,
         ..Reply::default()
     };
@@ -117,7 +117,7 @@ fn bring(vendor: Format, client: Format, answer: &Answer, restore: &Restore, str
         Answer::Whole(_) => Arrival::Whole,
         Answer::Stream(_) => Arrival::Events,
     };
-    let route = Route { client, vendor, stream };
+    let route = Route { client, provider, stream };
     let mut translated = Translated::new(&route, arrival, Arc::new(reply), restore.clone(), 1 << 26);
     match answer {
         Answer::Whole(body) if !stream => {
@@ -168,12 +168,12 @@ pub(crate) fn run() {
     for (name, build) in shapes.filter(|shape| shape.0.contains(&only)) {
         let sizes = [few, 4 * few].map(|n| build(own, n));
         let [Some(few), Some(many)] = &sizes else { continue };
-        for vendor in FORMATS {
+        for provider in FORMATS {
             for (kind, dialect) in [("rich", &RICH), ("poor", &POOR)] {
-                let translate = |body: &str| drop(translate(own, vendor, dialect, body));
+                let translate = |body: &str| drop(translate(own, provider, dialect, body));
                 case(
                     &mut next,
-                    &format!("{name}, {own} to {vendor} ({kind})"),
+                    &format!("{name}, {own} to {provider} ({kind})"),
                     [&mut || translate(few), &mut || translate(many)],
                 );
             }

@@ -189,7 +189,7 @@ pub(crate) const SHAPES: [(&str, Build); 47] = [
         let choice = allowed(format, n, "tool_")?;
         (format == Format::Responses).then(|| with_tools(format, &asks(format), &space, &choice))
     }),
-    ("tools that the vendor runs", |format, n| {
+    ("tools that the provider runs", |format, n| {
         let tools = list(n, |i| match format {
             Format::Chat => format!(r#"{{"type":"hosted_{i}"}}"#),
             Format::Messages => format!(r#"{{"type":"hosted_{i}","name":"tool_{i}"}}"#),
@@ -445,7 +445,7 @@ pub(crate) const SHAPES: [(&str, Build); 47] = [
         });
         let details = list(n, |i| {
             format!(
-                r#"{{"type":"reasoning.encrypted","id":"call_{i}","data":"gw1.vendor.c2lnbmVk","index":{i}}}"#
+                r#"{{"type":"reasoning.encrypted","id":"call_{i}","data":"gw1.provider.c2lnbmVk","index":{i}}}"#
             )
         });
         let turn = format!(

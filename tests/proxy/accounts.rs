@@ -5,41 +5,41 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::client::{Answer, post_with, request};
-use crate::support::form::{Form, every_form, vendor_error};
+use crate::support::form::{Form, every_form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::http1::Piece;
-use crate::support::setup::{KEY, Setup, key, vendor_of};
+use crate::support::setup::{KEY, Setup, key, provider_of};
 use crate::support::sse::events;
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
 
 /// A key whose account pays.
 pub(super) const PAYING: &str = "client-key-of-pia-0007";
-/// What the vendors of [`Form`] report: 11 tokens in, 7 out, at 1 and 2 a million.
+/// What the providers of [`Form`] report: 11 tokens in, 7 out, at 1 and 2 a million.
 const PRICE: &str = "input = 1\noutput = 2";
 const COST: &str = "0.000025";
 
-/// Vendors that answer as they are asked, and a key that pays with `acme`.
+/// Providers that answer as they are asked, and a key that pays with `acme`.
 async fn paid(credit: &'static str) -> (Upstream, Gateway) {
-    let upstream = vendors().await;
+    let upstream = providers().await;
     let gateway = Gateway::start(&paying(&upstream, credit)).await;
     (upstream, gateway)
 }
 
 pub(super) fn paying(upstream: &Upstream, credit: &'static str) -> Setup {
-    let mut setup = Setup::each_vendor(upstream.addr).priced(PRICE).account("acme", credit);
+    let mut setup = Setup::each_provider(upstream.addr).priced(PRICE).account("acme", credit);
     setup.keys += &key("pia", PAYING, "account = \"acme\"");
     setup
 }
 
-/// A vendor of each format at one address.
-pub(super) async fn vendors() -> Upstream {
+/// A provider of each format at one address.
+pub(super) async fn providers() -> Upstream {
     Upstream::start(|mut conn| async move {
         while let Some(asked) = conn.request().await {
             let form = Form::ALL.into_iter().find(|form| asked.head.line.contains(form.mark())).unwrap();
             let stream = asked.head.line.contains("streamGenerateContent")
                 || serde_json::from_slice::<Value>(&asked.body).unwrap()["stream"] == true;
-            let model = vendor_of(form);
+            let model = provider_of(form);
             conn.send(if stream {
                 reply::stream(&form.frames(model))
             } else {
@@ -92,11 +92,11 @@ async fn every_pair_of_formats_is_charged_by_what_the_client_is_shown() {
     let (_upstream, gateway) = paid("1").await;
     let mut asked = 0;
     for client in Form::ALL {
-        for vendor in Form::ALL {
+        for provider in Form::ALL {
             for stream in [false, true] {
-                let answer = gateway.ask(asking(client, vendor_of(vendor), stream, PAYING)).await;
+                let answer = gateway.ask(asking(client, provider_of(provider), stream, PAYING)).await;
                 assert_eq!(answer.status(), 200, "{}", answer.text());
-                assert_eq!(shown(client, stream, &answer), (11, 7), "{client:?} {vendor:?} {stream}");
+                assert_eq!(shown(client, stream, &answer), (11, 7), "{client:?} {provider:?} {stream}");
                 asked += 1;
             }
         }
@@ -108,9 +108,10 @@ async fn every_pair_of_formats_is_charged_by_what_the_client_is_shown() {
         assert_eq!((&record["status"], &record["counted"]), (&json!(200), &json!(false)), "{record}");
         assert_eq!(record["key"], "pia");
     }
-    for (client, vendor) in [("chat", "messages"), ("generate", "responses"), ("messages", "messages")] {
-        let pair = |record: &&Value| record["client_format"] == client && record["provider_format"] == vendor;
-        assert_eq!(records.iter().filter(pair).count(), 2, "{client} {vendor}");
+    for (client, provider) in [("chat", "messages"), ("generate", "responses"), ("messages", "messages")] {
+        let pair =
+            |record: &&Value| record["client_format"] == client && record["provider_format"] == provider;
+        assert_eq!(records.iter().filter(pair).count(), 2, "{client} {provider}");
     }
     assert_eq!(gateway.account("acme")["balance"], "0.9992");
     let lines = gateway.wait_for_log(asked).await;
@@ -127,7 +128,7 @@ async fn an_empty_balance_is_told_in_every_format_and_credit_mends_it() {
     // Nothing can be held for 4,096 tokens of output, and the messages format asks for 64.
     let (upstream, gateway) = paid("0.0001").await;
     for form in Form::ALL {
-        let answer = gateway.ask(asking(form, vendor_of(form), false, PAYING)).await;
+        let answer = gateway.ask(asking(form, provider_of(form), false, PAYING)).await;
         let (kind, message) = form.error(&answer);
         assert!(message.contains("balance"), "{message}");
         assert_eq!(answer.get("x-should-retry"), Some("false"), "{form:?}");
@@ -142,11 +143,11 @@ async fn an_empty_balance_is_told_in_every_format_and_credit_mends_it() {
     let refusals = [("scope", "account"), ("limit", "balance")];
     assert_eq!(gateway.metrics().await.sum("gateway_limit_refusals_total", &refusals), 4.0);
     // A key without an account is nobody's business.
-    assert_eq!(gateway.ask(asking(Form::Chat, vendor_of(Form::Chat), false, KEY)).await.status(), 200);
+    assert_eq!(gateway.ask(asking(Form::Chat, provider_of(Form::Chat), false, KEY)).await.status(), 200);
 
     gateway.command(&["accounts", "credit", "acme", "5", "--note", "more"]);
     let mut client = gateway.connect().await;
-    while client.ask(asking(Form::Chat, vendor_of(Form::Chat), false, PAYING)).await.status() != 200 {
+    while client.ask(asking(Form::Chat, provider_of(Form::Chat), false, PAYING)).await.status() != 200 {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     let lines = gateway.wait_for_log(5).await;
@@ -155,19 +156,19 @@ async fn an_empty_balance_is_told_in_every_format_and_credit_mends_it() {
 
 #[tokio::test]
 async fn accounts_that_are_disabled_or_not_there_are_refused() {
-    let upstream = vendors().await;
+    let upstream = providers().await;
     let mut setup = paying(&upstream, "1");
     setup.keys += &key("lost", "client-key-of-lost-0008", "account = \"nowhere\"");
     let gateway = Gateway::start(&setup).await;
     for form in Form::ALL {
-        let answer = gateway.ask(asking(form, vendor_of(form), false, "client-key-of-lost-0008")).await;
+        let answer = gateway.ask(asking(form, provider_of(form), false, "client-key-of-lost-0008")).await;
         assert_eq!(answer.status(), 401, "{}", answer.text());
         form.error(&answer);
     }
     gateway.command(&["accounts", "disable", "acme"]);
     let mut client = gateway.connect().await;
     loop {
-        let answer = client.ask(asking(Form::Messages, vendor_of(Form::Messages), false, PAYING)).await;
+        let answer = client.ask(asking(Form::Messages, provider_of(Form::Messages), false, PAYING)).await;
         if answer.status() != 200 {
             assert_eq!(answer.status(), 401, "{}", answer.text());
             assert_eq!(Form::Messages.error(&answer).0, "authentication_error");
@@ -181,21 +182,21 @@ async fn accounts_that_are_disabled_or_not_there_are_refused() {
 /// An empty balance does not matter there.
 #[tokio::test]
 async fn disabled_account_is_refused_for_free_endpoints() {
-    let upstream = vendors().await;
+    let upstream = providers().await;
     let mut setup = paying(&upstream, "1").account("poor", "0.000001");
     setup.keys += &key("lost", "client-key-of-lost-0008", "account = \"nowhere\"");
     setup.keys += &key("paul", "client-key-of-paul-0009", "account = \"poor\"");
     let gateway = Gateway::start(&setup).await;
     gateway.command(&["accounts", "disable", "acme"]);
     let messages =
-        json!({"model": vendor_of(Form::Messages), "messages": [{"role": "user", "content": "Hi"}]});
+        json!({"model": provider_of(Form::Messages), "messages": [{"role": "user", "content": "Hi"}]});
     let contents = json!({"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]});
-    let count = format!("/v1beta/models/{}:countTokens", vendor_of(Form::Generate));
+    let count = format!("/v1beta/models/{}:countTokens", provider_of(Form::Generate));
     let free = |key: &str| {
         let headers = [("x-api-key", key)];
         [
             request("GET", "/v1/models", &headers),
-            request("GET", &format!("/v1/models/{}", vendor_of(Form::Chat)), &headers),
+            request("GET", &format!("/v1/models/{}", provider_of(Form::Chat)), &headers),
             request("GET", "/v1/responses/resp_1", &headers),
             request("GET", "/v1/video/generations/task_1", &headers),
             request("GET", "/prod-api/svc/v4/api/task/task_1", &headers),
@@ -230,21 +231,21 @@ async fn disabled_account_is_refused_for_free_endpoints() {
 async fn errors_cost_nothing_and_hold_nothing() {
     every_form(|form| async move {
         let upstream = Upstream::answering_each(vec![
-            reply::json(500, vendor_error(form, 500, "broken")),
-            reply::json(429, vendor_error(form, 429, "slow down")),
+            reply::json(500, provider_error(form, 500, "broken")),
+            reply::json(429, provider_error(form, 429, "slow down")),
             reply::json(200, "no json"),
             // A stream that begins with nothing and ends.
             [reply::stream_head().into_bytes(), reply::LAST_CHUNK.to_vec()].concat(),
-            reply::json(200, form.whole(vendor_of(form))),
+            reply::json(200, form.whole(provider_of(form))),
         ])
         .await;
         // So little that two reservations do not fit.
         let gateway = Gateway::start(&paying(&upstream, "0.009")).await;
         for (n, stream) in [false, false, false, true].into_iter().enumerate() {
-            let answer = gateway.ask(asking(form, vendor_of(form), stream, PAYING)).await;
+            let answer = gateway.ask(asking(form, provider_of(form), stream, PAYING)).await;
             assert!(answer.status() >= 429, "{form:?} {n}: {}", answer.text());
         }
-        let answer = gateway.ask(asking(form, vendor_of(form), false, PAYING)).await;
+        let answer = gateway.ask(asking(form, provider_of(form), false, PAYING)).await;
         assert_eq!(answer.status(), 200, "{form:?}: {}", answer.text());
         // Refused before anybody was asked.
         let bearer = format!("Bearer {PAYING}");
@@ -264,7 +265,7 @@ async fn errors_cost_nothing_and_hold_nothing() {
 #[tokio::test]
 async fn bug_44_a_broken_stream_is_charged_for_what_was_delivered() {
     every_form(|form| async move {
-        let frames = form.frames(vendor_of(form));
+        let frames = form.frames(provider_of(form));
         let half: Vec<u8> = frames[..frames.len() / 2 + 1].iter().flat_map(reply::chunk).collect();
         let cut = [reply::stream_head().into_bytes(), half].concat();
         let upstream = Upstream::start(move |mut conn| {
@@ -277,7 +278,7 @@ async fn bug_44_a_broken_stream_is_charged_for_what_was_delivered() {
         .await;
         let gateway = Gateway::start(&paying(&upstream, "1")).await;
         for client in Form::ALL {
-            let answer = gateway.ask(asking(client, vendor_of(form), true, PAYING)).await;
+            let answer = gateway.ask(asking(client, provider_of(form), true, PAYING)).await;
             assert_eq!(answer.status(), 200, "{form:?} {client:?}");
         }
         for record in gateway.records(4).await {
@@ -285,7 +286,7 @@ async fn bug_44_a_broken_stream_is_charged_for_what_was_delivered() {
             assert_eq!(record["error"], "upstream_broken", "{place}");
             let input = record["input"].as_u64().unwrap();
             let output = record["output"].as_u64().unwrap();
-            // Two vendors have said what the input is; for the others it is counted.
+            // Two providers have said what the input is; for the others it is counted.
             let said = matches!(form, Form::Messages | Form::Generate);
             assert_eq!(input, if said { 11 } else { ASKED }, "{place}");
             assert!((1..=8).contains(&output), "{place}");
@@ -320,12 +321,12 @@ async fn a_client_that_leaves_pays_for_what_was_begun() {
     let gateway = Gateway::start(&paying(&upstream, "1")).await;
     // Before the first token.
     let mut client = gateway.connect().await;
-    client.send(asking(Form::Chat, vendor_of(Form::Chat), false, PAYING)).await;
+    client.send(asking(Form::Chat, provider_of(Form::Chat), false, PAYING)).await;
     upstream.wait_for(1).await;
     drop(client);
     // In the middle.
     let mut client = gateway.connect().await;
-    client.send(asking(Form::Chat, vendor_of(Form::Chat), true, PAYING)).await;
+    client.send(asking(Form::Chat, provider_of(Form::Chat), true, PAYING)).await;
     client.head().await;
     client.piece().await;
     drop(client);
@@ -341,15 +342,15 @@ async fn a_client_that_leaves_pays_for_what_was_begun() {
     assert!(records.iter().all(|record| record["cost"] != "0.00"), "{records:?}");
 }
 
-/// What the vendor does not say is counted, shown and charged alike.
+/// What the provider does not say is counted, shown and charged alike.
 #[tokio::test]
-async fn a_vendor_that_reports_no_usage_is_charged_by_count() {
+async fn a_provider_that_reports_no_usage_is_charged_by_count() {
     let body = r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Thirty-two bytes of text, or so."},"finish_reason":"stop"}]}"#;
     let upstream = Upstream::answering(reply::json(200, body)).await;
     let gateway = Gateway::start(&paying(&upstream, "1")).await;
     let mut figures = Vec::new();
     for client in Form::ALL {
-        let answer = gateway.ask(asking(client, vendor_of(Form::Chat), false, PAYING)).await;
+        let answer = gateway.ask(asking(client, provider_of(Form::Chat), false, PAYING)).await;
         assert_eq!(answer.status(), 200, "{}", answer.text());
         if client != Form::Chat {
             figures.push(shown(client, false, &answer));
@@ -367,11 +368,11 @@ async fn a_vendor_that_reports_no_usage_is_charged_by_count() {
 
 #[tokio::test]
 async fn what_is_kept_belongs_to_the_account() {
-    let upstream = vendors().await;
+    let upstream = providers().await;
     let mut setup = paying(&upstream, "1");
     setup.keys += &key("paul", "client-key-of-paul-0009", "account = \"acme\"");
     let gateway = Gateway::start(&setup).await;
-    let answer = gateway.ask(asking(Form::Responses, vendor_of(Form::Chat), false, PAYING)).await;
+    let answer = gateway.ask(asking(Form::Responses, provider_of(Form::Chat), false, PAYING)).await;
     let id = answer.json()["id"].as_str().unwrap().to_owned();
     let get = |key: &str| {
         request("GET", &format!("/v1/responses/{id}"), &[("authorization", &format!("Bearer {key}"))])
@@ -406,7 +407,7 @@ async fn vectors_are_charged_by_their_input() {
 async fn what_costs_nothing_needs_no_balance() {
     let (upstream, gateway) = paid("0.0001").await;
     let bearer = format!("Bearer {PAYING}");
-    let model = vendor_of(Form::Messages);
+    let model = provider_of(Form::Messages);
     let body = json!({"model": model, "messages": [{"role": "user", "content": "Hi"}]}).to_string();
     let count = post_with("/v1/messages/count_tokens", &[("authorization", &bearer)], body);
     assert_eq!(gateway.ask(count).await.status(), 200);
@@ -419,22 +420,22 @@ async fn what_costs_nothing_needs_no_balance() {
 /// Whoever has the end of an answer has paid for it, also if the gateway is killed in that very moment.
 #[tokio::test]
 async fn an_answer_that_is_complete_is_charged_even_if_the_gateway_is_killed_then() {
-    let upstream = vendors().await;
+    let upstream = providers().await;
     for round in 0..12 {
         let form = Form::ALL[round % 4];
-        let vendor = Form::ALL[round / 4 % 4];
+        let provider = Form::ALL[round / 4 % 4];
         let mut gateway = Gateway::start(&paying(&upstream, "1")).await;
         // Some that are complete, and some that are under way.
         let mut clients = Vec::new();
         for _ in 0..round % 3 {
             let mut client = gateway.connect().await;
-            client.send(asking(form, vendor_of(vendor), true, PAYING)).await;
+            client.send(asking(form, provider_of(provider), true, PAYING)).await;
             clients.push(client);
         }
-        let whole = gateway.ask(asking(form, vendor_of(vendor), false, PAYING)).await;
+        let whole = gateway.ask(asking(form, provider_of(provider), false, PAYING)).await;
         assert_eq!(whole.status(), 200);
         let mut last = gateway.connect().await;
-        last.send(asking(form, vendor_of(vendor), true, PAYING)).await;
+        last.send(asking(form, provider_of(provider), true, PAYING)).await;
         last.head().await;
         let mut seen = Vec::new();
         let end = match form {
@@ -458,16 +459,21 @@ async fn an_answer_that_is_complete_is_charged_even_if_the_gateway_is_killed_the
         let text = gateway.command(&["usage", "--records", "--json"]);
         let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let charged = records.iter().filter(|record| record["cost"] == COST).count();
-        assert_eq!(charged, records.len(), "{form:?} {vendor:?}: {records:?}");
-        assert!((2..=2 + clients.len()).contains(&charged), "{form:?} {vendor:?}: {records:?}");
+        assert_eq!(charged, records.len(), "{form:?} {provider:?}: {records:?}");
+        assert!((2..=2 + clients.len()).contains(&charged), "{form:?} {provider:?}: {records:?}");
         let left = 1_000_000_000 - 25_000 * charged as u64;
         let balance = format!("0.{left:09}");
-        assert_eq!(gateway.account("acme")["balance"], balance.trim_end_matches('0'), "{form:?} {vendor:?}");
+        assert_eq!(
+            gateway.account("acme")["balance"],
+            balance.trim_end_matches('0'),
+            "{form:?} {provider:?}"
+        );
         gateway.command(&["accounts", "audit"]);
     }
 }
 
-/// A vendor's error in the middle of a stream passes, and what came before it is charged; what is only an error is not.
+/// A provider's error in the middle of a stream passes, and what came before it is charged; what is only an error is
+/// not.
 #[tokio::test]
 async fn a_stream_that_turns_into_an_error_is_charged_for_what_came_before() {
     let frames = Form::Messages.frames("m");
@@ -479,7 +485,7 @@ async fn a_stream_that_turns_into_an_error_is_charged_for_what_came_before() {
     let upstream = Upstream::answering_each(vec![answer(&frames[..1]), answer(&frames[..5])]).await;
     let gateway = Gateway::start(&paying(&upstream, "1")).await;
     for _ in 0..2 {
-        gateway.ask(asking(Form::Messages, vendor_of(Form::Messages), true, PAYING)).await;
+        gateway.ask(asking(Form::Messages, provider_of(Form::Messages), true, PAYING)).await;
     }
     let mut records = gateway.records(2).await;
     records.sort_by_key(|record| record["output"].as_u64());

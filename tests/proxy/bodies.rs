@@ -29,7 +29,7 @@ pub(crate) fn body_of(size: usize) -> Vec<u8> {
 /// An upstream that answers chat, and a gateway in front of it.
 pub(crate) async fn chat() -> (Upstream, Gateway) {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     (upstream, gateway)
 }
 
@@ -158,7 +158,7 @@ async fn over_tls() {
     let authority = tls::Authority::new();
     let identity = authority.identity(&["gateway.test"]);
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let setup = Setup::vendors(upstream.addr).tls(&identity.chain, &identity.key);
+    let setup = Setup::providers(upstream.addr).tls(&identity.chain, &identity.key);
     let gateway = Gateway::start(&setup).await;
     let mut h2 =
         http2::Client::connect_tls(gateway.tls, authority.client(&["h2", "http/1.1"]), "gateway.test").await;
@@ -179,7 +179,7 @@ async fn to_an_upstream_that_speaks_http2() {
         exchange.whole(200, "application/json", Form::Chat.whole("gpt")).await;
     })
     .await;
-    let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, "http = \"2\"")).await;
+    let gateway = Gateway::start(&Setup::providers_with(upstream.addr, "http = \"2\"")).await;
     let mut client = gateway.connect().await;
     for size in SIZES {
         let body = body_of(size);
@@ -257,7 +257,7 @@ async fn a_large_body_is_held_once() {
             ),
         ),
     ] {
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         assert_eq!(gateway.ask(post("/v1/chat/completions", body_of(1000))).await.status(), 200);
         let idle = gateway.memory("VmRSS");
         assert_eq!(gateway.ask(&bytes).await.status(), 200);
@@ -266,7 +266,7 @@ async fn a_large_body_is_held_once() {
         eprintln!("{name}: idle {idle} KiB, peak {peak} KiB, {:.2} bodies", used as f64 / size as f64);
         assert!(used <= size as u64 * 3 / 2, "{name}: {used} bytes above idle");
     }
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = http2::Client::connect(gateway.addr).await;
     let idle = gateway.memory("VmRSS");
     let (head, _) = http2::answer(client.post("/v1/chat/completions", body).await).await;
@@ -280,7 +280,7 @@ async fn a_large_body_is_held_once() {
 #[tokio::test]
 async fn a_body_beyond_the_limit_is_not_collected() {
     let upstream = Upstream::answering(reply::json(200, "{}")).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits("body = \"1MiB\"")).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr).limits("body = \"1MiB\"")).await;
     let mut client = gateway.connect().await;
     client.send(chunked_head("/v1/chat/completions")).await;
     let start = r#"{"model":"gpt","messages":[{"role":"user","content":""#;

@@ -132,7 +132,7 @@ async fn an_answer_that_drips_is_a_failure_where_a_rate_is_demanded() {
     let log = gateway.wait_for_log(1).await.remove(0);
     assert!(log["tried"].as_str().unwrap().starts_with("one/m: upstream_timeout"), "{log}");
     // With nobody to fall back to it is the client's error.
-    let alone = Setup::vendors_with(first.addr, RATE);
+    let alone = Setup::providers_with(first.addr, RATE);
     let gateway = Gateway::start(&alone).await;
     let answer = gateway.ask(Form::Chat.request(false)).await;
     assert_eq!(answer.status(), 504, "{}", answer.text());
@@ -213,7 +213,7 @@ async fn interim_responses_have_an_end() {
         })
         .await;
         let base = format!("http://{}/v2", upstream.addr);
-        let setup = Setup::vendors(upstream.addr).provider("cohere", "cohere", &base, "");
+        let setup = Setup::providers(upstream.addr).provider("cohere", "cohere", &base, "");
         let gateway = Gateway::start(&setup.model("v", "cohere", "v")).await;
         for request in [&Form::Chat.request(false), &Form::Chat.request(true), &vectors] {
             let answer = gateway.ask(request).await;

@@ -1,4 +1,4 @@
-//! Ids of calls that their vendor gave none: no two requests share one, whatever their clients call the requests.
+//! Ids of calls that their provider gave none: no two requests share one, whatever their clients call the requests.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ async fn call_ids_of_two_requests_with_one_request_id_differ() {
         {"functionCall": {"name": "look", "args": {"q": 1}}}, {"functionCall": {"name": "look", "args": {"q": 2}}}
     ]}, "finishReason": "STOP", "index": 0}], "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 4, "totalTokenCount": 7}});
     let upstream = Upstream::answering(reply::json(200, answer.to_string())).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let bearer = format!("Bearer {KEY}");
     let headers = [("authorization", &*bearer), ("x-request-id", "session-1")];
     let mut ids = Vec::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::support::form::{Form, vendor_error};
+use crate::support::form::{Form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::setup::{CREDENTIAL, Setup};
 use crate::support::upstream::Upstream;
@@ -16,8 +16,8 @@ use crate::support::{reply, soon, until};
 /// Often, because tests wait for checks.
 const CHECK: &str = "check = { every = \"100ms\", timeout = \"1s\" }";
 
-/// A vendor of which the statuses of its listing and of its completions are set from outside.
-struct Vendor {
+/// A provider of which the statuses of its listing and of its completions are set from outside.
+struct Provider {
     upstream: Upstream,
     listing: Arc<AtomicU16>,
     answers: Arc<AtomicU16>,
@@ -25,7 +25,7 @@ struct Vendor {
     most: Arc<AtomicUsize>,
 }
 
-async fn vendor() -> Vendor {
+async fn provider() -> Provider {
     let (listing, answers) = (Arc::new(AtomicU16::new(200)), Arc::new(AtomicU16::new(200)));
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (list, answer, highest) = (listing.clone(), answers.clone(), most.clone());
@@ -38,7 +38,7 @@ async fn vendor() -> Vendor {
                 let body = match (checks, status) {
                     (true, 200) => json!({"object": "list", "data": []}).to_string(),
                     (false, 200) => Form::Chat.whole("m"),
-                    _ => vendor_error(Form::Chat, status, "no"),
+                    _ => provider_error(Form::Chat, status, "no"),
                 };
                 if checks {
                     most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -50,10 +50,10 @@ async fn vendor() -> Vendor {
         }
     })
     .await;
-    Vendor { upstream, listing, answers, most }
+    Provider { upstream, listing, answers, most }
 }
 
-impl Vendor {
+impl Provider {
     fn asked(&self, method: &str) -> usize {
         self.upstream.requests().iter().filter(|request| request.head.line.starts_with(method)).count()
     }
@@ -109,10 +109,10 @@ async fn answerer(gateway: &Gateway) -> String {
 
 #[tokio::test]
 async fn a_check_goes_the_way_of_requests_one_at_a_time() {
-    let (vendor, other) = (vendor().await, good().await);
-    let gateway = Gateway::start(&two(&format!("http://{}/v1", vendor.upstream.addr), &other, CHECK)).await;
-    vendor.checked(4).await;
-    let requests = vendor.upstream.requests();
+    let (provider, other) = (provider().await, good().await);
+    let gateway = Gateway::start(&two(&format!("http://{}/v1", provider.upstream.addr), &other, CHECK)).await;
+    provider.checked(4).await;
+    let requests = provider.upstream.requests();
     for request in requests.iter().filter(|request| request.head.line.starts_with("GET ")) {
         assert_eq!(request.head.line, "GET /v1/models HTTP/1.1");
         let bearer = format!("Bearer {CREDENTIAL}");
@@ -121,8 +121,8 @@ async fn a_check_goes_the_way_of_requests_one_at_a_time() {
         assert_eq!(request.head.get("content-type"), None);
         assert!(request.body.is_empty());
     }
-    assert_eq!(vendor.most.load(Ordering::SeqCst), 1, "checks at a time");
-    assert_eq!(vendor.upstream.connections(), 1, "its connection was not kept");
+    assert_eq!(provider.most.load(Ordering::SeqCst), 1, "checks at a time");
+    assert_eq!(provider.upstream.connections(), 1, "its connection was not kept");
     assert_eq!(answerer(&gateway).await, "one/m");
     let status = gateway.status().await;
     let checks = status["checks"].as_array().unwrap();
@@ -146,11 +146,11 @@ async fn a_provider_is_left_alone_before_a_request_fails_and_is_back_at_once() {
     drop(listener);
     let other = good().await;
     let gateway = Gateway::start(&two(&format!("http://{place}/v1"), &other, CHECK)).await;
-    wait_for(&gateway, "vendor_open", "unreachable").await;
+    wait_for(&gateway, "provider_open", "unreachable").await;
     assert_eq!(answerer(&gateway).await, "two/m");
     let metrics = gateway.metrics().await;
     assert_eq!(metrics.sum("gateway_upstream_retries_total", &[]), 0.0, "a request found it out");
-    let opened = [("provider", "one"), ("target", ""), ("reason", "vendor")];
+    let opened = [("provider", "one"), ("target", ""), ("reason", "provider")];
     assert_eq!(metrics.sum("gateway_targets_opened_total", &opened), 1.0);
     assert_eq!(metrics.sum("gateway_provider_well", &[("provider", "one")]), 0.0);
 
@@ -180,70 +180,70 @@ async fn a_provider_is_left_alone_before_a_request_fails_and_is_back_at_once() {
 
 #[tokio::test]
 async fn a_refused_credential_takes_the_provider_out_and_is_said_loudly() {
-    let (vendor, other) = (vendor().await, good().await);
-    vendor.listing.store(401, Ordering::SeqCst);
-    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let (provider, other) = (provider().await, good().await);
+    provider.listing.store(401, Ordering::SeqCst);
+    let base = format!("http://{}/v1", provider.upstream.addr);
     let gateway = Gateway::start(&two(&base, &other, CHECK)).await;
-    wait_for(&gateway, "vendor_open", "credential").await;
+    wait_for(&gateway, "provider_open", "credential").await;
     assert_eq!(answerer(&gateway).await, "two/m");
-    assert_eq!(vendor.asked("POST "), 0);
+    assert_eq!(provider.asked("POST "), 0);
     let loud = "the provider refuses the gateway's credential";
     until(|| gateway.log().contains(loud)).await;
     let said = gateway.log().lines().filter(|line| line.contains(loud)).count();
     assert_eq!(said, 1, "{}", gateway.log());
-    vendor.checked(3).await;
+    provider.checked(3).await;
     assert_eq!(gateway.log().lines().filter(|line| line.contains(loud)).count(), 1, "said again and again");
-    // Somebody has mended it at the vendor.
-    vendor.listing.store(200, Ordering::SeqCst);
+    // Somebody has mended it at the provider.
+    provider.listing.store(200, Ordering::SeqCst);
     wait_for(&gateway, "closed", "well").await;
     assert_eq!(answerer(&gateway).await, "one/m");
 }
 
-/// A vendor that lists its models for everybody does not make a credential good that requests were refused.
+/// A provider that lists its models for everybody does not make a credential good that requests were refused.
 #[tokio::test]
 async fn a_listing_is_no_proof_of_a_credential_that_requests_were_refused() {
-    let (vendor, other) = (vendor().await, good().await);
-    vendor.answers.store(401, Ordering::SeqCst);
-    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let (provider, other) = (provider().await, good().await);
+    provider.answers.store(401, Ordering::SeqCst);
+    let base = format!("http://{}/v1", provider.upstream.addr);
     let gateway = Gateway::start(&two(&base, &other, CHECK)).await;
     assert_eq!(answerer(&gateway).await, "two/m");
-    vendor.checked(4).await;
-    assert_eq!(state(&gateway).await, ("vendor_open".to_owned(), "well".to_owned()));
+    provider.checked(4).await;
+    assert_eq!(state(&gateway).await, ("provider_open".to_owned(), "well".to_owned()));
     assert_eq!(answerer(&gateway).await, "two/m");
-    assert_eq!(vendor.asked("POST "), 1);
+    assert_eq!(provider.asked("POST "), 1);
 }
 
 /// The listing is well and the completions are not: a check must not send requests back there.
 #[tokio::test]
 async fn a_target_that_fails_is_not_helped_by_a_provider_that_is_well() {
-    let (vendor, other) = (vendor().await, good().await);
-    vendor.answers.store(500, Ordering::SeqCst);
-    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let (provider, other) = (provider().await, good().await);
+    provider.answers.store(500, Ordering::SeqCst);
+    let base = format!("http://{}/v1", provider.upstream.addr);
     let gateway = Gateway::start(&two(&base, &other, CHECK)).await;
     for _ in 0..5 {
         assert_eq!(answerer(&gateway).await, "two/m");
     }
-    assert_eq!(vendor.asked("POST "), 5);
+    assert_eq!(provider.asked("POST "), 5);
     wait_for(&gateway, "open", "well").await;
-    vendor.checked(4).await;
+    provider.checked(4).await;
     assert_eq!(answerer(&gateway).await, "two/m");
-    assert_eq!(vendor.asked("POST "), 5, "a check has sent a request to a target that fails");
+    assert_eq!(provider.asked("POST "), 5, "a check has sent a request to a target that fails");
 }
 
 #[tokio::test]
 async fn who_answers_is_well_whatever_he_answers() {
-    let (vendor, other) = (vendor().await, good().await);
-    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let (provider, other) = (provider().await, good().await);
+    let base = format!("http://{}/v1", provider.upstream.addr);
     let gateway = Gateway::start(&two(&base, &other, CHECK)).await;
     for (status, result) in [(404, "well"), (405, "well"), (403, "forbidden"), (429, "busy"), (302, "well")] {
-        vendor.listing.store(status, Ordering::SeqCst);
+        provider.listing.store(status, Ordering::SeqCst);
         wait_for(&gateway, "closed", result).await;
-        vendor.checked(6).await;
+        provider.checked(6).await;
         wait_for(&gateway, "closed", result).await;
         assert_eq!(answerer(&gateway).await, "one/m", "{status}");
     }
-    vendor.listing.store(503, Ordering::SeqCst);
-    wait_for(&gateway, "vendor_open", "failed").await;
+    provider.listing.store(503, Ordering::SeqCst);
+    wait_for(&gateway, "provider_open", "failed").await;
     assert_eq!(answerer(&gateway).await, "two/m");
 }
 
@@ -255,7 +255,7 @@ async fn a_provider_that_is_silent_fails() {
     let base = format!("http://{}/v1", silent.addr);
     let gateway =
         Gateway::start(&two(&base, &other, "check = { every = \"100ms\", timeout = \"50ms\" }")).await;
-    wait_for(&gateway, "vendor_open", "failed").await;
+    wait_for(&gateway, "provider_open", "failed").await;
     assert_eq!(answerer(&gateway).await, "two/m");
     assert!(silent.requests().iter().all(|request| request.head.line.starts_with("GET ")));
 }
@@ -263,17 +263,17 @@ async fn a_provider_that_is_silent_fails() {
 /// A reload begins anew where something has changed, ends what is not wanted any more, and leaves the rest alone.
 #[tokio::test]
 async fn a_reload_changes_who_is_checked() {
-    let (vendor, other) = (vendor().await, good().await);
-    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let (provider, other) = (provider().await, good().await);
+    let base = format!("http://{}/v1", provider.upstream.addr);
     let setup = two(&base, &other, "check = { every = \"1h\" }");
     let gateway = Gateway::start(&setup).await;
-    vendor.checked(1).await;
+    provider.checked(1).await;
     gateway.reload("applied").await;
     gateway.replace("routes.toml", &setup.routes.replace("\"1h\"", "\"1h\", path = \"/health?deep=1\""));
     gateway.reload("applied").await;
-    vendor.checked(1).await;
-    assert_eq!(vendor.upstream.last_request().head.line, "GET /health?deep=1 HTTP/1.1");
-    assert_eq!(vendor.asked("GET "), 2, "a reload without a change has asked anew");
+    provider.checked(1).await;
+    assert_eq!(provider.upstream.last_request().head.line, "GET /health?deep=1 HTTP/1.1");
+    assert_eq!(provider.asked("GET "), 2, "a reload without a change has asked anew");
     wait_for(&gateway, "closed", "well").await;
 
     gateway.replace("routes.toml", &setup.routes.replace("check = { every = \"1h\" }", ""));
@@ -281,7 +281,7 @@ async fn a_reload_changes_who_is_checked() {
     until_no_checks(&gateway).await;
     let metrics = gateway.metrics().await;
     assert!(!metrics.0.contains_key("gateway_provider_well"), "a provider that is not checked has a series");
-    assert_eq!(vendor.asked("GET "), 2);
+    assert_eq!(provider.asked("GET "), 2);
     assert_eq!(answerer(&gateway).await, "one/m");
 }
 
@@ -297,10 +297,10 @@ async fn until_no_checks(gateway: &Gateway) {
 /// Whoever is told to stop asks nobody any more, even while answers are still under way.
 #[tokio::test]
 async fn checks_end_with_the_process() {
-    let (vendor, other) = (vendor().await, good().await);
-    let base = format!("http://{}/v1", vendor.upstream.addr);
+    let (provider, other) = (provider().await, good().await);
+    let base = format!("http://{}/v1", provider.upstream.addr);
     let mut gateway = Gateway::start(&two(&base, &other, CHECK)).await;
-    vendor.checked(2).await;
+    provider.checked(2).await;
     gateway.signal(nix::sys::signal::Signal::SIGTERM);
     assert!(gateway.ended().await.success());
 }

@@ -3,7 +3,7 @@
 
 use crate::bodies::{assert_arrived, body_of, chat, chunked_head};
 use crate::support::client::{post, post_with, request};
-use crate::support::form::{Form, vendor_error};
+use crate::support::form::{Form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::reply;
 use crate::support::setup::{KEY, Setup};
@@ -32,7 +32,7 @@ async fn http_1_0_is_answered_in_its_own_way() {
 async fn a_stream_to_http_1_0_ends_with_the_connection() {
     let frames = Form::Chat.frames("gpt");
     let upstream = Upstream::answering(reply::stream(&frames)).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let body = Form::Chat.body("gpt", true);
     let mut client = gateway.connect().await;
     let head = format!(
@@ -79,7 +79,7 @@ async fn a_client_that_waits_for_100_continue_is_told_to_go_on() {
 #[tokio::test]
 async fn a_client_that_waits_is_not_told_to_go_on_with_what_is_refused() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits("body = \"1MiB\"")).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr).limits("body = \"1MiB\"")).await;
     let head = |key: &str, length: usize| {
         format!(
             "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway.test\r\nauthorization: Bearer {key}\r\n\
@@ -135,7 +135,7 @@ async fn a_client_that_wants_the_connection_closed_gets_it_closed() {
         reply::json(429, "{}"),
     ])
     .await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let bearer = format!("Bearer {KEY}");
     let headers = [("authorization", &*bearer), ("connection", "close")];
     for (stream, status) in [(false, 200), (true, 200), (false, 429)] {
@@ -153,14 +153,14 @@ async fn a_client_that_wants_the_connection_closed_gets_it_closed() {
 #[tokio::test]
 async fn after_100_continue_everything_is_answered_as_ever() {
     let frames = Form::Chat.frames("gpt");
-    let refused = vendor_error(Form::Chat, 429, "slow down");
+    let refused = provider_error(Form::Chat, 429, "slow down");
     let upstream = Upstream::answering_each(vec![
         reply::stream(&frames),
         reply::json(429, &refused),
         reply::json(200, Form::Chat.whole("gpt")),
     ])
     .await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let bearer = format!("Bearer {KEY}");
     let headers = [("authorization", &*bearer), ("expect", "100-continue")];
     let mut client = gateway.connect().await;
@@ -188,7 +188,7 @@ async fn pipelined_requests_are_answered_in_order() {
     let answers =
         (0..4).map(|n| reply::json(200, format!("{{\"id\":\"answer-{n}\",\"choices\":[]}}"))).collect();
     let upstream = Upstream::answering_each(answers).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = gateway.connect().await;
     let path = "/v1/chat/completions";
     let three =
@@ -208,7 +208,7 @@ async fn a_request_that_is_pipelined_behind_a_stream_waits_for_its_end() {
     let upstream =
         Upstream::answering_each(vec![reply::stream(&frames), reply::json(200, Form::Chat.whole("gpt"))])
             .await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = gateway.connect().await;
     client.send([Form::Chat.request(true), Form::Chat.request(false)].concat()).await;
     assert_eq!(client.answer().await.text(), frames.concat());

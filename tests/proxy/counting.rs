@@ -6,7 +6,7 @@ use super::support::client::{post, post_with, request};
 use super::support::form::Form;
 use super::support::gateway::Gateway;
 use super::support::reply;
-use super::support::setup::{KEY, NARROW_KEY, Setup, vendor_of};
+use super::support::setup::{KEY, NARROW_KEY, Setup, provider_of};
 use super::support::upstream::Upstream;
 
 /// A gateway whose providers must not be asked.
@@ -17,7 +17,7 @@ async fn alone() -> (Gateway, Upstream) {
         }
     })
     .await;
-    (Gateway::start(&Setup::vendors(upstream.addr)).await, upstream)
+    (Gateway::start(&Setup::providers(upstream.addr)).await, upstream)
 }
 
 async fn counted(gateway: &Gateway, path: &str, body: Value) -> Value {
@@ -145,10 +145,10 @@ async fn a_key_and_a_model_are_asked_for_as_everywhere() {
 #[tokio::test]
 async fn all_formats_count_alike() {
     let upstream = Upstream::start(|_| async {}).await;
-    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
     let (system, asked, said, more) = ("Be brief.", "What is 2 + 2?", "It is 4.", "And 你好?");
     for form in Form::ALL {
-        let model = vendor_of(form);
+        let model = provider_of(form);
         let path = format!("/v1beta/models/{model}:countTokens");
         let parts = |text: &str| json!([{"text": text}]);
         let messages = json!([{"role": "user", "content": asked}, {"role": "assistant", "content": said},

@@ -13,7 +13,7 @@ use crate::support::{http2, reply, soon, tls};
 
 async fn gateway_with(limits: &str) -> (Upstream, Gateway) {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits(limits)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr).limits(limits)).await;
     (upstream, gateway)
 }
 
@@ -98,7 +98,7 @@ async fn heads_that_do_not_end_hold_little_memory() {
 fn tls_gateway(upstream: &Upstream, limits: &str) -> (tls::Authority, Setup) {
     let authority = tls::Authority::new();
     let identity = authority.identity(&["gateway.test"]);
-    let setup = Setup::vendors(upstream.addr).tls(&identity.chain, &identity.key).limits(limits);
+    let setup = Setup::providers(upstream.addr).tls(&identity.chain, &identity.key).limits(limits);
     (authority, setup)
 }
 

@@ -1,9 +1,9 @@
-//! Vectors: clients of both formats, vendors of every form.
+//! Vectors: clients of both formats, providers of every form.
 
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
-use model_gateway::simulator::{Options, Simulator, Vendor};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
 use super::support::client::post;
@@ -12,40 +12,40 @@ use super::support::reply;
 use super::support::setup::{CREDENTIAL, Setup};
 use super::support::upstream::Upstream;
 
-/// Models, with the vendor, its kind, and what is added to its base URL; a name tells what is particular.
-const VENDORS: [(&str, Vendor, &str, &str); 9] = [
-    ("text-embedding-3-small", Vendor::OpenAi, "openai", ""),
-    ("compatible", Vendor::OpenAi, "openai-compatible", ""),
-    ("gemini-embedding-001", Vendor::Google, "gemini", ""),
-    ("embed-v4.0", Vendor::Cohere, "cohere", ""),
-    ("voyage-3.5", Vendor::Voyage, "voyage", ""),
-    ("jina-embeddings-v3", Vendor::Jina, "jina", ""),
-    ("text-embedding-v4", Vendor::DashScope, "dashscope", ""),
-    ("own-text-embedding-v4", Vendor::DashScope, "dashscope", "own"),
-    ("bge-m3", Vendor::Tei, "tei", ""),
+/// Models, with the provider, its kind, and what is added to its base URL; a name tells what is particular.
+const PROVIDERS: [(&str, SimulatedProvider, &str, &str); 9] = [
+    ("text-embedding-3-small", SimulatedProvider::OpenAi, "openai", ""),
+    ("compatible", SimulatedProvider::OpenAi, "openai-compatible", ""),
+    ("gemini-embedding-001", SimulatedProvider::Google, "gemini", ""),
+    ("embed-v4.0", SimulatedProvider::Cohere, "cohere", ""),
+    ("voyage-3.5", SimulatedProvider::Voyage, "voyage", ""),
+    ("jina-embeddings-v3", SimulatedProvider::Jina, "jina", ""),
+    ("text-embedding-v4", SimulatedProvider::DashScope, "dashscope", ""),
+    ("own-text-embedding-v4", SimulatedProvider::DashScope, "dashscope", "own"),
+    ("bge-m3", SimulatedProvider::Tei, "tei", ""),
 ];
 
 /// A gateway with all of them.
 struct Shop {
     gateway: Gateway,
-    vendors: BTreeMap<&'static str, Simulator>,
+    providers: BTreeMap<&'static str, Simulator>,
 }
 
 impl Shop {
     async fn open() -> Shop {
         let mut setup = Setup::new();
-        let mut vendors = BTreeMap::new();
-        for (model, vendor, kind, particular) in VENDORS {
+        let mut providers = BTreeMap::new();
+        for (model, provider, kind, particular) in PROVIDERS {
             let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
-            let simulator = Simulator::start(vendor, options).await.unwrap();
+            let simulator = Simulator::start(provider, options).await.unwrap();
             let mut base = simulator.base_url();
             if particular == "own" {
                 base = base.replace("compatible-mode", "api");
             }
             setup = setup.provider(model, kind, &base, "").model(model, model, model);
-            vendors.insert(model, simulator);
+            providers.insert(model, simulator);
         }
-        Shop { gateway: Gateway::start(&setup).await, vendors }
+        Shop { gateway: Gateway::start(&setup).await, providers }
     }
 
     async fn list(&self, body: &Value) -> Value {
@@ -61,9 +61,9 @@ impl Shop {
         answer.json()
     }
 
-    /// What a vendor was asked last.
+    /// What a provider was asked last.
     fn asked(&self, model: &str) -> (String, Value) {
-        let last = self.vendors[model].last_request().unwrap();
+        let last = self.providers[model].last_request().unwrap();
         (last.path, serde_json::from_slice(&last.body).unwrap())
     }
 }
@@ -84,10 +84,10 @@ fn content(text: &str) -> Value {
 
 /// The same texts have the same vectors in every format and encoding, in their order.
 #[tokio::test]
-async fn every_format_gets_vectors_from_every_vendor() {
+async fn every_format_gets_vectors_from_every_provider() {
     let shop = Shop::open().await;
     let texts = ["First", "Zweitens: äöü", "3 \"quoted\"\nlines"];
-    for (model, ..) in VENDORS {
+    for (model, ..) in PROVIDERS {
         let plain = json!({"model": model, "input": texts, "dimensions": 256});
         let answer = shop.list(&plain).await;
         assert_eq!((&answer["object"], &answer["model"]), (&json!("list"), &json!(model)));
@@ -137,7 +137,7 @@ async fn every_format_gets_vectors_from_every_vendor() {
 }
 
 #[tokio::test]
-async fn what_a_vector_is_for_is_said_in_each_vendor_s_words() {
+async fn what_a_vector_is_for_is_said_in_each_provider_s_words() {
     let shop = Shop::open().await;
     for (model, task, member, word) in [
         ("gemini-embedding-001", "RETRIEVAL_QUERY", "taskType", json!("RETRIEVAL_QUERY")),
@@ -172,13 +172,13 @@ async fn what_a_vector_is_for_is_said_in_each_vendor_s_words() {
     }
 }
 
-/// More texts than a vendor takes at once: asked for in parts, answered as one.
+/// More texts than a provider takes at once: asked for in parts, answered as one.
 #[tokio::test]
 async fn large_requests_are_cut_and_joined_in_their_order() {
     let shop = Shop::open().await;
     let texts: Vec<String> = (0..130).map(|n| format!("Text number {n}")).collect();
     let before: BTreeMap<&str, u64> =
-        shop.vendors.iter().map(|(model, vendor)| (*model, vendor.requests())).collect();
+        shop.providers.iter().map(|(model, provider)| (*model, provider.requests())).collect();
     for (model, calls) in [
         ("gemini-embedding-001", 2),
         ("embed-v4.0", 2),
@@ -190,7 +190,7 @@ async fn large_requests_are_cut_and_joined_in_their_order() {
         let answer = shop.list(&json!({"model": model, "input": texts, "dimensions": 256})).await;
         let data = answer["data"].as_array().unwrap();
         assert_eq!(data.len(), texts.len());
-        assert_eq!(shop.vendors[model].requests() - before[model], calls, "{model}");
+        assert_eq!(shop.providers[model].requests() - before[model], calls, "{model}");
         for at in [0, 9, 10, 95, 96, 100, 129] {
             assert_eq!(data[at]["index"], json!(at));
             let one = shop.list(&json!({"model": model, "input": texts[at], "dimensions": 256})).await;
@@ -202,7 +202,7 @@ async fn large_requests_are_cut_and_joined_in_their_order() {
     }
 }
 
-/// Settings are those of a whole call at most vendors; native requests have their own each.
+/// Settings are those of a whole call at most providers; native requests have their own each.
 #[tokio::test]
 async fn requests_that_want_different_things_are_asked_for_apart() {
     let shop = Shop::open().await;
@@ -214,9 +214,9 @@ async fn requests_that_want_different_things_are_asked_for_apart() {
     let lengths: Vec<usize> =
         answer["embeddings"].as_array().unwrap().iter().map(|one| floats(&one["values"]).len()).collect();
     assert_eq!(lengths, [256, 256, 256, 512]);
-    assert_eq!(shop.vendors["embed-v4.0"].requests(), 3);
+    assert_eq!(shop.providers["embed-v4.0"].requests(), 3);
     shop.native("v1beta", "gemini-embedding-001", "batchEmbedContents", &requests).await;
-    assert_eq!(shop.vendors["gemini-embedding-001"].requests(), 1);
+    assert_eq!(shop.providers["gemini-embedding-001"].requests(), 1);
 }
 
 #[tokio::test]
@@ -307,13 +307,13 @@ async fn what_is_wrong_is_named_and_nobody_is_asked() {
             assert_eq!(told["error"]["param"], field, "{told}");
         }
     }
-    assert!(shop.vendors.values().all(|vendor| vendor.requests() == 0));
+    assert!(shop.providers.values().all(|provider| provider.requests() == 0));
 }
 
 #[tokio::test]
-async fn a_vendor_s_error_is_told_in_the_client_s_words() {
+async fn a_provider_s_error_is_told_in_the_client_s_words() {
     let shop = Shop::open().await;
-    for (model, ..) in VENDORS {
+    for (model, ..) in PROVIDERS {
         for status in [400, 429, 500] {
             let text = format!("x [[status {status}]]");
             let answer = shop
@@ -338,7 +338,7 @@ async fn a_vendor_s_error_is_told_in_the_client_s_words() {
     let body = json!({"model": "text-embedding-v4", "input": texts}).to_string();
     let answer = shop.gateway.ask(post("/v1/embeddings", body)).await;
     assert_eq!(answer.status(), 500, "{}", answer.text());
-    let line = shop.gateway.wait_for_log(VENDORS.len() * 6 + 1).await.pop().unwrap();
+    let line = shop.gateway.wait_for_log(PROVIDERS.len() * 6 + 1).await.pop().unwrap();
     assert_eq!(
         (&line["error"], &line["upstream_status"]),
         (&json!("upstream_failed"), &json!(500)),
@@ -373,7 +373,7 @@ async fn an_answer_that_is_none_is_an_error() {
 
 /// Servers that do not know base64 answer with numbers, others with text that nobody asked for.
 #[tokio::test]
-async fn vectors_are_turned_where_the_vendor_did_not() {
+async fn vectors_are_turned_where_the_provider_did_not() {
     let numbers = "[0.25,-0.5,1.0]";
     let packed = "\"AACAPgAAAL8AAIA/\"";
     let bytes = "\"9sYAAzzy/vfgDQAeOgD2\"";
@@ -400,7 +400,7 @@ async fn vectors_are_turned_where_the_vendor_did_not() {
         assert_eq!(told.text(), answer(expected).replace("\"up\"", "\"m\""), "{format}");
         let mut asked = request.clone();
         asked["model"] = json!("up");
-        assert_eq!(upstream.last_request().json(), asked, "the vendor's own members go along");
+        assert_eq!(upstream.last_request().json(), asked, "the provider's own members go along");
     }
 }
 

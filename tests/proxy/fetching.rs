@@ -1,5 +1,5 @@
-//! What lies behind links: of vendors to what they made, of clients to their images. Nobody's link leads where it must
-//! not, takes longer or brings more than it may.
+//! What lies behind links: of providers to what they made, of clients to their images. Nobody's link leads where it
+//! must not, takes longer or brings more than it may.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,30 +18,30 @@ use super::support::{Gate, reply};
 
 const ALLOWED: &str = "fetch_allow = [\"127.0.0.0/8\"]";
 
-/// A vendor that gives links to wherever a test wants.
+/// A provider that gives links to wherever a test wants.
 async fn linking(url: impl Into<String>) -> Upstream {
     let body = json!({"created": 1, "data": [{"url": url.into()}]}).to_string();
     Upstream::answering(reply::json(200, body)).await
 }
 
-fn setup(vendor: &Upstream, limits: &str) -> Setup {
+fn setup(provider: &Upstream, limits: &str) -> Setup {
     Setup::new()
         .limits(limits)
-        .provider("ark", "ark", &format!("http://{}/api/v3", vendor.addr), "")
-        .provider("openai", "openai", &format!("http://{}/v1", vendor.addr), "")
+        .provider("ark", "ark", &format!("http://{}/api/v3", provider.addr), "")
+        .provider("openai", "openai", &format!("http://{}/v1", provider.addr), "")
         .model("seedream", "ark", "doubao-seedream-4-0")
         .model("gpt-image-1", "openai", "gpt-image-1")
 }
 
-async fn gateway(vendor: &Upstream, limits: &str) -> Gateway {
-    Gateway::start(&setup(vendor, limits)).await
+async fn gateway(provider: &Upstream, limits: &str) -> Gateway {
+    Gateway::start(&setup(provider, limits)).await
 }
 
 fn wanted() -> String {
     json!({"model": "seedream", "prompt": "x", "response_format": "b64_json"}).to_string()
 }
 
-/// Status and message of what a request for the image behind a vendor's link gives.
+/// Status and message of what a request for the image behind a provider's link gives.
 async fn told(gateway: &Gateway) -> (u16, String) {
     let answer = gateway.ask(post(MADE, wanted())).await;
     (answer.status(), answer.json()["error"]["message"].as_str().unwrap_or_default().to_owned())
@@ -64,8 +64,8 @@ fn png() -> Vec<u8> {
 #[tokio::test]
 async fn a_link_is_followed_without_a_credential() {
     let files = serving(png()).await;
-    let vendor = linking(format!("http://{}/x.png?Signature=a%2Bb&Expires=9#f", files.addr)).await;
-    let gateway = gateway(&vendor, ALLOWED).await;
+    let provider = linking(format!("http://{}/x.png?Signature=a%2Bb&Expires=9#f", files.addr)).await;
+    let gateway = gateway(&provider, ALLOWED).await;
     let answer = gateway.ask(post(MADE, wanted())).await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
     let image = answer.json()["data"]["data"][0]["b64_json"].as_str().unwrap().to_owned();
@@ -99,8 +99,8 @@ async fn a_link_s_host_is_verified_and_no_link_leads_out_of_tls() {
             }
         })
         .await;
-        let vendor = linking(format!("https://localhost:{}/x.png", files.addr.port())).await;
-        let setup = setup(&vendor, ALLOWED).file("system-roots.pem", ours.pem());
+        let provider = linking(format!("https://localhost:{}/x.png", files.addr.port())).await;
+        let setup = setup(&provider, ALLOWED).file("system-roots.pem", ours.pem());
         let gateway = Gateway::start(&setup).await;
         assert_eq!(told(&gateway).await.0, if reached { 200 } else { 500 }, "{what}");
     }
@@ -120,8 +120,8 @@ async fn links_into_networks_of_one_s_own_are_not_followed() {
         "[::1]:80".to_owned(),
         "10.0.0.1".to_owned(),
     ] {
-        let vendor = linking(format!("http://{host}/latest/meta-data")).await;
-        let gateway = gateway(&vendor, "").await;
+        let provider = linking(format!("http://{host}/latest/meta-data")).await;
+        let gateway = gateway(&provider, "").await;
         let (status, message) = told(&gateway).await;
         assert_eq!(status, 500, "{host}");
         assert!(!message.contains(&*host), "{message}");
@@ -146,14 +146,14 @@ async fn links_into_networks_of_one_s_own_are_not_followed() {
 async fn redirects_are_looked_at_anew_and_have_an_end() {
     // To a network that is not allowed.
     let leads = serving(reply::whole(302, &[("location", "http://10.0.0.1/x")], "")).await;
-    let vendor = linking(format!("http://{}/a", leads.addr)).await;
-    let one = gateway(&vendor, ALLOWED).await;
+    let provider = linking(format!("http://{}/a", leads.addr)).await;
+    let one = gateway(&provider, ALLOWED).await;
     assert_eq!(told(&one).await.0, 500);
     assert!(detail(&one).await.contains("does not connect to"));
     // To itself, for ever.
     let circle = serving(reply::whole(307, &[("location", "/again")], "")).await;
-    let vendor = linking(format!("http://{}/a", circle.addr)).await;
-    let two = gateway(&vendor, ALLOWED).await;
+    let provider = linking(format!("http://{}/a", circle.addr)).await;
+    let two = gateway(&provider, ALLOWED).await;
     assert_eq!(told(&two).await.0, 500);
     assert!(detail(&two).await.contains("leads on too many times"));
     assert_eq!(circle.count(), 4);
@@ -161,13 +161,13 @@ async fn redirects_are_looked_at_anew_and_have_an_end() {
     let files = serving(png()).await;
     let there = format!("http://{}/x.png", files.addr);
     let leads = serving(reply::whole(301, &[("location", &there)], "")).await;
-    let vendor = linking(format!("http://{}/a", leads.addr)).await;
-    let three = gateway(&vendor, ALLOWED).await;
+    let provider = linking(format!("http://{}/a", leads.addr)).await;
+    let three = gateway(&provider, ALLOWED).await;
     assert_eq!(told(&three).await.0, 200);
     // To something that is no address of the web.
     let leads = serving(reply::whole(302, &[("location", "file:///etc/passwd")], "")).await;
-    let vendor = linking(format!("http://{}/a", leads.addr)).await;
-    let four = gateway(&vendor, ALLOWED).await;
+    let provider = linking(format!("http://{}/a", leads.addr)).await;
+    let four = gateway(&provider, ALLOWED).await;
     assert_eq!(told(&four).await.0, 500);
 }
 
@@ -182,16 +182,16 @@ async fn what_is_no_image_or_is_gone_is_said() {
         (reply::whole(200, &[("content-encoding", "gzip")], picture()), 500, "could not be brought"),
     ] {
         let files = serving(answer).await;
-        let vendor = linking(format!("http://{}/a.png", files.addr)).await;
-        let gateway = gateway(&vendor, ALLOWED).await;
+        let provider = linking(format!("http://{}/a.png", files.addr)).await;
+        let gateway = gateway(&provider, ALLOWED).await;
         let (found, text) = told(&gateway).await;
         assert_eq!(found, status);
         assert!(text.contains(message), "{text}");
     }
-    let vendor = linking("ftp://example.com/a.png").await;
-    assert_eq!(told(&gateway(&vendor, ALLOWED).await).await.0, 500);
-    let vendor = linking("http://127.0.0.1:1/a.png").await;
-    assert_eq!(told(&gateway(&vendor, ALLOWED).await).await.0, 500);
+    let provider = linking("ftp://example.com/a.png").await;
+    assert_eq!(told(&gateway(&provider, ALLOWED).await).await.0, 500);
+    let provider = linking("http://127.0.0.1:1/a.png").await;
+    assert_eq!(told(&gateway(&provider, ALLOWED).await).await.0, 500);
 }
 
 #[tokio::test]
@@ -199,8 +199,8 @@ async fn an_endless_answer_has_an_end() {
     // It says how long it is.
     let large = reply::head(200, &[("content-length", "99999999999")]);
     let announced = Upstream::answering(large).await;
-    let vendor = linking(format!("http://{}/a.png", announced.addr)).await;
-    let one = gateway(&vendor, "fetch_allow = [\"127.0.0.1\"]\nfetch = \"1MiB\"").await;
+    let provider = linking(format!("http://{}/a.png", announced.addr)).await;
+    let one = gateway(&provider, "fetch_allow = [\"127.0.0.1\"]\nfetch = \"1MiB\"").await;
     assert_eq!(told(&one).await.0, 500);
     assert!(detail(&one).await.contains("larger than 1048576 bytes"));
     // It does not.
@@ -212,8 +212,8 @@ async fn an_endless_answer_has_an_end() {
         }
     })
     .await;
-    let vendor = linking(format!("http://{}/a.png", endless.addr)).await;
-    let two = gateway(&vendor, "fetch_allow = [\"127.0.0.1\"]\nfetch = \"8MiB\"").await;
+    let provider = linking(format!("http://{}/a.png", endless.addr)).await;
+    let two = gateway(&provider, "fetch_allow = [\"127.0.0.1\"]\nfetch = \"8MiB\"").await;
     let before = two.memory("VmHWM");
     assert_eq!(told(&two).await.0, 500);
     assert!(detail(&two).await.contains("larger than 8388608 bytes"));
@@ -227,23 +227,23 @@ async fn an_endless_answer_has_an_end() {
         }
     })
     .await;
-    let vendor = linking(format!("http://{}/a.png", silent.addr)).await;
-    let three = gateway(&vendor, "fetch_allow = [\"127.0.0.1\"]\nfetch_timeout = \"300ms\"").await;
+    let provider = linking(format!("http://{}/a.png", silent.addr)).await;
+    let three = gateway(&provider, "fetch_allow = [\"127.0.0.1\"]\nfetch_timeout = \"300ms\"").await;
     let (status, message) = told(&three).await;
     assert_eq!((status, message.contains("in time")), (504, true), "{message}");
 }
 
 #[tokio::test]
 async fn images_of_clients_are_brought_and_held_to_the_rules() {
-    let vendor =
+    let provider =
         Upstream::answering(reply::json(200, r#"{"created":1,"data":[{"b64_json":"iVBORw0KGgo="}]}"#)).await;
-    let gateway = gateway(&vendor, ALLOWED).await;
+    let gateway = gateway(&provider, ALLOWED).await;
     let files = serving(png()).await;
     let url = format!("http://{}/a.png", files.addr);
     let body = |url: &str| json!({"model": "gpt-image-1", "prompt": "x", "image": [url, url]}).to_string();
     let answer = gateway.ask(post(MADE, body(&url))).await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
-    let sent = vendor.last_request();
+    let sent = provider.last_request();
     assert!(sent.head.get("content-type").unwrap().starts_with("multipart/form-data; boundary="));
     let mark = b"\x89PNG\r\n\x1a\n";
     assert_eq!(sent.body.windows(mark.len()).filter(|window| window == mark).count(), 2);
@@ -265,8 +265,8 @@ async fn images_of_clients_are_brought_and_held_to_the_rules() {
 /// Links are followed at the same time, and which of them fails sooner is a matter of chance.
 #[tokio::test]
 async fn of_several_links_that_lead_nowhere_the_first_is_told() {
-    let vendor = Upstream::answering(reply::json(500, "{}")).await;
-    let gateway = gateway(&vendor, ALLOWED).await;
+    let provider = Upstream::answering(reply::json(500, "{}")).await;
+    let gateway = gateway(&provider, ALLOWED).await;
     for (paths, told) in [
         (["/late", "/early", "/early"], "image[0]"),
         (["/well", "/late", "/early"], "image[1]"),
@@ -298,7 +298,7 @@ async fn of_several_links_that_lead_nowhere_the_first_is_told() {
         let (answer, ()) = tokio::join!(gateway.ask(post(MADE, body)), late);
         assert_eq!((answer.status(), &answer.json()["error"]["param"]), (400, &json!(told)), "{paths:?}");
     }
-    assert_eq!(vendor.count(), 0);
+    assert_eq!(provider.count(), 0);
 }
 
 #[tokio::test]
@@ -306,8 +306,8 @@ async fn all_that_is_brought_for_a_request_has_one_bound() {
     let mut large = picture();
     large.resize(600_000, 0);
     let files = serving(reply::whole(200, &[], large)).await;
-    let vendor = linking(format!("http://{}/a.png", files.addr)).await;
-    let gateway = gateway(&vendor, "fetch_allow = [\"127.0.0.1\"]\nanswer = \"1MiB\"").await;
+    let provider = linking(format!("http://{}/a.png", files.addr)).await;
+    let gateway = gateway(&provider, "fetch_allow = [\"127.0.0.1\"]\nanswer = \"1MiB\"").await;
     let wanted = |count: u32| {
         json!({"model": "seedream", "prompt": "x", "response_format": "b64_json", "n": count}).to_string()
     };
@@ -323,9 +323,9 @@ async fn all_that_is_brought_for_a_request_has_one_bound() {
     assert!(gateway.metrics().await.sum("gateway_links_total", &links) >= 2.0);
 }
 
-/// A vendor that fails at each of the steps of a task: no error is lost, and no task is asked for without an end.
+/// A provider that fails at each of the steps of a task: no error is lost, and no task is asked for without an end.
 #[tokio::test]
-async fn a_vendor_may_fail_at_each_step() {
+async fn a_provider_may_fail_at_each_step() {
     let submitted = json!({"output": {"task_id": "t/1?x", "task_status": "PENDING"}}).to_string();
     let open = json!({"output": {"task_id": "t/1?x", "task_status": "RUNNING"}}).to_string();
     let done = |url: &str| {
@@ -345,10 +345,10 @@ async fn a_vendor_may_fail_at_each_step() {
         (vec![ok(&submitted), ok(r#"{"output":{"task_id":"t","task_status":"UNKNOWN"}}"#)], 400, "failed"),
         (vec![ok(&submitted), ok(&done(&link))], 500, "not any more"),
     ] {
-        let vendor = Upstream::answering_each(answers.clone()).await;
+        let provider = Upstream::answering_each(answers.clone()).await;
         let setup = Setup::new()
             .limits(ALLOWED)
-            .provider("dashscope", "dashscope", &format!("http://{}/api/v1", vendor.addr), "")
+            .provider("dashscope", "dashscope", &format!("http://{}/api/v1", provider.addr), "")
             .model("wan", "dashscope", "wan2.2-t2i-plus");
         let gateway = Gateway::start(&setup).await;
         let body = json!({"model": "wan", "prompt": "x", "response_format": "b64_json"}).to_string();
@@ -356,9 +356,9 @@ async fn a_vendor_may_fail_at_each_step() {
         let error = answer.json();
         assert_eq!(answer.status(), status, "{error}");
         assert!(error["msg"].as_str().unwrap().contains(told), "{error}");
-        assert_eq!(vendor.count(), answers.len());
+        assert_eq!(provider.count(), answers.len());
         if answers.len() > 1 {
-            assert_eq!(vendor.requests()[1].head.line, "GET /api/v1/tasks/t/1%3Fx HTTP/1.1");
+            assert_eq!(provider.requests()[1].head.line, "GET /api/v1/tasks/t/1%3Fx HTTP/1.1");
         }
     }
 }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 
-use super::accounts::{PAYING, asking, paying, vendors};
+use super::accounts::{PAYING, asking, paying, providers};
 use crate::support::client::{Answer, post, post_with, request};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
-use crate::support::setup::{KEY, Setup, key, vendor_of};
+use crate::support::setup::{KEY, Setup, key, provider_of};
 use crate::support::upstream::Upstream;
 use crate::support::valkey::Server;
 use crate::support::{Gate, reply, soon};
@@ -32,13 +32,13 @@ fn setup(upstream: &Upstream, server: &Server, first: bool) -> Setup {
 }
 
 async fn chat(gateway: &Gateway, key: &str) -> Answer {
-    gateway.ask(asking(Form::Chat, vendor_of(Form::Chat), false, key)).await
+    gateway.ask(asking(Form::Chat, provider_of(Form::Chat), false, key)).await
 }
 
 #[tokio::test]
 async fn three_gateways_share_balances_usage_and_conversations() {
     let Some(server) = Server::start() else { return };
-    let upstream = vendors().await;
+    let upstream = providers().await;
     let mut gateways = Vec::new();
     for n in 0..3 {
         gateways.push(Gateway::start(&setup(&upstream, &server, n == 0)).await);
@@ -65,7 +65,7 @@ async fn three_gateways_share_balances_usage_and_conversations() {
         .await;
     }
 
-    let body = json!({"model": vendor_of(Form::Messages), "input": "hello"});
+    let body = json!({"model": provider_of(Form::Messages), "input": "hello"});
     let answer = gateways[0].ask(post("/v1/responses", body.to_string())).await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
     let id = answer.json()["id"].as_str().unwrap().to_owned();
@@ -78,7 +78,7 @@ async fn three_gateways_share_balances_usage_and_conversations() {
 #[tokio::test]
 async fn while_the_server_is_away_accounts_in_use_go_on_and_all_is_charged_in_the_end() {
     let Some(mut server) = Server::start() else { return };
-    let upstream = vendors().await;
+    let upstream = providers().await;
     let gateway = Gateway::start(&setup(&upstream, &server, true)).await;
     assert_eq!(chat(&gateway, PAYING).await.status(), 200);
     server.kill();
@@ -109,7 +109,7 @@ async fn while_the_server_is_away_accounts_in_use_go_on_and_all_is_charged_in_th
     gateway.command(&["accounts", "audit"]);
 }
 
-/// Gateways of a fleet whose vendor does not answer the first requests before the gate is open.
+/// Gateways of a fleet whose provider does not answer the first requests before the gate is open.
 async fn limited(server: &Server, lines: &str, waiting: usize, gate: &Gate) -> (Upstream, Vec<Gateway>) {
     let turn = Arc::new(AtomicUsize::new(0));
     let gate = gate.clone();
@@ -120,7 +120,7 @@ async fn limited(server: &Server, lines: &str, waiting: usize, gate: &Gate) -> (
                 if turn.fetch_add(1, Ordering::SeqCst) < waiting {
                     gate.passed().await;
                 }
-                conn.send(reply::json(200, Form::Chat.whole(vendor_of(Form::Chat)))).await;
+                conn.send(reply::json(200, Form::Chat.whole(provider_of(Form::Chat)))).await;
             }
         }
     })
@@ -188,7 +188,7 @@ async fn a_gateway_that_is_killed_gives_its_places_back() {
     let mut clients = Vec::new();
     for (at, gateway) in [0, 0, 0, 1].into_iter().enumerate() {
         let mut client = gateways[gateway].connect().await;
-        client.send(asking(Form::Chat, vendor_of(Form::Chat), false, LIMITED)).await;
+        client.send(asking(Form::Chat, provider_of(Form::Chat), false, LIMITED)).await;
         upstream.wait_for(at + 1).await;
         clients.push(client);
     }
@@ -212,7 +212,7 @@ async fn a_gateway_that_is_killed_gives_its_places_back() {
 #[tokio::test]
 async fn a_gateway_that_stops_gives_back_what_it_had_set_aside() {
     let Some(server) = Server::start() else { return };
-    let upstream = vendors().await;
+    let upstream = providers().await;
     let mut stopping = Gateway::start(&setup(&upstream, &server, true)).await;
     let other = Gateway::start(&setup(&upstream, &server, false)).await;
     assert_eq!(chat(&stopping, PAYING).await.status(), 200);
@@ -220,7 +220,7 @@ async fn a_gateway_that_stops_gives_back_what_it_had_set_aside() {
     assert_eq!(stopping.ended().await.code(), Some(0));
     // It may cost 0.98 of what is left of 1.
     let body = json!({
-        "model": vendor_of(Form::Chat),
+        "model": provider_of(Form::Chat),
         "messages": [{"role": "user", "content": "hello"}],
         "max_tokens": 490_000,
     });

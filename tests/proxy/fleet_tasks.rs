@@ -1,6 +1,6 @@
 //! Tasks of gateways that share a server: begun at one, shown and ended at another, whoever is there still.
 
-use model_gateway::simulator::{Options, Simulator, Vendor};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
 use super::accounts::PAYING;
@@ -15,9 +15,9 @@ const API: &str = "/prod-api/svc/v4/api";
 /// Three gateways, of which the first makes the account: a video of five seconds costs 0.25 of 10.
 async fn fleet(server: &Server) -> (Simulator, Vec<Gateway>) {
     let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
-    let vendor = Simulator::start(Vendor::Ark, options).await.unwrap();
+    let provider = Simulator::start(SimulatedProvider::Ark, options).await.unwrap();
     let mut setup = Setup::new()
-        .provider("ark", "ark", &vendor.base_url(), "")
+        .provider("ark", "ark", &provider.base_url(), "")
         .model("seedance", "ark", "doubao-seedance-1-0-lite-t2v-250428")
         .priced("video_second = 0.05")
         .account("acme", "10");
@@ -28,7 +28,7 @@ async fn fleet(server: &Server) -> (Simulator, Vec<Gateway>) {
         gateways.push(Gateway::start(&setup).await);
         setup.accounts.clear();
     }
-    (vendor, gateways)
+    (provider, gateways)
 }
 
 fn data(answer: &Answer) -> Value {
@@ -79,12 +79,12 @@ async fn balance(gateway: &Gateway, expected: &str) {
 #[tokio::test]
 async fn a_task_that_is_begun_at_one_gateway_is_every_one_s() {
     let Some(server) = Server::start() else { return };
-    let (vendor, gateways) = fleet(&server).await;
+    let (provider, gateways) = fleet(&server).await;
     let id = begin(&gateways[0], "A cat", "one").await;
-    // Its tag holds everywhere: the vendor makes one video.
-    let asked = vendor.requests();
+    // Its tag holds everywhere: the provider makes one video.
+    let asked = provider.requests();
     assert_eq!(begin(&gateways[1], "A cat", "one").await, id);
-    assert_eq!(vendor.requests(), asked, "the vendor was asked again");
+    assert_eq!(provider.requests(), asked, "the provider was asked again");
     // For every other key it is as if it were not there, at each gateway.
     for gateway in &gateways {
         assert_eq!(show(gateway, &id, KEY).await.status(), 404);
@@ -97,7 +97,7 @@ async fn a_task_that_is_begun_at_one_gateway_is_every_one_s() {
         assert_eq!(data(&show(gateway, &id, PAYING).await)["video_url"], ended["video_url"]);
     }
     balance(&gateways[0], "9.75").await;
-    // A vendor that cancels one has made nothing, and is paid nothing, whoever hears of it.
+    // A provider that cancels one has made nothing, and is paid nothing, whoever hears of it.
     let cancelled = begin(&gateways[1], "A cat [[film cancel]]", "two").await;
     assert_eq!(end(&[&gateways[0], &gateways[2]], &cancelled).await["task_status"], "FAILED");
     for gateway in &gateways {
@@ -113,16 +113,16 @@ async fn a_task_that_is_begun_at_one_gateway_is_every_one_s() {
 #[tokio::test]
 async fn a_task_goes_on_when_the_gateway_that_began_it_is_killed() {
     let Some(server) = Server::start() else { return };
-    let (vendor, mut gateways) = fleet(&server).await;
+    let (provider, mut gateways) = fleet(&server).await;
     let asked = begin(&gateways[0], "A cat", "one").await;
     let unasked = begin(&gateways[0], "A dog [[film looks 0]]", "two").await;
-    let requests = vendor.requests();
+    let requests = provider.requests();
     // As `kill -9` does.
     drop(gateways.remove(0));
     // One is asked for by its client, at the others; nobody asks for the other one, and it is charged nevertheless.
     assert_eq!(end(&[&gateways[0], &gateways[1]], &asked).await["task_status"], "SUCCEEDED");
     balance(&gateways[1], "9.50").await;
-    assert!(vendor.requests() > requests);
+    assert!(provider.requests() > requests);
     let shown = data(&show(&gateways[0], &unasked, PAYING).await);
     assert_eq!(shown["task_status"], "SUCCEEDED");
     assert!(shown["video_url"].as_str().unwrap().contains("/films/"), "{shown}");

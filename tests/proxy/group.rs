@@ -1,8 +1,8 @@
-//! The task group at models of all vendors: images that come as they come, and videos that a token opens.
+//! The task group at models of all providers: images that come as they come, and videos that a token opens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use model_gateway::simulator::{Options, Simulator, Vendor};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
 use super::images::picture;
@@ -22,15 +22,18 @@ struct Group {
     ark: Simulator,
 }
 
-async fn simulator(vendor: Vendor) -> Simulator {
+async fn simulator(provider: SimulatedProvider) -> Simulator {
     let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
-    Simulator::start(vendor, options).await.unwrap()
+    Simulator::start(provider, options).await.unwrap()
 }
 
 impl Group {
     async fn open() -> Group {
-        let (openai, google, ark) =
-            (simulator(Vendor::OpenAi).await, simulator(Vendor::Google).await, simulator(Vendor::Ark).await);
+        let (openai, google, ark) = (
+            simulator(SimulatedProvider::OpenAi).await,
+            simulator(SimulatedProvider::Google).await,
+            simulator(SimulatedProvider::Ark).await,
+        );
         let mut setup = Setup::new()
             .limits("fetch_allow = [\"127.0.0.0/8\"]")
             .provider("openai", "openai", &openai.base_url(), "")
@@ -72,7 +75,7 @@ fn is_data_url(url: &Value) {
 }
 
 #[tokio::test]
-async fn pictures_of_all_vendors_have_addresses() {
+async fn pictures_of_all_providers_have_addresses() {
     let group = Group::open().await;
     for (model, size, path) in [
         ("gpt-image-1", "1024x1024", "/v1/images/generations"),
@@ -80,8 +83,8 @@ async fn pictures_of_all_vendors_have_addresses() {
     ] {
         let answer = group.post("productExtractionSubmit", &extraction(model, size)).await;
         is_data_url(&data(&answer)["images"][0]["url"]);
-        let vendor = if model.starts_with("gpt") { &group.openai } else { &group.google };
-        assert_eq!(vendor.last_request().unwrap().path, path);
+        let provider = if model.starts_with("gpt") { &group.openai } else { &group.google };
+        assert_eq!(provider.last_request().unwrap().path, path);
     }
     // An image makes it an edit, and what a model has no place for is said.
     let mut body = extraction("gpt-image-1", "1024x1024");
@@ -147,7 +150,7 @@ async fn what_a_model_of_the_group_does_not_take_is_named_as_the_client_names_it
     assert_eq!((group.openai.requests(), group.ark.requests()), (0, 0));
 }
 
-/// The mask of the group is white where the image may be changed; that of the vendor is transparent there.
+/// The mask of the group is white where the image may be changed; that of the provider is transparent there.
 #[tokio::test]
 async fn a_mask_is_a_mask_where_the_model_has_one() {
     let group = Group::open().await;
@@ -212,9 +215,9 @@ async fn a_video_that_a_token_began_opens_with_it() {
     assert_eq!(again.status(), 200, "{}", again.text());
 }
 
-/// A vendor that follows no address is given what lies behind it.
+/// A provider that follows no address is given what lies behind it.
 #[tokio::test]
-async fn frames_behind_addresses_are_brought_for_vendors_that_follow_none() {
+async fn frames_behind_addresses_are_brought_for_providers_that_follow_none() {
     let group = Group::open().await;
     let made = data(&group.post("productExtractionSubmit", &extraction("seedream", "2K")).await);
     let url = made["images"][0]["url"].as_str().unwrap();

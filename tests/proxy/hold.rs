@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::accounts::{PAYING, paying, vendors};
+use crate::accounts::{PAYING, paying, providers};
 use crate::support::client::{Answer, post_with};
 use crate::support::gateway::Gateway;
 use crate::support::reply;
@@ -26,7 +26,7 @@ async fn generate(gateway: &Gateway, config: &str) -> Answer {
 /// Output costs 2 a million; the account has enough for 50,000 tokens.
 #[tokio::test]
 async fn hold_is_for_the_largest_of_several_output_limits() {
-    let upstream = vendors().await;
+    let upstream = providers().await;
     let gateway = Gateway::start(&paying(&upstream, "0.1")).await;
     for (more, status) in [
         (r#","max_tokens":40000"#, 200),

@@ -1,4 +1,4 @@
-//! Conversations that one vendor has and no other: a request that goes on from a response goes to where that is, and
+//! Conversations that one provider has and no other: a request that goes on from a response goes to where that is, and
 //! what names a conversation keeps it at one target.
 
 use std::collections::BTreeSet;
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use serde_json::json;
 
 use crate::support::client::{Answer, post};
-use crate::support::form::{Form, vendor_error};
+use crate::support::form::{Form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::reply;
 use crate::support::setup::Setup;
 use crate::support::upstream::Upstream;
 
-/// A vendor that keeps its responses and knows no others.
+/// A provider that keeps its responses and knows no others.
 struct Keeper {
     upstream: Upstream,
     down: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ async fn keeper(name: &'static str) -> Keeper {
                 let stays = format!("resp_{name}_");
                 let before = body["previous_response_id"].as_str();
                 let answer = if is_down.load(Ordering::SeqCst) {
-                    reply::json(503, vendor_error(Form::Responses, 503, "down for a moment"))
+                    reply::json(503, provider_error(Form::Responses, 503, "down for a moment"))
                 } else if let Some(id) = before.filter(|id| !id.starts_with(&stays)) {
                     let message = format!("Previous response with id '{id}' not found.");
                     let error = json!({"message": message, "type": "invalid_request_error",
@@ -127,7 +127,7 @@ async fn who_has_a_response_of_another_time_is_found_by_asking() {
     // It is nobody's fault that there are others.
     let targets = gateway.status().await["targets"].clone();
     assert_eq!((&targets[0]["state"], &targets[1]["state"]), (&json!("closed"), &json!("closed")));
-    // And what nobody has is said in the vendor's words.
+    // And what nobody has is said in the provider's words.
     let answer = say(&gateway, false, Some("resp_nobody_1")).await;
     assert_eq!(answer.status(), 400);
     assert_eq!(answer.json()["error"]["code"], "previous_response_not_found");

@@ -1,32 +1,32 @@
-//! Images: clients of three shapes, vendors of every form.
+//! Images: clients of three shapes, providers of every form.
 
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use model_gateway::simulator::{Options, Simulator, Vendor};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
 use super::support::client::{Answer, post, post_with, request};
 use super::support::gateway::Gateway;
 use super::support::setup::{CREDENTIAL, KEY, Setup, key};
 
-/// Models, with the vendor and its kind.
-const MODELS: [(&str, Vendor, &str); 14] = [
-    ("gpt-image-1", Vendor::OpenAi, "openai"),
-    ("gpt-image-1-mini", Vendor::OpenAi, "openai"),
-    ("dall-e-3", Vendor::OpenAi, "openai"),
-    ("gemini-2.5-flash-image", Vendor::Google, "gemini"),
-    ("gemini-3-pro-image", Vendor::Google, "gemini"),
-    ("imagen-4.0-generate-001", Vendor::Google, "gemini"),
-    ("doubao-seedream-3-0-t2i", Vendor::Ark, "ark"),
-    ("doubao-seededit-3-0-i2i", Vendor::Ark, "ark"),
-    ("doubao-seedream-4-0", Vendor::Ark, "ark"),
-    ("doubao-seedream-4-5", Vendor::Ark, "ark"),
-    ("qwen-image-plus", Vendor::DashScope, "dashscope"),
-    ("qwen-image-edit", Vendor::DashScope, "dashscope"),
-    ("qwen-image-edit-plus", Vendor::DashScope, "dashscope"),
-    ("wan2.2-t2i-plus", Vendor::DashScope, "dashscope"),
+/// Models, with the provider and its kind.
+const MODELS: [(&str, SimulatedProvider, &str); 14] = [
+    ("gpt-image-1", SimulatedProvider::OpenAi, "openai"),
+    ("gpt-image-1-mini", SimulatedProvider::OpenAi, "openai"),
+    ("dall-e-3", SimulatedProvider::OpenAi, "openai"),
+    ("gemini-2.5-flash-image", SimulatedProvider::Google, "gemini"),
+    ("gemini-3-pro-image", SimulatedProvider::Google, "gemini"),
+    ("imagen-4.0-generate-001", SimulatedProvider::Google, "gemini"),
+    ("doubao-seedream-3-0-t2i", SimulatedProvider::Ark, "ark"),
+    ("doubao-seededit-3-0-i2i", SimulatedProvider::Ark, "ark"),
+    ("doubao-seedream-4-0", SimulatedProvider::Ark, "ark"),
+    ("doubao-seedream-4-5", SimulatedProvider::Ark, "ark"),
+    ("qwen-image-plus", SimulatedProvider::DashScope, "dashscope"),
+    ("qwen-image-edit", SimulatedProvider::DashScope, "dashscope"),
+    ("qwen-image-edit-plus", SimulatedProvider::DashScope, "dashscope"),
+    ("wan2.2-t2i-plus", SimulatedProvider::DashScope, "dashscope"),
 ];
 /// Those that answer with the image whatever is asked for.
 const INLINE: [&str; 4] = ["gpt-image-1", "gpt-image-1-mini", "gemini-2.5-flash-image", "gemini-3-pro-image"];
@@ -42,7 +42,7 @@ pub(crate) const EDITED: &str = "/v1/images/edits";
 
 pub(crate) struct Studio {
     pub(crate) gateway: Gateway,
-    pub(crate) vendors: BTreeMap<&'static str, Simulator>,
+    pub(crate) providers: BTreeMap<&'static str, Simulator>,
 }
 
 fn needs_image(model: &str) -> bool {
@@ -61,16 +61,16 @@ impl Studio {
     }
 
     async fn open_with(mut setup: Setup) -> Studio {
-        let mut vendors = BTreeMap::new();
-        for (model, vendor, kind) in MODELS {
+        let mut providers = BTreeMap::new();
+        for (model, provider, kind) in MODELS {
             let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
-            let simulator = Simulator::start(vendor, options).await.unwrap();
+            let simulator = Simulator::start(provider, options).await.unwrap();
             setup = setup.provider(model, kind, &simulator.base_url(), "").model(model, model, model);
-            vendors.insert(model, simulator);
+            providers.insert(model, simulator);
         }
         setup.keys += &key("otto", PLAIN, "images = \"plain\"");
         setup.keys += &key("carl", CHATTING, "endpoints = [\"chat\"]");
-        Studio { gateway: Gateway::start(&setup).await, vendors }
+        Studio { gateway: Gateway::start(&setup).await, providers }
     }
 
     /// What a request gives that is answered, in the envelope.
@@ -82,9 +82,9 @@ impl Studio {
         envelope["data"].clone()
     }
 
-    /// What a vendor was asked last.
+    /// What a provider was asked last.
     fn asked(&self, model: &str) -> Value {
-        serde_json::from_slice(&self.vendors[model].last_request().unwrap().body).unwrap()
+        serde_json::from_slice(&self.providers[model].last_request().unwrap().body).unwrap()
     }
 
     /// An error's status, its field and all of it.
@@ -101,7 +101,7 @@ pub(crate) fn decoded(text: &Value) -> Vec<u8> {
     bytes
 }
 
-/// What lies behind a link of a simulated vendor.
+/// What lies behind a link of a simulated provider.
 async fn behind(url: &str) -> Answer {
     let rest = url.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
@@ -176,7 +176,7 @@ async fn the_plain_shape_is_asked_for_by_key_and_by_request() {
 }
 
 #[tokio::test]
-async fn each_vendor_is_asked_in_its_own_words() {
+async fn each_provider_is_asked_in_its_own_words() {
     let studio = Studio::open().await;
     let image = format!("data:image/png;base64,{}", STANDARD.encode(picture()));
     for (model, members, path, pointers) in [
@@ -250,7 +250,7 @@ async fn each_vendor_is_asked_in_its_own_words() {
             body[name] = value.clone();
         }
         studio.make(&body).await;
-        assert_eq!(studio.vendors[model].last_request().unwrap().path, path, "{model}");
+        assert_eq!(studio.providers[model].last_request().unwrap().path, path, "{model}");
         let asked = studio.asked(model);
         for (pointer, expected) in pointers.as_object().unwrap() {
             let found = asked.pointer(pointer).unwrap_or(&Value::Null);
@@ -260,7 +260,7 @@ async fn each_vendor_is_asked_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn more_images_than_a_vendor_makes_at_once_are_asked_for_in_several_calls() {
+async fn more_images_than_a_provider_makes_at_once_are_asked_for_in_several_calls() {
     let studio = Studio::open().await;
     for (model, count, calls) in [
         ("gpt-image-1", 10, 1),
@@ -278,7 +278,7 @@ async fn more_images_than_a_vendor_makes_at_once_are_asked_for_in_several_calls(
         }
         let data = studio.make(&body).await;
         assert_eq!(data["data"].as_array().unwrap().len(), count, "{model}");
-        assert_eq!(studio.vendors[model].requests(), calls, "{model}");
+        assert_eq!(studio.providers[model].requests(), calls, "{model}");
     }
     // Images that belong together are one call of their own.
     let body = json!({"model": "doubao-seedream-4-5", "prompt": "x", "sequential_image_generation": "auto",
@@ -333,7 +333,7 @@ async fn what_is_wrong_is_named_and_nobody_is_asked() {
             (&json!("invalid_request_error"), &json!(400), message)
         );
     }
-    assert!(studio.vendors.values().all(|vendor| vendor.requests() == 0));
+    assert!(studio.providers.values().all(|provider| provider.requests() == 0));
     let chatting = [("x-api-key", CHATTING)];
     let body = json!({"model": "gpt-image-1", "prompt": "x"}).to_string();
     for path in [MADE, EDITED, "/v1beta/models/gpt-image-1:predict"] {
@@ -348,7 +348,7 @@ async fn what_is_wrong_is_named_and_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_vendor_s_error_is_told_in_the_client_s_words() {
+async fn a_provider_s_error_is_told_in_the_client_s_words() {
     let studio = Studio::open().await;
     for (model, prompt, status, code, told) in [
         ("gpt-image-1", "x [[refuse]]", 400, json!("moderation_blocked"), "safety system"),
@@ -389,7 +389,7 @@ async fn images_are_charged_by_the_piece_and_by_their_tokens() {
     let studio = Studio::open_with(setup).await;
     let headers = [("x-api-key", PAYING)];
     let requests = [
-        // 4 bytes of a prompt are a token; a picture of the simulated vendor is 272.
+        // 4 bytes of a prompt are a token; a picture of the simulated provider is 272.
         (
             json!({"model": "gpt-image-1", "prompt": "abcd", "n": 2, "size": "1024x1024", "quality": "low"}),
             1 + 2 * 544 + 20,
@@ -398,7 +398,7 @@ async fn images_are_charged_by_the_piece_and_by_their_tokens() {
             json!({"model": "gpt-image-1", "prompt": "abcd", "size": "1024x1024", "quality": "high"}),
             1 + 544 + 20,
         ),
-        // What is not said is what the vendor says.
+        // What is not said is what the provider says.
         (json!({"model": "gpt-image-1", "prompt": "abcd", "size": "auto"}), 1 + 544 + 20),
         (json!({"model": "qwen-image-plus", "prompt": "abcd", "n": 2}), 80),
     ];

@@ -11,7 +11,7 @@ use super::support::upstream::Upstream;
 /// A key whose account pays.
 const PAYING: &str = "client-key-of-pia-0007";
 
-/// A vendor that takes 96 texts at once, and says that each request had 4 tokens.
+/// A provider that takes 96 texts at once, and says that each request had 4 tokens.
 async fn cohere() -> Upstream {
     Upstream::start(|mut conn| async move {
         while let Some(asked) = conn.request().await {
@@ -59,7 +59,7 @@ async fn all_calls_together_are_one_charge() {
         assert_eq!(record[name], expected, "{name}: {record}");
     }
     assert_eq!(gateway.account("acme")["balance"], "0.988");
-    // What a vendor does not say is counted, and the record tells so.
+    // What a provider does not say is counted, and the record tells so.
     let silent = Upstream::answering(reply::json(200, r#"{"embeddings":{"float":[[1,2]]}}"#)).await;
     let mut setup = self::setup(&silent, "").priced("input = 1000").account("acme", "1");
     setup.keys += &key("pia", PAYING, "account = \"acme\"");
@@ -115,7 +115,7 @@ async fn jobs_have_limits_and_counts_have_none() {
 }
 
 #[tokio::test]
-async fn a_vendor_that_hangs_is_given_up_and_so_is_one_that_breaks_off() {
+async fn a_provider_that_hangs_is_given_up_and_so_is_one_that_breaks_off() {
     let upstream = Upstream::start(|mut conn| async move {
         while let Some(asked) = conn.request().await {
             match asked.json()["texts"][0].as_str().unwrap() {
@@ -154,7 +154,7 @@ async fn a_vendor_that_hangs_is_given_up_and_so_is_one_that_breaks_off() {
     assert_eq!(gateway.ask(post("/v1/embeddings", body)).await.status(), 200);
 }
 
-/// The vendor closes the connection in the very moment in which the next request comes.
+/// The provider closes the connection in the very moment in which the next request comes.
 #[tokio::test]
 async fn a_call_that_meets_a_closing_connection_is_made_again() {
     let upstream = Upstream::start(|mut conn| async move {

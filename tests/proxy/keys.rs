@@ -26,7 +26,7 @@ fn keyed(form: Form, keys: &[(&str, &str)]) -> Vec<u8> {
     post_with(&path, &headers, body)
 }
 
-async fn vendors() -> (Upstream, Gateway) {
+async fn providers() -> (Upstream, Gateway) {
     let upstream = Upstream::start(|mut conn| async move {
         while let Some(request) = conn.request().await {
             let form =
@@ -35,13 +35,13 @@ async fn vendors() -> (Upstream, Gateway) {
         }
     })
     .await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     (upstream, gateway)
 }
 
 #[tokio::test]
 async fn key_places_in_pairs_empty_equal_and_different() {
-    let (upstream, gateway) = vendors().await;
+    let (upstream, gateway) = providers().await;
     let mut client = gateway.connect().await;
     let mut served = 0;
     for form in Form::ALL {
@@ -84,7 +84,7 @@ async fn key_places_in_pairs_empty_equal_and_different() {
 #[tokio::test]
 async fn key_in_the_path_is_not_logged() {
     let made = "mgw_4JkQabcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSx1f0c3a9";
-    let (_upstream, gateway) = vendors().await;
+    let (_upstream, gateway) = providers().await;
     let escaped = KEY.replace('-', "%2D");
     let paths = [
         format!("/v1/{made}/chat/completions"),

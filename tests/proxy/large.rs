@@ -28,7 +28,7 @@ fn large_for(model: &str, members: usize) -> Vec<u8> {
 }
 
 /// Answers in the format of the path.
-async fn vendors() -> Upstream {
+async fn providers() -> Upstream {
     Upstream::start(|mut conn| async move {
         while let Some(request) = conn.request().await {
             let form = if request.head.line.contains("messages") { Form::Messages } else { Form::Chat };
@@ -41,8 +41,8 @@ async fn vendors() -> Upstream {
 
 #[tokio::test]
 async fn one_worker_answers_others_while_it_translates_a_large_body() {
-    let upstream = vendors().await;
-    let mut setup = Setup::vendors(upstream.addr);
+    let upstream = providers().await;
+    let mut setup = Setup::providers(upstream.addr);
     setup.server = setup.server.replace("threads = 2", "threads = 1");
     let gateway = Gateway::start(&setup).await;
     let mut slow = gateway.connect().await;
@@ -57,8 +57,8 @@ async fn one_worker_answers_others_while_it_translates_a_large_body() {
 
 #[tokio::test]
 async fn a_client_that_leaves_takes_its_large_body_with_it() {
-    let upstream = vendors().await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let upstream = providers().await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // All turns are taken by those that stay.
     let mut stay = Vec::new();
@@ -81,8 +81,8 @@ async fn a_client_that_leaves_takes_its_large_body_with_it() {
 
 #[tokio::test]
 async fn a_client_that_leaves_before_the_second_target_takes_its_large_body_with_it() {
-    let upstream = vendors().await;
-    let mut setup = Setup::vendors(upstream.addr);
+    let upstream = providers().await;
+    let mut setup = Setup::providers(upstream.addr);
     setup.routes.push_str(
         "[[model]]\nid = \"both\"\nowned_by = \"us\"\ncreated = 1715367049\ntargets = [\n\
          { provider = \"openai\", model = \"overloaded\" },\n\
@@ -112,8 +112,8 @@ async fn a_client_that_leaves_before_the_second_target_takes_its_large_body_with
 
 #[tokio::test]
 async fn a_body_with_too_many_members_is_refused_before_it_is_read_to_its_end() {
-    let upstream = vendors().await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let upstream = providers().await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let members = |count: usize| {
         let mut body = "{\"model\":\"gpt\",\"messages\":[]".to_owned();
         for number in 2..count {

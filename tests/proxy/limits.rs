@@ -15,7 +15,7 @@ use crate::support::{Gate, http2, reply, soon, tls, until};
 
 async fn chat_with(limits: &str) -> (Upstream, Gateway) {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits(limits)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr).limits(limits)).await;
     (upstream, gateway)
 }
 
@@ -112,7 +112,7 @@ async fn a_tls_connection_on_which_nothing_comes_is_closed() {
     let authority = tls::Authority::new();
     let identity = authority.identity(&["gateway.test"]);
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let setup = Setup::vendors(upstream.addr)
+    let setup = Setup::providers(upstream.addr)
         .tls(&identity.chain, &identity.key)
         .limits("header_timeout = \"1s\"\nkeepalive = \"1s\"");
     let gateway = Gateway::start(&setup).await;
@@ -252,7 +252,7 @@ async fn an_http2_connection_outlives_the_time_for_a_head() {
         }
     })
     .await;
-    let setup = Setup::vendors(upstream.addr).limits("header_timeout = \"1s\"\nkeepalive = \"60s\"");
+    let setup = Setup::providers(upstream.addr).limits("header_timeout = \"1s\"\nkeepalive = \"60s\"");
     let gateway = Gateway::start(&setup).await;
     let mut client = http2::Client::connect(gateway.addr).await;
     let answer = soon(client.request(Form::Chat, true).await).await.unwrap();
@@ -299,7 +299,7 @@ async fn firehose(frames: usize) -> (Upstream, std::sync::Arc<std::sync::atomic:
 #[tokio::test]
 async fn a_slow_reader_holds_the_upstream_back() {
     let (upstream, sent) = firehose(6_000).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = Client::connect_narrow(gateway.addr).await;
     client.send(Form::Chat.request(true)).await;
     client.head().await;
@@ -333,7 +333,7 @@ async fn a_slow_reader_holds_the_upstream_back() {
 #[tokio::test]
 async fn a_reader_that_never_reads_is_given_up() {
     let (upstream, _) = firehose(100_000).await;
-    let setup = Setup::vendors(upstream.addr).limits("write_timeout = \"1s\"");
+    let setup = Setup::providers(upstream.addr).limits("write_timeout = \"1s\"");
     let gateway = Gateway::start(&setup).await;
     let mut h1 = Client::connect_narrow(gateway.addr).await;
     h1.send(Form::Chat.request(true)).await;

@@ -1,4 +1,4 @@
-//! Conversations with media given by address, at vendors that must be given the bytes.
+//! Conversations with media given by address, at providers that must be given the bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,14 +14,14 @@ use super::support::upstream::Upstream;
 
 const ALLOWED: &str = "fetch_allow = [\"127.0.0.0/8\"]";
 
-async fn vendor() -> Upstream {
+async fn provider() -> Upstream {
     Upstream::answering(reply::json(200, Form::Generate.whole("gemini-2.5-flash"))).await
 }
 
-async fn gateway(vendor: &Upstream, limits: &str) -> Gateway {
+async fn gateway(provider: &Upstream, limits: &str) -> Gateway {
     let setup = Setup::new()
         .limits(limits)
-        .provider("google", "gemini", &format!("http://{}/v1beta", vendor.addr), "")
+        .provider("google", "gemini", &format!("http://{}/v1beta", provider.addr), "")
         .model("flash", "google", "gemini-2.5-flash");
     Gateway::start(&setup).await
 }
@@ -37,15 +37,15 @@ fn png() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_image_behind_a_link_reaches_a_vendor_that_follows_none() {
+async fn an_image_behind_a_link_reaches_a_provider_that_follows_none() {
     let files = Upstream::answering(png()).await;
-    let vendor = vendor().await;
-    let gateway = gateway(&vendor, ALLOWED).await;
+    let provider = provider().await;
+    let gateway = gateway(&provider, ALLOWED).await;
     let url = |name: &str| format!("http://{}/{name}.png?x=%20&y=1", files.addr);
     let answer = gateway.ask(post("/v1/chat/completions", wanted(&[url("a"), url("b"), url("a")]))).await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
     assert!(answer.get("x-gateway-warning").is_none());
-    let sent: Value = serde_json::from_slice(&vendor.only_request().body).unwrap();
+    let sent: Value = serde_json::from_slice(&provider.only_request().body).unwrap();
     let parts = sent["contents"][0]["parts"].as_array().unwrap();
     assert_eq!(parts.len(), 4);
     for part in &parts[1..] {
@@ -61,11 +61,11 @@ async fn an_image_behind_a_link_reaches_a_vendor_that_follows_none() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_brought_is_said_and_the_vendor_is_not_asked() {
+async fn what_cannot_be_brought_is_said_and_the_provider_is_not_asked() {
     let files = Upstream::answering(png()).await;
     let page = Upstream::answering(reply::whole(200, &[("content-type", "image/png")], "<html>")).await;
     let gone = Upstream::answering(reply::whole(404, &[], "")).await;
-    let vendor = vendor().await;
+    let provider = provider().await;
     let at = |upstream: &Upstream| format!("http://{}/a.png?token=secret", upstream.addr);
     for (limits, url, message) in [
         ("", at(&files), "a network that the gateway does not connect to"),
@@ -73,16 +73,16 @@ async fn what_cannot_be_brought_is_said_and_the_vendor_is_not_asked() {
         (ALLOWED, at(&gone), "HTTP status 404"),
         (ALLOWED, "http://127.0.0.1:1/a.png".to_owned(), "cannot be reached"),
     ] {
-        let gateway = gateway(&vendor, limits).await;
+        let gateway = gateway(&provider, limits).await;
         let answer = gateway.ask(post("/v1/chat/completions", wanted(&[url]))).await;
         assert_eq!(answer.status(), 400, "{}", answer.text());
         let error = &answer.json()["error"];
         let told = error["message"].as_str().unwrap();
         assert!(told.contains(message) && !told.contains("secret"), "{told}");
     }
-    assert_eq!((vendor.count(), files.count()), (0, 0));
+    assert_eq!((provider.count(), files.count()), (0, 0));
     // Nobody makes the gateway ask for a thousand pages.
-    let gateway = gateway(&vendor, ALLOWED).await;
+    let gateway = gateway(&provider, ALLOWED).await;
     let many: Vec<String> = (0..101).map(|n| format!("http://{}/{n}.png", files.addr)).collect();
     let answer = gateway.ask(post("/v1/chat/completions", wanted(&many))).await;
     assert_eq!(answer.status(), 400);

@@ -104,9 +104,9 @@ async fn one_model_is_an_entry_of_the_list() {
     assert_eq!(narrow.status(), 404);
 }
 
-/// `x-api-key` and a vendor's version (specification, 4.13).
+/// `x-api-key` and a provider's version (specification, 4.13).
 #[tokio::test]
-async fn listing_shape_follows_a_vendor_version_header() {
+async fn listing_shape_follows_a_provider_version_header() {
     let gateway = gateway().await;
     for (header, value, native) in [
         ("anthropic-version", "2023-06-01", true),

@@ -6,7 +6,7 @@ use crate::support::client::{Answer, post_with};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::reply;
-use crate::support::setup::{KEY, Setup, key, vendor_of};
+use crate::support::setup::{KEY, Setup, key, provider_of};
 use crate::support::upstream::Upstream;
 
 const LAX: &str = "client-key-of-ada-0005";
@@ -14,7 +14,7 @@ const STRICT: &str = "client-key-of-ida-0006";
 
 async fn ask(gateway: &Gateway, key: &str, more: serde_json::Value) -> Answer {
     let mut body =
-        json!({"model": vendor_of(Form::Messages), "messages": [{"role": "user", "content": "Hi"}]});
+        json!({"model": provider_of(Form::Messages), "messages": [{"role": "user", "content": "Hi"}]});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let bearer = format!("Bearer {key}");
     gateway.ask(post_with(&Form::Chat.path("", false), &[("authorization", &bearer)], body.to_string())).await
@@ -23,7 +23,7 @@ async fn ask(gateway: &Gateway, key: &str, more: serde_json::Value) -> Answer {
 #[tokio::test]
 async fn a_key_says_what_is_done_about_losses() {
     let upstream = Upstream::answering(reply::json(200, Form::Messages.whole("at-messages"))).await;
-    let mut setup = Setup::each_vendor(upstream.addr);
+    let mut setup = Setup::each_provider(upstream.addr);
     setup.keys += &key("ada", LAX, "losses = \"allow\"");
     setup.keys += &key("ida", STRICT, "losses = \"refuse\"");
     let gateway = Gateway::start(&setup).await;
@@ -57,13 +57,13 @@ async fn a_key_says_what_is_done_about_losses() {
 #[tokio::test]
 async fn losses_of_the_same_format_follow_the_policy_of_the_key() {
     let upstream = Upstream::answering(reply::json(200, Form::Messages.whole("at-messages"))).await;
-    let mut setup = Setup::each_vendor(upstream.addr);
+    let mut setup = Setup::each_provider(upstream.addr);
     setup.keys += &key("ada", LAX, "losses = \"allow\"");
     setup.keys += &key("ida", STRICT, "losses = \"refuse\"");
     let gateway = Gateway::start(&setup).await;
     let ask = async |key: &str| {
         let body = json!({
-            "model": vendor_of(Form::Messages), "max_tokens": 3000, "temperature": 1.0, "top_p": 0,
+            "model": provider_of(Form::Messages), "max_tokens": 3000, "temperature": 1.0, "top_p": 0,
             "thinking": {"type": "enabled", "budget_tokens": 2000}, "messages": [{"role": "user", "content": "Hi"}],
         });
         let bearer = format!("Bearer {key}");

@@ -1,5 +1,5 @@
-//! Memory that others make the gateway hold: links, answers, frames and compressed bytes. All of it has a bound, and what is
-//! beyond it is told so.
+//! Memory that others make the gateway hold: links, answers, frames and compressed bytes. All of it has a bound, and
+//! what is beyond it is told so.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ async fn files(size: usize, gate: Gate) -> (Upstream, Arc<AtomicUsize>) {
     (upstream, seen)
 }
 
-/// A vendor that takes no addresses and answers when the gate opens.
-async fn vendor(gate: Gate) -> Upstream {
+/// A provider that takes no addresses and answers when the gate opens.
+async fn provider(gate: Gate) -> Upstream {
     Upstream::start(move |mut conn| {
         let gate = gate.clone();
         async move {
@@ -57,11 +57,11 @@ async fn vendor(gate: Gate) -> Upstream {
     .await
 }
 
-async fn gateway(vendor: &Upstream, limits: &str) -> Gateway {
+async fn gateway(provider: &Upstream, limits: &str) -> Gateway {
     let setup = Setup::new()
         .limits("fetch_allow = [\"127.0.0.0/8\"]")
         .limits(limits)
-        .provider("google", "gemini", &format!("http://{}/v1beta", vendor.addr), "")
+        .provider("google", "gemini", &format!("http://{}/v1beta", provider.addr), "")
         .model("flash", "google", "gemini-2.5-flash");
     Gateway::start(&setup).await
 }
@@ -107,9 +107,9 @@ async fn links_of_all_requests_together_have_one_bound() {
     let (open, gate) = (Gate::new(), Gate::new());
     open.open();
     let (files, _) = files(6 * MB, open).await;
-    let vendor = vendor(gate.clone()).await;
+    let provider = provider(gate.clone()).await;
     let limits = "body = \"32MiB\"\nfetch = \"8MiB\"\nmemory = \"48MiB\"";
-    let gateway = Arc::new(gateway(&vendor, limits).await);
+    let gateway = Arc::new(gateway(&provider, limits).await);
     let before = gateway.memory("VmRSS");
     // 24 times 18 MB of links: 24 MB each in base64, once as brought and once as sent.
     let mut asking = tokio::task::JoinSet::new();
@@ -146,8 +146,8 @@ async fn links_that_are_followed_at_a_time_are_bounded() {
     let (open, gate) = (Gate::new(), Gate::new());
     open.open();
     let (files, most) = files(1_000, gate.clone()).await;
-    let vendor = vendor(open).await;
-    let gateway = Arc::new(gateway(&vendor, "fetches = 3").await);
+    let provider = provider(open).await;
+    let gateway = Arc::new(gateway(&provider, "fetches = 3").await);
     let mut asking = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let (gateway, request) = (gateway.clone(), linking(Form::Chat, &files, 4));
@@ -169,8 +169,8 @@ async fn links_whose_turn_does_not_come_are_told_so() {
     let (open, gate) = (Gate::new(), Gate::new());
     open.open();
     let (files, _) = files(1_000, gate).await;
-    let vendor = vendor(open).await;
-    let gateway = gateway(&vendor, "fetches = 1\nfetch_timeout = \"2s\"").await;
+    let provider = provider(open).await;
+    let gateway = gateway(&provider, "fetches = 1\nfetch_timeout = \"2s\"").await;
     let mut first = gateway.connect().await;
     first.send(linking(Form::Chat, &files, 1)).await;
     files.wait_for(1).await;
@@ -227,7 +227,7 @@ async fn answers_that_are_collected_have_one_bound_together() {
             (head, whole[..cut].to_vec(), whole[cut..].to_vec())
         };
         let upstream = holding_back(head, most, end, gate.clone()).await;
-        let setup = Setup::vendors(upstream.addr).limits("body = \"1MiB\"\nmemory = \"20MiB\"");
+        let setup = Setup::providers(upstream.addr).limits("body = \"1MiB\"\nmemory = \"20MiB\"");
         let gateway = Arc::new(Gateway::start(&setup).await);
         let mut asking = tokio::task::JoinSet::new();
         for _ in 0..6 {
@@ -281,7 +281,8 @@ fn bomb(coding: &str) -> Vec<u8> {
     )
 }
 
-/// Documents, refusals, streams and the answers of calls: what is decoded stays within the limits, whatever it stands for.
+/// Documents, refusals, streams and the answers of calls: what is decoded stays within the limits, whatever it stands
+/// for.
 #[tokio::test]
 async fn compressed_bombs_take_no_more_memory_than_their_limits() {
     for coding in CODINGS {
@@ -294,7 +295,7 @@ async fn compressed_bombs_take_no_more_memory_than_their_limits() {
             coded(200, "application/json", coding, &bomb),
         ])
         .await;
-        let setup = Setup::vendors(upstream.addr)
+        let setup = Setup::providers(upstream.addr)
             .limits("body = \"4MiB\"\nanswer = \"8MiB\"\nframe = \"8MiB\"\nmemory = \"64MiB\"")
             .provider("jina", "jina", &format!("http://{}/v1", upstream.addr), "")
             .model("order", "jina", "jina-reranker-v2");
@@ -328,7 +329,7 @@ async fn compressed_streams_of_any_size_pass_whole() {
             frames.iter().flat_map(|frame| [frame.clone().into_bytes(), filler.repeat(8).into_bytes()]);
         let body = compressed(coding, pieces.take(frames.len() * 2 - 1));
         let upstream = Upstream::answering(coded(200, "text/event-stream", coding, &body)).await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits("frame = \"1MiB\"")).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr).limits("frame = \"1MiB\"")).await;
         let before = gateway.memory("VmRSS");
         let answer = gateway.ask(Form::Chat.request(true)).await;
         assert_eq!(answer.status(), 200, "{coding}");
@@ -351,7 +352,7 @@ async fn compressed_answers_that_are_broken_are_told_so() {
             coded(429, "application/json", coding, garbage),
         ])
         .await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         for (stream, status) in [(false, 500), (true, 500), (false, 429)] {
             let answer = gateway.ask(Form::Chat.request(stream)).await;
             assert_eq!(answer.status(), status, "{coding} {stream}: {}", answer.text());

@@ -112,7 +112,7 @@ async fn follow_the_name() {
     let first = at(addresses[0], PORT).await;
     let second = at(addresses[1], PORT).await;
     let beside = at(Ipv4Addr::LOCALHOST, 0).await;
-    let base = format!("http://vendor.example:{PORT}/v1");
+    let base = format!("http://provider.example:{PORT}/v1");
     let mut setup = Setup::new().provider("moving", "openai-compatible", &base, "");
     setup = setup.provider("beside", "openai-compatible", &format!("http://{}/v1", beside.addr), "");
     setup.routes = format!(
@@ -166,7 +166,7 @@ async fn swallow_names() {
 async fn wait_for_names() {
     let names = tokio::spawn(swallow_names());
     let beside = at(Ipv4Addr::LOCALHOST, 0).await;
-    let base = format!("http://vendor.example:{PORT}");
+    let base = format!("http://provider.example:{PORT}");
     let mut setup = Setup::new();
     for (name, connect) in [("hurried", "1s"), ("patient", "10m")] {
         let lines = format!("timeouts = {{ connect = \"{connect}\" }}");

@@ -11,7 +11,7 @@ use crate::support::upstream::Upstream;
 
 async fn gateway() -> (Upstream, Gateway) {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     (upstream, gateway)
 }
 

@@ -26,7 +26,7 @@ async fn waiting(gate: Gate) -> Upstream {
 async fn more_requests_than_may_be_are_told_to_come_back() {
     let gate = Gate::new();
     let upstream = waiting(gate.clone()).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits("requests = 2")).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr).limits("requests = 2")).await;
     let mut first = [gateway.connect().await, gateway.connect().await];
     for (number, client) in first.iter_mut().enumerate() {
         client.send(Form::Chat.request(false)).await;
@@ -57,7 +57,7 @@ async fn large_bodies_are_bounded_together() {
     let gate = Gate::new();
     let upstream = waiting(gate.clone()).await;
     let limits = "body = \"1MiB\"\nmemory = \"1536KiB\"";
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits(limits)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr).limits(limits)).await;
     let text = "lang ".repeat(180_000);
     let body = format!("{{\"model\":\"gpt\",\"messages\":[{{\"role\":\"user\",\"content\":\"{text}\"}}]}}");
     let mut first = gateway.connect().await;
@@ -83,7 +83,7 @@ async fn large_bodies_are_bounded_together() {
 async fn silent_connections_take_no_place_of_requests() {
     let gate = Gate::new();
     let upstream = waiting(gate.clone()).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr).limits("requests = 2")).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr).limits("requests = 2")).await;
     let mut silent = Vec::new();
     for number in 0..8 {
         let mut client = gateway.connect().await;

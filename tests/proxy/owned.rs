@@ -17,14 +17,14 @@ const ANN: &str = "client-key-of-ann-0011";
 const ANNE: &str = "client-key-of-anne-0012";
 const BOB: &str = "client-key-of-bob-0013";
 
-/// A vendor that goes on from everything.
-async fn vendor() -> Upstream {
+/// A provider that goes on from everything.
+async fn provider() -> Upstream {
     let count = Arc::new(AtomicUsize::new(0));
     Upstream::start(move |mut conn| {
         let count = count.clone();
         async move {
             while let Some(request) = conn.request().await {
-                let id = format!("resp_at_vendor_{}", count.fetch_add(1, Ordering::SeqCst));
+                let id = format!("resp_at_provider_{}", count.fetch_add(1, Ordering::SeqCst));
                 conn.send(if request.json()["stream"] == true {
                     let frames = Form::Responses.frames("m");
                     let frames: Vec<String> = frames.iter().map(|f| f.replace("resp_1", &id)).collect();
@@ -40,7 +40,7 @@ async fn vendor() -> Upstream {
 }
 
 fn setup(upstream: &Upstream, store: &str) -> Setup {
-    let mut setup = Setup::each_vendor(upstream.addr).account("one", "10").account("two", "10");
+    let mut setup = Setup::each_provider(upstream.addr).account("one", "10").account("two", "10");
     setup.keys += &key("ann", ANN, "account = \"one\"");
     setup.keys += &key("anne", ANNE, "account = \"one\"");
     setup.keys += &key("bob", BOB, "account = \"two\"");
@@ -58,7 +58,7 @@ async fn say(gateway: &Gateway, key: &str, more: Value) -> Answer {
 fn id(answer: &Answer) -> String {
     assert_eq!(answer.status(), 200, "{}", answer.text());
     let text = answer.text();
-    let from = text.find("resp_at_vendor_").unwrap();
+    let from = text.find("resp_at_provider_").unwrap();
     text[from..].split('"').next().unwrap().to_owned()
 }
 
@@ -73,7 +73,7 @@ fn assert_not_found(answer: &Answer) {
 
 #[tokio::test]
 async fn response_at_a_provider_belongs_to_the_account_that_made_it() {
-    let upstream = vendor().await;
+    let upstream = provider().await;
     for store in ["", "foreign_responses = \"refuse\""] {
         let gateway = Gateway::start(&setup(&upstream, store)).await;
         for stream in [false, true] {
@@ -106,9 +106,9 @@ async fn response_at_a_provider_belongs_to_the_account_that_made_it() {
 
 #[tokio::test]
 async fn owner_is_known_to_the_next_process_and_to_others_beside_it() {
-    let upstream = vendor().await;
+    let upstream = provider().await;
     let folder = tempfile::tempdir().unwrap();
-    let mut setup = Setup::each_vendor(upstream.addr);
+    let mut setup = Setup::each_provider(upstream.addr);
     // A key without an account, whatever it is called, is nobody but itself.
     setup.keys += &key("zoe", BOB, "");
     setup.log = format!("[store]\nsqlite = \"{}\"\n", folder.path().join("shared.db").display());
@@ -125,7 +125,7 @@ async fn owner_is_known_to_the_next_process_and_to_others_beside_it() {
 
 #[tokio::test]
 async fn owner_of_what_is_not_kept_is_not_kept() {
-    let upstream = vendor().await;
+    let upstream = provider().await;
     let gateway = Gateway::start(&setup(&upstream, "")).await;
     id(&say(&gateway, ANN, json!({"store": false})).await);
     let claims = [("operation", "claim")];
@@ -136,7 +136,7 @@ async fn owner_of_what_is_not_kept_is_not_kept() {
 
 #[tokio::test]
 async fn response_that_nobody_is_known_to_own_is_taken_by_the_first_or_refused() {
-    let upstream = vendor().await;
+    let upstream = provider().await;
     let foreign = json!({"previous_response_id": "resp_of_old"});
     let conversation = json!({"conversation": {"id": "conv_of_old"}});
     let gateway = Gateway::start(&setup(&upstream, "")).await;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::bodies::body_of;
 use crate::support::client::{Answer, post_with};
-use crate::support::form::{Form, every_form, vendor_error};
+use crate::support::form::{Form, every_form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::setup::{DISABLED_KEY, KEY, NARROW_KEY, Setup};
 use crate::support::upstream::Upstream;
@@ -89,7 +89,7 @@ fn compare_lines(mut lines: Vec<Value>) {
 async fn what_a_provider_answers_is_the_same_in_both_versions() {
     every_form(|form| async move {
         let frames = form.frames(form.model());
-        let refused = vendor_error(form, 429, "slow down");
+        let refused = provider_error(form, 429, "slow down");
         let kind = [("content-type", "application/json"), ("retry-after", "7")];
         let answers = [
             (false, reply::json(200, form.whole(form.model()))),
@@ -101,7 +101,7 @@ async fn what_a_provider_answers_is_the_same_in_both_versions() {
             (true, [reply::stream_head().into_bytes(), reply::chunk(&frames[0])].concat()),
         ];
         let upstream = answering_twice(answers.iter().map(|(_, answer)| answer.clone()).collect()).await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let mut h2 = http2::Client::connect(gateway.addr).await;
         for (n, (stream, _)) in answers.iter().enumerate() {
             let id = format!("id-{n}");
@@ -125,7 +125,8 @@ async fn what_the_gateway_answers_is_the_same_in_both_versions() {
     let authority = tls::Authority::new();
     let identity = authority.identity(&["gateway.test"]);
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let setup = Setup::vendors(upstream.addr).tls(&identity.chain, &identity.key).limits("body = \"64KiB\"");
+    let setup =
+        Setup::providers(upstream.addr).tls(&identity.chain, &identity.key).limits("body = \"64KiB\"");
     let gateway = Gateway::start(&setup).await;
     let mut plain = http2::Client::connect(gateway.addr).await;
     let config = authority.client(&["h2"]);

@@ -55,7 +55,7 @@ async fn edits_are_forms_and_json() {
         let answer = studio.gateway.ask(post_with(EDITED, &headers, json.to_string())).await;
         assert_eq!(answer.status(), 200, "{model}: {}", answer.text());
     }
-    let last = studio.vendors["gpt-image-1"].last_request().unwrap();
+    let last = studio.providers["gpt-image-1"].last_request().unwrap();
     assert_eq!(last.path, "/v1/images/edits");
     let sent = String::from_utf8_lossy(&last.body).into_owned();
     assert!(sent.contains("name=\"image\"; filename=\"image0.png\"\r\nContent-Type: image/png"), "{sent}");
@@ -92,7 +92,7 @@ async fn edits_are_forms_and_json() {
 }
 
 #[tokio::test]
-async fn predictions_are_answered_by_every_vendor() {
+async fn predictions_are_answered_by_every_provider() {
     let studio = Studio::open().await;
     let body = json!({"instances": [{"prompt": "a red circle"}], "parameters": {"sampleCount": 2, "aspectRatio": "16:9"}});
     for (version, prefix) in [
@@ -140,7 +140,7 @@ async fn a_large_image_is_held_once() {
         assert!(image >= SIZE / 3 * 4);
         let peak = (studio.gateway.memory("VmHWM") - before) as f64 / 1024.0;
         eprintln!(
-            "{model}: {:.0} ms with the vendor's own, {peak:.0} MiB more at the peak for {:.0} MiB of base64",
+            "{model}: {:.0} ms with the provider's own, {peak:.0} MiB more at the peak for {:.0} MiB of base64",
             took.as_secs_f64() * 1e3,
             image as f64 / f64::from(1 << 20)
         );
@@ -154,13 +154,13 @@ const GIF: &[u8] =
     b"GIF89a\x02\0\x02\0\x80\0\0\xff\0\0\0\0\xff\x2c\0\0\0\0\x02\0\x02\0\0\x02\x03\x44\x02\x05\0\x3b";
 
 #[tokio::test]
-async fn a_gif_is_brought_into_a_form_that_the_vendor_takes() {
+async fn a_gif_is_brought_into_a_form_that_the_provider_takes() {
     let studio = Studio::open().await;
     let image = format!("data:image/gif;base64,{}", STANDARD.encode(GIF));
     let body = json!({"model": "gpt-image-1", "prompt": "make it blue", "image": image});
     let answer = studio.gateway.ask(post(MADE, body.to_string())).await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
-    let sent = studio.vendors["gpt-image-1"].last_request().unwrap();
+    let sent = studio.providers["gpt-image-1"].last_request().unwrap();
     assert_eq!(sent.path, "/v1/images/edits");
     assert!(String::from_utf8_lossy(&sent.body).contains("image/png"));
     // One that is none is named.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::client::{Answer, post_with, request};
-use crate::support::form::{Form, every_form, vendor_error};
+use crate::support::form::{Form, every_form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::setup::{Setup, key};
 use crate::support::upstream::Upstream;
@@ -11,10 +11,10 @@ use crate::support::{Gate, http2, reply};
 
 const LIMITED: &str = "client-key-of-lia-0010";
 
-/// A vendor of one format, and a key with these lines.
+/// A provider of one format, and a key with these lines.
 async fn limited(form: Form, lines: &str, more: &str) -> (Upstream, Gateway) {
     let upstream = Upstream::answering(reply::json(200, form.whole(form.model()))).await;
-    let mut setup = Setup::vendors(upstream.addr).priced("input = 1\noutput = 2");
+    let mut setup = Setup::providers(upstream.addr).priced("input = 1\noutput = 2");
     setup.keys += &key("lia", LIMITED, lines);
     setup.keys += more;
     let gateway = Gateway::start(&setup).await;
@@ -101,7 +101,7 @@ async fn what_an_account_may_take_its_keys_share() {
     let more = "[[account]]\nname = \"acme\"\nlimits = { requests_per_minute = 2 }\n".to_owned()
         + &key("leo", "client-key-of-leo-0011", "account = \"acme\"");
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let mut setup = Setup::vendors(upstream.addr).account("acme", "1");
+    let mut setup = Setup::providers(upstream.addr).account("acme", "1");
     setup.keys += &key("lia", LIMITED, "account = \"acme\"\nlimits = { requests_per_minute = 50 }");
     setup.keys += &more;
     let gateway = Gateway::start(&setup).await;
@@ -154,7 +154,7 @@ async fn a_place_is_given_back_at_every_end() {
         let answers = [
             Some(whole.clone()),
             Some(cut),
-            Some(reply::json(500, vendor_error(form, 500, "no"))),
+            Some(reply::json(500, provider_error(form, 500, "no"))),
             // The client goes before there is any answer.
             None,
             Some(whole),
@@ -177,7 +177,7 @@ async fn a_place_is_given_back_at_every_end() {
             }
         })
         .await;
-        let mut setup = Setup::vendors(upstream.addr);
+        let mut setup = Setup::providers(upstream.addr);
         setup.keys += &key("lia", LIMITED, "limits = { concurrent = 1 }");
         let gateway = Gateway::start(&setup).await;
         for expected in [200, 200, 500] {
@@ -238,7 +238,7 @@ async fn what_is_spent_is_limited_and_known_again_after_a_reload() {
 async fn what_was_spent_before_the_start_counts() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let setup = |lines: &str| {
-        let mut setup = Setup::vendors(upstream.addr).priced("input = 1\noutput = 2");
+        let mut setup = Setup::providers(upstream.addr).priced("input = 1\noutput = 2");
         setup.keys += &key("lia", LIMITED, lines);
         setup
     };
@@ -312,7 +312,7 @@ async fn a_place_is_given_back_over_http2() {
         }
     })
     .await;
-    let mut setup = Setup::vendors(upstream.addr);
+    let mut setup = Setup::providers(upstream.addr);
     setup.keys = setup.keys.replacen("name = \"alice\"", "name = \"alice\"\nlimits = { concurrent = 1 }", 1);
     let gateway = Gateway::start(&setup).await;
     let mut client = http2::Client::connect(gateway.addr).await;

@@ -3,9 +3,9 @@
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 
-use crate::routing::vendors;
+use crate::routing::providers;
 use crate::support::client::Answer;
-use crate::support::form::{Form, vendor_error};
+use crate::support::form::{Form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::reply;
 use crate::support::setup::{CREDENTIAL, KEY, Setup};
@@ -33,7 +33,7 @@ impl Stand {
             }
         })
         .await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         Stand { upstream, gateway, answer, asked: 0 }
     }
 
@@ -60,8 +60,8 @@ impl Stand {
 
 /// An error of a provider as its client is told it: one format has a table of types.
 fn standard(form: Form, error: &str, kind: &str) -> String {
-    let own = r#""type":"vendor_type""#;
-    let table = format!(r#""type":"{kind}","provider_type":"vendor_type""#);
+    let own = r#""type":"provider_type""#;
+    let table = format!(r#""type":"{kind}","provider_type":"provider_type""#);
     if form == Form::Messages { error.replace(own, &table) } else { error.to_owned() }
 }
 
@@ -70,7 +70,7 @@ async fn a_refusal_in_the_clients_format_passes_as_it_is() {
     let mut stand = Stand::new().await;
     for form in Form::ALL {
         for status in [400, 404, 409, 413, 422, 429, 500, 503, 529] {
-            let body = vendor_error(form, status, "the vendor's own words, Grüße");
+            let body = provider_error(form, status, "the provider's own words, Grüße");
             let sent = reply::whole(
                 status,
                 &[("content-type", "application/json"), ("retry-after", "17"), ("x-should-retry", "true")],
@@ -96,7 +96,7 @@ async fn a_refusal_of_the_gateways_credential_is_not_the_clients_fault() {
     let mut stand = Stand::new().await;
     for form in Form::ALL {
         for status in [401, 403] {
-            let body = vendor_error(form, status, &format!("Incorrect API key provided: {CREDENTIAL}"));
+            let body = provider_error(form, status, &format!("Incorrect API key provided: {CREDENTIAL}"));
             for answer in stand.ask_both(form, &reply::json(status, body)).await {
                 assert_eq!(answer.status(), 500, "{form:?}");
                 let (_, message) = form.error(&answer);
@@ -127,7 +127,7 @@ async fn a_refusal_in_another_shape_takes_the_clients() {
                 "no good",
             ),
             (500, "application/json", "{\"error\":{\"mess".to_owned(), "500"),
-            (404, "application/json", vendor_error(other, 404, "no such thing"), "no such thing"),
+            (404, "application/json", provider_error(other, 404, "no such thing"), "no such thing"),
         ] {
             let answers = stand.ask_both(form, &reply::whole(status, &[("content-type", kind)], &body)).await;
             for answer in answers {
@@ -171,7 +171,7 @@ async fn an_answer_that_is_none_is_an_error() {
 async fn an_error_inside_a_200_gets_its_status() {
     let mut stand = Stand::new().await;
     for form in Form::ALL {
-        let body = vendor_error(form, 429, "slow down");
+        let body = provider_error(form, 429, "slow down");
         for answer in stand.ask_both(form, &reply::json(200, &body)).await {
             assert!(answer.status() >= 400, "{form:?}: {}", answer.everything());
             let (_, message) = form.error(&answer);
@@ -198,7 +198,7 @@ async fn an_error_in_the_middle_of_a_stream_passes() {
     for form in Form::ALL {
         let mut frames = form.frames(form.model());
         frames.truncate(2);
-        let body = vendor_error(form, 503, "overloaded, sorry");
+        let body = provider_error(form, 503, "overloaded, sorry");
         frames.push(match form {
             Form::Messages => format!("event: error\ndata: {body}\n\n"),
             Form::Responses => {
@@ -209,7 +209,7 @@ async fn an_error_in_the_middle_of_a_stream_passes() {
             _ => format!("data: {body}\n\n"),
         });
         let upstream = Upstream::answering(reply::stream(&frames)).await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let answer = gateway.ask(form.request(true)).await;
         assert_eq!(answer.status(), 200);
         assert!(
@@ -232,7 +232,7 @@ async fn a_refusals_connection_is_used_again_whatever_its_size() {
         reply::json(200, Form::Chat.whole("gpt")),
     ])
     .await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = gateway.connect().await;
     let answer = client.ask(Form::Chat.request(false)).await;
     assert_eq!(answer.status(), 400);
@@ -296,7 +296,7 @@ async fn compressed_answers_and_errors_reach_the_client_plain() {
         let encoded = ("content-encoding", encoding);
         let pack = |text: String| compressed(encoding, &[text]).concat();
         for form in Form::ALL {
-            let refused = vendor_error(form, 400, "no");
+            let refused = provider_error(form, 400, "no");
             let frames = form.frames(form.model());
             let stream: Vec<u8> = compressed(encoding, &frames)
                 .iter()
@@ -313,7 +313,7 @@ async fn compressed_answers_and_errors_reach_the_client_plain() {
                 [head.as_bytes(), &stream, reply::LAST_CHUNK].concat(),
             ])
             .await;
-            let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, "errors = \"own\"")).await;
+            let gateway = Gateway::start(&Setup::providers_with(upstream.addr, "errors = \"own\"")).await;
             let mut client = gateway.connect().await;
             for (is_stream, status, expected) in
                 [(false, 200, form.whole(form.model())), (false, 400, refused), (true, 200, frames.concat())]
@@ -355,7 +355,7 @@ async fn a_compressed_stream_is_not_held_back() {
             }
         })
         .await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let mut client = gateway.connect().await;
         client.send(Form::Chat.request(true)).await;
         client.head().await;
@@ -374,7 +374,7 @@ async fn a_compressed_stream_is_not_held_back() {
 
 #[tokio::test]
 async fn head_and_options_do_no_harm() {
-    let (upstream, gateway) = vendors().await;
+    let (upstream, gateway) = providers().await;
     for method in ["HEAD", "OPTIONS", "TRACE", "CONNECT", "PATCH"] {
         let mut client = gateway.connect().await;
         client

@@ -37,7 +37,7 @@ async fn what_runs_goes_on_and_what_comes_goes_the_new_way() {
     let gate = Gate::new();
     let old = halting(Form::Chat, &gate).await;
     let new = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let gateway = Gateway::start(&Setup::vendors(old.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(old.addr)).await;
     let frames = Form::Chat.frames("gpt");
     let mut streaming = gateway.connect().await;
     streaming.send(Form::Chat.request(true)).await;
@@ -52,7 +52,7 @@ async fn what_runs_goes_on_and_what_comes_goes_the_new_way() {
     half.send(&whole[..3000]).await;
     gateway.wait_for_metric("gateway_requests_in_flight", &[], 3.0).await;
 
-    let setup = Setup::vendors(new.addr);
+    let setup = Setup::providers(new.addr);
     gateway.replace("routes.toml", &setup.routes);
     gateway.replace("keys.toml", &key("bob", "client-key-of-bob-0005", ""));
     gateway.reload("applied").await;
@@ -83,7 +83,7 @@ async fn what_runs_goes_on_and_what_comes_goes_the_new_way() {
 async fn a_bad_file_is_refused_and_everything_stays() {
     let gate = Gate::new();
     let upstream = halting(Form::Chat, &gate).await;
-    let setup = Setup::vendors(upstream.addr);
+    let setup = Setup::providers(upstream.addr);
     let gateway = Gateway::start(&setup).await;
     let frames = Form::Chat.frames("gpt");
     let mut client = gateway.connect().await;
@@ -135,8 +135,8 @@ async fn a_bad_file_is_refused_and_everything_stays() {
 
 #[tokio::test]
 async fn no_request_fails_while_files_are_read_again_and_again() {
-    let upstream = crate::routing::every_vendor().await;
-    let gateway = Arc::new(Gateway::start(&Setup::vendors(upstream.addr)).await);
+    let upstream = crate::routing::every_provider().await;
+    let gateway = Arc::new(Gateway::start(&Setup::providers(upstream.addr)).await);
     let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let clients: Vec<_> = (0..4)
         .map(|n| {
@@ -200,7 +200,7 @@ async fn reload_refuses_empty_and_truncated_files() {
 #[tokio::test]
 async fn reload_refuses_every_cut_of_a_file_with_an_end_marker() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let mut setup = Setup::vendors(upstream.addr).server("[reload]\nsettle = \"0s\"");
+    let mut setup = Setup::providers(upstream.addr).server("[reload]\nsettle = \"0s\"");
     setup.keys += "# end\n";
     let gateway = Gateway::start(&setup).await;
     let text = setup.keys.trim_end();
@@ -218,7 +218,7 @@ async fn reload_refuses_every_cut_of_a_file_with_an_end_marker() {
 #[tokio::test]
 async fn reload_accepts_empty_files_with_allow_empty() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let setup = Setup::vendors(upstream.addr).server("[reload]\nallow_empty = true\nsettle = \"0s\"");
+    let setup = Setup::providers(upstream.addr).server("[reload]\nallow_empty = true\nsettle = \"0s\"");
     let gateway = Gateway::start(&setup).await;
     gateway.replace("routes.toml", "\n");
     gateway.reload("applied").await;
@@ -236,7 +236,7 @@ async fn reload_accepts_empty_files_with_allow_empty() {
 #[tokio::test]
 async fn reload_refuses_a_file_that_is_being_written() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let setup = Setup::vendors(upstream.addr).server("[reload]\nsettle = \"3s\"");
+    let setup = Setup::providers(upstream.addr).server("[reload]\nsettle = \"3s\"");
     let gateway = Gateway::start(&setup).await;
     let half = setup.keys[..setup.keys.rfind("[[key]]").unwrap()].to_owned();
     // Each part of what the writer writes is a valid file.
@@ -290,7 +290,7 @@ async fn keys_commands_replace_the_file_atomically_during_reloads() {
 #[test]
 fn check_warns_of_files_without_models_or_keys() {
     let folder = tempfile::tempdir().unwrap();
-    let mut setup = Setup::vendors("127.0.0.1:9".parse().unwrap());
+    let mut setup = Setup::providers("127.0.0.1:9".parse().unwrap());
     let check = |setup: &Setup| {
         let conf = setup.write(folder.path(), &crate::support::gateway::free_ports());
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_model-gateway"));

@@ -1,8 +1,8 @@
-//! Orders of documents, from vendors of every form.
+//! Orders of documents, from providers of every form.
 
 use std::collections::BTreeMap;
 
-use model_gateway::simulator::{Options, Simulator, Vendor};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
 use super::support::client::post;
@@ -11,15 +11,15 @@ use super::support::reply;
 use super::support::setup::{CREDENTIAL, Setup};
 use super::support::upstream::Upstream;
 
-const VENDORS: [(&str, Vendor, &str); 8] = [
-    ("rerank-v3.5", Vendor::Cohere, "cohere"),
-    ("jina-reranker-v2", Vendor::Jina, "jina"),
-    ("rerank-2.5", Vendor::Voyage, "voyage"),
-    ("qwen3-rerank", Vendor::DashScope, "dashscope"),
-    ("gte-rerank-v2", Vendor::DashScope, "dashscope"),
-    ("bge-reranker", Vendor::Vllm, "openai-compatible"),
-    ("bge-logits", Vendor::Vllm, "openai-compatible"),
-    ("bge-reranker-v2-m3", Vendor::Tei, "tei"),
+const PROVIDERS: [(&str, SimulatedProvider, &str); 8] = [
+    ("rerank-v3.5", SimulatedProvider::Cohere, "cohere"),
+    ("jina-reranker-v2", SimulatedProvider::Jina, "jina"),
+    ("rerank-2.5", SimulatedProvider::Voyage, "voyage"),
+    ("qwen3-rerank", SimulatedProvider::DashScope, "dashscope"),
+    ("gte-rerank-v2", SimulatedProvider::DashScope, "dashscope"),
+    ("bge-reranker", SimulatedProvider::Vllm, "openai-compatible"),
+    ("bge-logits", SimulatedProvider::Vllm, "openai-compatible"),
+    ("bge-reranker-v2-m3", SimulatedProvider::Tei, "tei"),
 ];
 
 const QUERY: &str = "What is the capital of France?";
@@ -29,25 +29,25 @@ const DOCUMENTS: [&str; 4] = [
     "The capital \"of\" Italy is Rome.\n",
     "Über allen Gipfeln ist Ruh.",
 ];
-/// The order that the simulated vendors find.
+/// The order that the simulated providers find.
 const ORDER: [u64; 4] = [1, 2, 0, 3];
 
 struct Shop {
     gateway: Gateway,
-    vendors: BTreeMap<&'static str, Simulator>,
+    providers: BTreeMap<&'static str, Simulator>,
 }
 
 impl Shop {
     async fn open() -> Shop {
         let mut setup = Setup::new();
-        let mut vendors = BTreeMap::new();
-        for (model, vendor, kind) in VENDORS {
+        let mut providers = BTreeMap::new();
+        for (model, provider, kind) in PROVIDERS {
             let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
-            let simulator = Simulator::start(vendor, options).await.unwrap();
+            let simulator = Simulator::start(provider, options).await.unwrap();
             setup = setup.provider(model, kind, &simulator.base_url(), "").model(model, model, model);
-            vendors.insert(model, simulator);
+            providers.insert(model, simulator);
         }
-        Shop { gateway: Gateway::start(&setup).await, vendors }
+        Shop { gateway: Gateway::start(&setup).await, providers }
     }
 
     async fn rank(&self, body: &Value) -> Value {
@@ -62,9 +62,9 @@ fn indexes(answer: &Value) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn every_vendor_puts_documents_in_order() {
+async fn every_provider_puts_documents_in_order() {
     let shop = Shop::open().await;
-    for (model, ..) in VENDORS {
+    for (model, ..) in PROVIDERS {
         let plain = json!({"model": model, "query": QUERY, "documents": DOCUMENTS});
         let answer = shop.rank(&plain).await;
         assert_eq!(indexes(&answer), ORDER, "{model}: {answer}");
@@ -90,7 +90,7 @@ async fn every_vendor_puts_documents_in_order() {
         for result in answer["results"].as_array().unwrap() {
             assert_eq!(result["document"], DOCUMENTS[result["index"].as_u64().unwrap() as usize], "{model}");
         }
-        // More than there are is all of them; documents may be objects, as some vendors have them.
+        // More than there are is all of them; documents may be objects, as some providers have them.
         let objects: Vec<Value> = DOCUMENTS.iter().map(|text| json!({"text": text})).collect();
         let answer =
             shop.rank(&json!({"model": model, "query": QUERY, "documents": objects, "top_n": 99})).await;
@@ -99,7 +99,7 @@ async fn every_vendor_puts_documents_in_order() {
 }
 
 #[tokio::test]
-async fn each_vendor_is_asked_in_its_own_words() {
+async fn each_provider_is_asked_in_its_own_words() {
     let shop = Shop::open().await;
     for (model, path, member) in [
         ("rerank-v3.5", "/v2/rerank", "/top_n"),
@@ -110,7 +110,7 @@ async fn each_vendor_is_asked_in_its_own_words() {
         ("bge-reranker-v2-m3", "/rerank", ""),
     ] {
         shop.rank(&json!({"model": model, "query": QUERY, "documents": DOCUMENTS, "top_n": 3})).await;
-        let last = shop.vendors[model].last_request().unwrap();
+        let last = shop.providers[model].last_request().unwrap();
         assert_eq!(last.path, path, "{model}");
         let body: Value = serde_json::from_slice(&last.body).unwrap();
         if !member.is_empty() {
@@ -128,7 +128,7 @@ async fn many_documents_are_cut_and_their_orders_joined() {
     let body = json!({"model": "bge-reranker-v2-m3", "query": QUERY, "documents": documents, "top_n": 2});
     let answer = shop.rank(&body).await;
     assert_eq!(indexes(&answer), [70, 5]);
-    assert_eq!(shop.vendors["bge-reranker-v2-m3"].requests(), 4, "32 at a time");
+    assert_eq!(shop.providers["bge-reranker-v2-m3"].requests(), 4, "32 at a time");
 }
 
 /// Cohere's SDK adds its own version to the address, and tells no usage in tokens.
@@ -178,10 +178,10 @@ async fn what_is_wrong_is_named_and_nobody_is_asked() {
         assert!(told["error"]["param"].as_str().unwrap().starts_with(member), "{told}");
         assert_eq!(told["error"]["type"], "invalid_request_error");
     }
-    assert!(shop.vendors.values().all(|vendor| vendor.requests() == 0));
+    assert!(shop.providers.values().all(|provider| provider.requests() == 0));
     // A model that cannot do it.
     let upstream = Upstream::answering(reply::json(200, "{}")).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let answer = gateway
         .ask(post("/v1/rerank", json!({"model": "gpt", "query": "q", "documents": ["a"]}).to_string()))
         .await;
@@ -189,9 +189,9 @@ async fn what_is_wrong_is_named_and_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_vendor_s_error_is_told_in_the_client_s_words() {
+async fn a_provider_s_error_is_told_in_the_client_s_words() {
     let shop = Shop::open().await;
-    for (model, ..) in VENDORS {
+    for (model, ..) in PROVIDERS {
         for status in [400, 429, 500] {
             let query = format!("q [[status {status}]]");
             let body = json!({"model": model, "query": query, "documents": ["a"]}).to_string();

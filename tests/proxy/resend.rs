@@ -25,8 +25,8 @@ enum Then {
     Closes(Duration),
 }
 
-/// A provider whose connections serve one request each, all at a time, and lie in the pool then. Requests whose path ends
-/// in `end` are the test's; they are counted when their body has been read.
+/// A provider whose connections serve one request each, all at a time, and lie in the pool then. Requests whose path
+/// ends in `end` are the test's; they are counted when their body has been read.
 struct Provider {
     upstream: Upstream,
     seen: Arc<AtomicUsize>,
@@ -106,7 +106,7 @@ fn kinds() -> [(&'static str, Vec<u8>, String); 2] {
 
 fn setup(upstream: &Upstream) -> Setup {
     let addr = upstream.addr;
-    Setup::vendors(addr).provider("cohere", "cohere", &format!("http://{addr}/v2"), "").model(
+    Setup::providers(addr).provider("cohere", "cohere", &format!("http://{addr}/v2"), "").model(
         "vectors",
         "cohere",
         "embed-v4.0",
@@ -193,7 +193,7 @@ async fn http2_is_given_up_once_per_attempt() {
         }
     })
     .await;
-    let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, "http = \"2\"")).await;
+    let gateway = Gateway::start(&Setup::providers_with(upstream.addr, "http = \"2\"")).await;
     for n in 1..=3 {
         let answer = gateway.ask(Form::Chat.request(false)).await;
         assert!(answer.status() >= 500, "{}", answer.text());

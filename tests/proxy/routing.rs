@@ -10,15 +10,15 @@ use crate::support::reply;
 use crate::support::setup::{CREDENTIAL, DISABLED_KEY, EXPIRED_KEY, KEY, NARROW_KEY, Setup};
 use crate::support::upstream::Upstream;
 
-/// An upstream that answers every format with what that format's vendor would say.
-pub(crate) async fn vendors() -> (Upstream, Gateway) {
-    let upstream = every_vendor().await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+/// An upstream that answers every format with what that format's provider would say.
+pub(crate) async fn providers() -> (Upstream, Gateway) {
+    let upstream = every_provider().await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     (upstream, gateway)
 }
 
-/// See [`vendors`].
-pub(crate) async fn every_vendor() -> Upstream {
+/// See [`providers`].
+pub(crate) async fn every_provider() -> Upstream {
     Upstream::start(|mut conn| async move {
         while let Some(request) = conn.request().await {
             let target = request.head.target().to_owned();
@@ -54,7 +54,7 @@ fn keyed(form: Form, place: &str, key: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_key_is_found_wherever_an_sdk_puts_it_and_stays_here() {
-    let (upstream, gateway) = vendors().await;
+    let (upstream, gateway) = providers().await;
     let mut asked = 0;
     for form in Form::ALL {
         for place in PLACES {
@@ -92,7 +92,7 @@ async fn a_scheme_is_read_in_any_case_and_a_key_is_decoded_from_the_address() {
 
 #[tokio::test]
 async fn a_key_that_may_not_ask_is_told_so_in_the_clients_own_format() {
-    let (upstream, gateway) = vendors().await;
+    let (upstream, gateway) = providers().await;
     let types = |form: Form, status: u16| match (form, status) {
         (Form::Generate, 401) => "UNAUTHENTICATED",
         (Form::Generate, 403) => "PERMISSION_DENIED",
@@ -150,7 +150,7 @@ fn path_line(path: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_key_reaches_only_the_models_that_it_may_use() {
-    let (upstream, gateway) = vendors().await;
+    let (upstream, gateway) = providers().await;
     let bearer = format!("Bearer {NARROW_KEY}");
     let headers = [("authorization", &*bearer)];
     for form in Form::ALL {
@@ -184,7 +184,7 @@ async fn a_key_reaches_only_the_models_that_it_may_use() {
 
 #[tokio::test]
 async fn the_listing_speaks_the_clients_format() {
-    let (_upstream, gateway) = vendors().await;
+    let (_upstream, gateway) = providers().await;
     let ask = async |path: &str, headers: &[(&str, &str)]| {
         let answer = gateway.ask(request("GET", path, headers)).await;
         (answer.status(), answer.json())
@@ -228,7 +228,7 @@ async fn the_listing_speaks_the_clients_format() {
 
 #[tokio::test]
 async fn base_addresses_are_written_in_many_ways() {
-    let (upstream, gateway) = vendors().await;
+    let (upstream, gateway) = providers().await;
     let mut asked = 0;
     for form in Form::ALL {
         let path = form.path(form.model(), false);
@@ -270,7 +270,7 @@ async fn base_addresses_are_written_in_many_ways() {
 
 #[tokio::test]
 async fn unknown_paths_and_methods_are_answered_in_a_format_that_the_client_reads() {
-    let (upstream, gateway) = vendors().await;
+    let (upstream, gateway) = providers().await;
     let bearer = format!("Bearer {KEY}");
     let key = ("authorization", &*bearer);
     let messages = ("anthropic-version", "2023-06-01");
@@ -296,7 +296,7 @@ async fn unknown_paths_and_methods_are_answered_in_a_format_that_the_client_read
 
 #[tokio::test]
 async fn what_is_not_a_request_is_said_with_the_field_that_is_wrong() {
-    let (upstream, gateway) = vendors().await;
+    let (upstream, gateway) = providers().await;
     let twice = r#"{"model":"gpt","messages":[],"model":"claude"}"#;
     for form in Form::ALL {
         let path = form.path(form.model(), false);
@@ -343,12 +343,12 @@ async fn headers_of_a_connection_end_at_the_gateway() {
             ("server", "cloudflare"),
             ("openai-organization", "org-of-the-gateway"),
             ("openai-processing-ms", "12"),
-            ("x-request-id", "req-of-the-vendor"),
+            ("x-request-id", "req-of-the-provider"),
         ],
         Form::Chat.whole("gpt"),
     ))
     .await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let bearer = format!("Bearer {KEY}");
     let answer = gateway
         .ask(Form::Chat.request_with(
@@ -412,13 +412,13 @@ async fn headers_of_a_connection_end_at_the_gateway() {
     let line = gateway.wait_for_log(1).await.remove(0);
     assert_eq!(
         (&line["request_id"], &line["upstream_id"]),
-        (&json!("id-of-the-client"), &json!("req-of-the-vendor"))
+        (&json!("id-of-the-client"), &json!("req-of-the-provider"))
     );
 }
 
 #[tokio::test]
 async fn every_answer_has_an_id_and_a_strange_one_is_replaced() {
-    let (_upstream, gateway) = vendors().await;
+    let (_upstream, gateway) = providers().await;
     let mut seen = std::collections::HashSet::new();
     let bearer = format!("Bearer {KEY}");
     let long = "x".repeat(500);
@@ -442,7 +442,7 @@ async fn every_answer_has_an_id_and_a_strange_one_is_replaced() {
 async fn an_upstream_of_ones_own_is_told_who_asks() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let lines = "forward_client = true\nheaders = { \"x-team\" = \"red\" }";
-    let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, lines)).await;
+    let gateway = Gateway::start(&Setup::providers_with(upstream.addr, lines)).await;
     let bearer = format!("Bearer {KEY}");
     let headers =
         [("authorization", &*bearer), ("x-forwarded-for", "192.0.2.7"), ("x-forwarded-proto", "https")];

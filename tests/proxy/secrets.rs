@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 
 use crate::support::client::post_with;
-use crate::support::form::{Form, vendor_error};
+use crate::support::form::{Form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::setup::{CREDENTIAL, DISABLED_KEY, KEY, Setup};
 use crate::support::upstream::Upstream;
@@ -26,9 +26,9 @@ async fn nothing_secret_is_written_at_any_level() {
                 let stream = target.contains("stream") || request.text().contains("\"stream\":true");
                 let answer =
                     match (stream, request.text().contains("gpt-2026") || target.contains("gemini-2026")) {
-                        // A vendor that says what it was given.
+                        // A provider that says what it was given.
                         (_, true) => {
-                            reply::json(400, vendor_error(form, 400, &format!("{CREDENTIAL} is no good")))
+                            reply::json(400, provider_error(form, 400, &format!("{CREDENTIAL} is no good")))
                         }
                         (true, false) => reply::stream(&form.frames(form.model())),
                         (false, false) => reply::json(200, form.whole(form.model())),
@@ -42,7 +42,7 @@ async fn nothing_secret_is_written_at_any_level() {
         })
         .await;
         let port = h2_upstream.addr.port();
-        let mut setup = Setup::vendors(upstream.addr)
+        let mut setup = Setup::providers(upstream.addr)
             .provider("h2", "openai", &format!("https://localhost:{port}/v1"), "ca = \"ca.pem\"")
             .provider("wary", "openai", &format!("https://localhost:{port}/v1"), "")
             .model("over-h2", "h2", "gpt")

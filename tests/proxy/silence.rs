@@ -2,10 +2,10 @@
 //! is given up at its time.
 
 use crate::support::client::post;
-use crate::support::form::{Form, every_form, vendor_error};
+use crate::support::form::{Form, every_form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::http1::Piece;
-use crate::support::setup::{Setup, vendor_of};
+use crate::support::setup::{Setup, provider_of};
 use crate::support::sse::{read_until, told};
 use crate::support::upstream::{Upstream, a_moment};
 use crate::support::{Gate, reply};
@@ -43,12 +43,12 @@ async fn pausing(before: String, after: String, gate: Gate) -> Upstream {
 const SHORT: &str = "heartbeat = \"100ms\"";
 
 /// Asks, waits for filler, lets the provider go on, and gives the whole stream.
-async fn waited(client: Form, vendor: Form, before: String, after: String) -> String {
+async fn waited(client: Form, provider: Form, before: String, after: String) -> String {
     let gate = Gate::new();
     let upstream = pausing(before, after, gate.clone()).await;
-    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
+    let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(SHORT)).await;
     let mut connection = gateway.connect().await;
-    connection.send(client.request_for(vendor_of(vendor), true)).await;
+    connection.send(client.request_for(provider_of(provider), true)).await;
     assert_eq!(connection.head().await.status(), 200);
     let mut seen = Vec::new();
     read_until(&mut connection, &mut seen, filler(client)).await;
@@ -67,7 +67,7 @@ async fn waited(client: Form, vendor: Form, before: String, after: String) -> St
 #[tokio::test]
 async fn a_silent_provider_s_client_is_kept_between_whole_frames() {
     every_form(|form| async move {
-        let frames = form.frames(vendor_of(form));
+        let frames = form.frames(provider_of(form));
         // One frame, and the beginning of another.
         let half = frames[1].len() / 2;
         let before = format!("{}{}", frames[0], &frames[1][..half]);
@@ -80,14 +80,14 @@ async fn a_silent_provider_s_client_is_kept_between_whole_frames() {
 
 #[tokio::test]
 async fn the_same_where_the_answer_is_translated() {
-    every_form(|vendor| async move {
-        for client in Form::ALL.into_iter().filter(|client| *client != vendor) {
-            let frames = vendor.frames(vendor_of(vendor));
+    every_form(|provider| async move {
+        for client in Form::ALL.into_iter().filter(|client| *client != provider) {
+            let frames = provider.frames(provider_of(provider));
             // So much that something has left.
             let split = frames.len().div_ceil(2);
-            let text = waited(client, vendor, frames[..split].concat(), frames[split..].concat()).await;
-            assert!(client.looks_complete(&text), "{vendor:?} to {client:?}: {text}");
-            assert!(text.contains("ße 😀"), "{vendor:?} to {client:?}: {text}");
+            let text = waited(client, provider, frames[..split].concat(), frames[split..].concat()).await;
+            assert!(client.looks_complete(&text), "{provider:?} to {client:?}: {text}");
+            assert!(text.contains("ße 😀"), "{provider:?} to {client:?}: {text}");
         }
     })
     .await;
@@ -98,11 +98,11 @@ async fn the_same_where_the_answer_is_translated() {
 async fn a_provider_that_is_silent_from_the_start_is_waited_for() {
     every_form(|form| async move {
         let gate = Gate::new();
-        let frames = form.frames(vendor_of(form)).concat();
+        let frames = form.frames(provider_of(form)).concat();
         let upstream = pausing(String::new(), frames.clone(), gate.clone()).await;
-        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
+        let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(SHORT)).await;
         let mut connection = gateway.connect().await;
-        connection.send(form.request_for(vendor_of(form), true)).await;
+        connection.send(form.request_for(provider_of(form), true)).await;
         assert_eq!(connection.head().await.status(), 200);
         let mut seen = Vec::new();
         read_until(&mut connection, &mut seen, filler(form).trim_start_matches(['\n', '\r'])).await;
@@ -143,9 +143,9 @@ async fn a_json_array_is_filled_with_white_space() {
         }
     })
     .await;
-    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
+    let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(SHORT)).await;
     let mut connection = gateway.connect().await;
-    let path = format!("/v1beta/models/{}:streamGenerateContent", vendor_of(Form::Generate));
+    let path = format!("/v1beta/models/{}:streamGenerateContent", provider_of(Form::Generate));
     connection.send(post(&path, Form::Generate.body("", true))).await;
     assert_eq!(connection.head().await.status(), 200);
     let mut seen = Vec::new();
@@ -171,9 +171,9 @@ async fn a_provider_that_only_pings_is_silent_to_a_client_of_another_format() {
         }
     })
     .await;
-    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
+    let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(SHORT)).await;
     let mut connection = gateway.connect().await;
-    connection.send(Form::Chat.request_for(vendor_of(Form::Messages), true)).await;
+    connection.send(Form::Chat.request_for(provider_of(Form::Messages), true)).await;
     assert_eq!(connection.head().await.status(), 200);
     read_until(&mut connection, &mut Vec::new(), filler(Form::Chat)).await;
 }
@@ -184,18 +184,18 @@ async fn filler_neither_keeps_a_dead_provider_nor_brings_a_head_forward() {
     let idle = "timeouts = { idle = \"1s\" }";
     for (heartbeat, filled) in [("heartbeat = \"100ms\"", true), ("heartbeat = \"0s\"", false)] {
         let upstream = pausing(Form::Chat.frames("m")[0].clone(), String::new(), Gate::new()).await;
-        let setup = Setup::each_vendor_with(upstream.addr, idle).limits(heartbeat);
+        let setup = Setup::each_provider_with(upstream.addr, idle).limits(heartbeat);
         let gateway = Gateway::start(&setup).await;
-        let answer = gateway.ask(Form::Chat.request_for(vendor_of(Form::Chat), true)).await;
+        let answer = gateway.ask(Form::Chat.request_for(provider_of(Form::Chat), true)).await;
         assert!(Form::Chat.stream_error(answer.text()).is_some(), "{}", answer.text());
         assert_eq!(answer.text().contains(": keep-alive\n\n"), filled, "{}", answer.text());
     }
     let gate = Gate::new();
-    let error = format!("data: {}\n\n", vendor_error(Form::Chat, 503, "overloaded, sorry"));
+    let error = format!("data: {}\n\n", provider_error(Form::Chat, 503, "overloaded, sorry"));
     let upstream = pausing(String::new(), error, gate.clone()).await;
-    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits("heartbeat = \"20ms\"")).await;
+    let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits("heartbeat = \"20ms\"")).await;
     let mut connection = gateway.connect().await;
-    connection.send(Form::Chat.request_for(vendor_of(Form::Chat), true)).await;
+    connection.send(Form::Chat.request_for(provider_of(Form::Chat), true)).await;
     a_moment().await;
     gate.open();
     assert_eq!(connection.head().await.status(), 500);

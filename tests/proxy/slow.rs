@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use crate::support::client::{Client, post};
-use crate::support::form::{Form, every_form, vendor_error};
+use crate::support::form::{Form, every_form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::http1::{Head, Piece};
 use crate::support::http2;
-use crate::support::setup::{KEY, Setup, key, vendor_of};
+use crate::support::setup::{KEY, Setup, key, provider_of};
 use crate::support::sse::{read_until, told};
 use crate::support::upstream::{Upstream, a_moment};
 use crate::support::{Gate, reply, soon};
@@ -77,10 +77,10 @@ impl Kept {
 #[tokio::test]
 async fn a_client_is_kept_until_its_answer_begins() {
     every_form(|form| async move {
-        let (gate, frames) = (Gate::new(), form.frames(vendor_of(form)));
+        let (gate, frames) = (Gate::new(), form.frames(provider_of(form)));
         let upstream = late(reply::stream(&frames), &gate).await;
-        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
-        let mut kept = Kept::begin(&gateway, form, form.request_for(vendor_of(form), true)).await;
+        let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(SHORT)).await;
+        let mut kept = Kept::begin(&gateway, form, form.request_for(provider_of(form), true)).await;
         for (name, value) in [
             ("content-type", "text/event-stream; charset=utf-8"),
             ("cache-control", "no-cache"),
@@ -94,9 +94,9 @@ async fn a_client_is_kept_until_its_answer_begins() {
         let text = kept.end().await;
         assert_eq!(told(&text), told(&frames.concat()), "{form:?}: {text}");
         // The connection goes on.
-        let answer = kept.client.ask(form.request_for(vendor_of(form), true)).await;
+        let answer = kept.client.ask(form.request_for(provider_of(form), true)).await;
         assert_eq!((answer.status(), answer.text()), (200, &*frames.concat()), "{form:?}");
-        gateway.wait_for_metric("gateway_slow_starts_total", &[("model", vendor_of(form))], 1.0).await;
+        gateway.wait_for_metric("gateway_slow_starts_total", &[("model", provider_of(form))], 1.0).await;
         let log = gateway.wait_for_log(2).await.remove(0);
         assert_eq!(
             (&log["request_id"], &log["status"], &log["stream"]),
@@ -109,21 +109,21 @@ async fn a_client_is_kept_until_its_answer_begins() {
 
 #[tokio::test]
 async fn the_same_where_the_answer_is_translated_and_where_it_is_no_stream() {
-    every_form(|vendor| async move {
-        let stream = reply::stream(&vendor.frames(vendor_of(vendor)));
-        let whole = reply::json(200, vendor.whole(vendor_of(vendor)));
+    every_form(|provider| async move {
+        let stream = reply::stream(&provider.frames(provider_of(provider)));
+        let whole = reply::json(200, provider.whole(provider_of(provider)));
         for answer in [stream, whole] {
             for client in Form::ALL {
                 let gate = Gate::new();
                 let upstream = late(answer.clone(), &gate).await;
-                let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
+                let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(SHORT)).await;
                 let mut kept =
-                    Kept::begin(&gateway, client, client.request_for(vendor_of(vendor), true)).await;
+                    Kept::begin(&gateway, client, client.request_for(provider_of(provider), true)).await;
                 gate.open();
                 let text = kept.end().await;
-                assert!(client.looks_complete(&text), "{vendor:?} to {client:?}: {text}");
-                assert!(text.contains("😀"), "{vendor:?} to {client:?}: {text}");
-                assert_eq!(client.stream_error(&text), None, "{vendor:?} to {client:?}: {text}");
+                assert!(client.looks_complete(&text), "{provider:?} to {client:?}: {text}");
+                assert!(text.contains("😀"), "{provider:?} to {client:?}: {text}");
+                assert_eq!(client.stream_error(&text), None, "{provider:?} to {client:?}: {text}");
             }
         }
     })
@@ -136,12 +136,12 @@ async fn an_error_behind_the_head_is_told_in_the_stream() {
     every_form(|form| async move {
         let frame = |status, word| {
             let name = if matches!(form, Form::Messages | Form::Responses) { "event: error\n" } else { "" };
-            let body: String = vendor_error(form, status, word).split_whitespace().collect();
+            let body: String = provider_error(form, status, word).split_whitespace().collect();
             format!("{name}data: {body}\n\n")
         };
         let cases = [
-            (reply::json(503, vendor_error(form, 503, "sorry")), "sorry"),
-            (reply::json(400, vendor_error(form, 400, "wrong")), "wrong"),
+            (reply::json(503, provider_error(form, 503, "sorry")), "sorry"),
+            (reply::json(400, provider_error(form, 400, "wrong")), "wrong"),
             (reply::stream(&[frame(529, "busy")]), "busy"),
             (reply::stream(&[]), "ended before it was complete"),
             (reply::json(200, "{\"a\":"), "not valid"),
@@ -152,8 +152,8 @@ async fn an_error_behind_the_head_is_told_in_the_stream() {
         for (answer, word) in cases {
             let gate = Gate::new();
             let upstream = late(answer.clone(), &gate).await;
-            let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
-            let mut kept = Kept::begin(&gateway, form, form.request_for(vendor_of(form), true)).await;
+            let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(SHORT)).await;
+            let mut kept = Kept::begin(&gateway, form, form.request_for(provider_of(form), true)).await;
             gate.open();
             let text = kept.end().await;
             let (_, message) = form.stream_error(&text).unwrap_or_else(|| panic!("{form:?} {word}: {text}"));
@@ -164,7 +164,7 @@ async fn an_error_behind_the_head_is_told_in_the_stream() {
             assert_eq!((log["status"].as_u64(), &log["stream"]), (Some(200), &true.into()), "{log}");
             assert!(log["error"].is_string(), "{log}");
             // The body had its end, and so the connection can be used.
-            kept.client.send(form.request_for(vendor_of(form), true)).await;
+            kept.client.send(form.request_for(provider_of(form), true)).await;
             assert!(kept.client.try_head().await.is_some(), "{form:?} {word}");
         }
     })
@@ -180,7 +180,7 @@ fn two(form: Form, [first, second]: [&str; 2], lines: &str) -> Setup {
         Form::Messages => ("anthropic", "v1"),
         Form::Generate => ("gemini", "v1beta"),
     };
-    let api = vendor_of(form).trim_start_matches("at-");
+    let api = provider_of(form).trim_start_matches("at-");
     for (name, base) in [("one", first), ("two", second)] {
         let lines = format!("apis = [\"{api}\"]\n{lines}");
         setup = setup.provider(name, kind, &format!("{base}/{version}"), &lines);
@@ -200,7 +200,7 @@ async fn a_client_that_is_kept_does_not_hear_of_a_failure() {
         let frames = form.frames("m");
         let beginning = reply::stream(&[form.opening("m")]);
         let cases = [
-            reply::json(503, vendor_error(form, 503, "sorry")),
+            reply::json(503, provider_error(form, 503, "sorry")),
             // What stood before its content is not seen either.
             beginning,
         ];
@@ -266,8 +266,8 @@ async fn what_is_held_back_stays_hidden_while_its_client_is_kept() {
 async fn when_all_fail_the_stream_ends_with_the_most_useful_error() {
     every_form(|form| async move {
         let gate = Gate::new();
-        let first = late(reply::json(429, vendor_error(form, 429, "slow down")), &gate).await;
-        let second = late(reply::json(502, vendor_error(form, 502, "bad gateway")), &gate).await;
+        let first = late(reply::json(429, provider_error(form, 429, "slow down")), &gate).await;
+        let second = late(reply::json(502, provider_error(form, 502, "bad gateway")), &gate).await;
         let gateway = Gateway::start(&two(form, [&at(&first), &at(&second)], "")).await;
         let mut kept = Kept::begin(&gateway, form, form.request_for("m", true)).await;
         gate.open();
@@ -309,12 +309,12 @@ async fn a_json_array_is_begun_with_white_space() {
     let kind = [("content-type", "application/json")];
     let array = format!("[{}]", elements.join(",\r\n"));
     let stream = reply::stream(&Form::Generate.frames("m"));
-    let error = reply::json(503, vendor_error(Form::Generate, 503, "sorry"));
+    let error = reply::json(503, provider_error(Form::Generate, 503, "sorry"));
     for (answer, fails) in [(reply::whole(200, &kind, &array), false), (stream, false), (error, true)] {
         let gate = Gate::new();
         let upstream = late(answer, &gate).await;
-        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
-        let path = format!("/v1beta/models/{}:streamGenerateContent", vendor_of(Form::Generate));
+        let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(SHORT)).await;
+        let path = format!("/v1beta/models/{}:streamGenerateContent", provider_of(Form::Generate));
         let request = post(&path, Form::Generate.body("", true));
         let mut kept = Kept::begin(&gateway, Form::Generate, request).await;
         assert_eq!(kept.head.all("content-type"), ["application/json"]);
@@ -328,16 +328,17 @@ async fn a_json_array_is_begun_with_white_space() {
     }
 }
 
-/// Its status is worth more to a client that gets it before anything else, and a document has nothing to be filled with.
+/// Its status is worth more to a client that gets it before anything else, and a document has nothing to be filled
+/// with.
 #[tokio::test]
 async fn others_get_nothing_before_their_answer() {
-    let error = reply::json(503, vendor_error(Form::Chat, 503, "sorry"));
+    let error = reply::json(503, provider_error(Form::Chat, 503, "sorry"));
     for (limits, stream) in [(SHORT, false), ("slow_start = \"0s\"\nheartbeat = \"50ms\"", true)] {
         let gate = Gate::new();
         let upstream = late(error.clone(), &gate).await;
-        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(limits)).await;
+        let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(limits)).await;
         let mut client = gateway.connect().await;
-        client.send(Form::Chat.request_for(vendor_of(Form::Chat), stream)).await;
+        client.send(Form::Chat.request_for(provider_of(Form::Chat), stream)).await;
         upstream.wait_for(1).await;
         a_moment().await;
         gate.open();
@@ -350,12 +351,12 @@ async fn others_get_nothing_before_their_answer() {
 /// Without filler there is the head alone.
 #[tokio::test]
 async fn without_a_heartbeat_there_is_only_the_head() {
-    let (gate, frames) = (Gate::new(), Form::Chat.frames(vendor_of(Form::Chat)));
+    let (gate, frames) = (Gate::new(), Form::Chat.frames(provider_of(Form::Chat)));
     let upstream = late(reply::stream(&frames), &gate).await;
     let limits = "slow_start = \"50ms\"\nheartbeat = \"0s\"";
-    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(limits)).await;
+    let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(limits)).await;
     let mut client = gateway.connect().await;
-    client.send(Form::Chat.request_for(vendor_of(Form::Chat), true)).await;
+    client.send(Form::Chat.request_for(provider_of(Form::Chat), true)).await;
     assert_eq!(client.head().await.status(), 200);
     a_moment().await;
     gate.open();
@@ -368,16 +369,16 @@ async fn without_a_heartbeat_there_is_only_the_head() {
 
 #[tokio::test]
 async fn clients_of_the_oldest_and_of_the_newest_http_are_kept_too() {
-    let (gate, frames) = (Gate::new(), Form::Messages.frames(vendor_of(Form::Messages)));
+    let (gate, frames) = (Gate::new(), Form::Messages.frames(provider_of(Form::Messages)));
     let upstream = late(reply::stream(&frames), &gate).await;
-    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr).limits(SHORT)).await;
-    let request = Form::Messages.request_for(vendor_of(Form::Messages), true);
+    let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(SHORT)).await;
+    let request = Form::Messages.request_for(provider_of(Form::Messages), true);
     let old = String::from_utf8(request).unwrap().replacen("HTTP/1.1", "HTTP/1.0", 1);
     let mut kept = Kept::begin(&gateway, Form::Messages, old.into_bytes()).await;
     assert!(kept.head.line.starts_with("HTTP/1.0 "), "{:?}", kept.head);
     assert_eq!((kept.head.get("transfer-encoding"), kept.head.get("content-length")), (None, None));
     let mut client = http2::Client::connect(gateway.addr).await;
-    let body = Form::Messages.body(vendor_of(Form::Messages), true);
+    let body = Form::Messages.body(provider_of(Form::Messages), true);
     let answer = client.post("/v1/messages", body).await;
     let answer = soon(answer).await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -399,9 +400,9 @@ async fn a_client_that_goes_away_meanwhile_ends_it() {
         conn.closed().await;
     })
     .await;
-    let gateway = Gateway::start(&Setup::each_vendor(ended.addr).limits(SHORT)).await;
+    let gateway = Gateway::start(&Setup::each_provider(ended.addr).limits(SHORT)).await;
     let form = Form::Responses;
-    let kept = Kept::begin(&gateway, form, form.request_for(vendor_of(form), true)).await;
+    let kept = Kept::begin(&gateway, form, form.request_for(provider_of(form), true)).await;
     drop(kept);
     crate::support::until(|| ended.closed() == 1).await;
     let log = gateway.wait_for_log(1).await.remove(0);

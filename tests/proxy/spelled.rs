@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::support::client::{Answer, post_with};
-use crate::support::form::{Form, vendor_error};
+use crate::support::form::{Form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::reply;
-use crate::support::setup::{KEY, Setup, vendor_of};
+use crate::support::setup::{KEY, Setup, provider_of};
 use crate::support::upstream::Upstream;
 
 /// An upstream that answers everything in one format.
@@ -84,8 +84,8 @@ async fn a_provider_of_the_client_s_format_is_told_in_its_own_words() {
         ),
     ] {
         let upstream = answering(form).await;
-        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
-        let model = vendor_of(form);
+        let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
+        let model = provider_of(form);
         let answer = ask(&gateway, &path_of(form, model), &request(form, model, &said)).await;
         assert_eq!(answer.status(), 200, "{said}: {}", answer.text());
         assert_eq!(upstream.only_request().json(), request(form, model, &told), "{form:?}");
@@ -95,8 +95,8 @@ async fn a_provider_of_the_client_s_format_is_told_in_its_own_words() {
 #[tokio::test]
 async fn a_member_that_its_provider_hides_behind_a_header_needs_none_here() {
     let upstream = answering(Form::Messages).await;
-    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
-    let model = vendor_of(Form::Messages);
+    let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
+    let model = provider_of(Form::Messages);
     let path = path_of(Form::Messages, model);
     let bearer = format!("Bearer {KEY}");
     for (more, given, wanted) in [
@@ -131,9 +131,9 @@ async fn a_member_that_its_provider_hides_behind_a_header_needs_none_here() {
 #[tokio::test]
 async fn values_out_of_range_are_refused_whoever_serves_the_model() {
     let upstream = answering(Form::Chat).await;
-    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
-    for vendor in Form::ALL {
-        let model = vendor_of(vendor);
+    let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
+    for provider in Form::ALL {
+        let model = provider_of(provider);
         for (form, more, field) in [
             (Form::Chat, json!({"temperature": 2.5}), "temperature"),
             (Form::Chat, json!({"temperature": -1}), "temperature"),
@@ -157,7 +157,7 @@ async fn values_out_of_range_are_refused_whoever_serves_the_model() {
             (Form::Generate, json!({"generationConfig": {"topP": 2}}), "topP"),
         ] {
             let answer = ask(&gateway, &path_of(form, model), &request(form, model, &more)).await;
-            assert_eq!(answer.status(), 400, "{form:?} at {vendor:?}: {more}");
+            assert_eq!(answer.status(), 400, "{form:?} at {provider:?}: {more}");
             let (_, message) = form.error(&answer);
             assert!(message.contains(field), "{message}");
         }
@@ -258,8 +258,8 @@ async fn models_that_only_the_responses_api_serves_are_asked_there() {
 #[tokio::test]
 async fn a_member_that_generate_does_not_have_is_refused_whoever_serves_the_model() {
     let upstream = answering(Form::Messages).await;
-    let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
-    let model = vendor_of(Form::Messages);
+    let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
+    let model = provider_of(Form::Messages);
     for (more, name) in [
         (json!({"nonsense": {"a": 1}}), "nonsense"),
         (json!({"generationConfig": {"nonsense": 1, "temperature": 1}}), "nonsense"),
@@ -287,8 +287,8 @@ async fn errors_of_messages_have_the_types_of_the_table() {
         let error =
             json!({"type": "error", "error": {"type": own, "message": "Its words."}, "request_id": "req_v"});
         let upstream = Upstream::answering(reply::json(status, error.to_string())).await;
-        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
-        let model = vendor_of(Form::Messages);
+        let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
+        let model = provider_of(Form::Messages);
         for stream in [false, true] {
             let body = request(Form::Messages, model, &json!({"stream": stream}));
             let answer = ask(&gateway, "/v1/messages", &body).await;
@@ -299,16 +299,16 @@ async fn errors_of_messages_have_the_types_of_the_table() {
             }
             assert_eq!((answer.status(), answer.json()), (status, expected));
         }
-        let gateway = Gateway::start(&Setup::each_vendor_with(upstream.addr, "errors = \"own\"")).await;
+        let gateway = Gateway::start(&Setup::each_provider_with(upstream.addr, "errors = \"own\"")).await;
         let answer = ask(&gateway, "/v1/messages", &request(Form::Messages, model, &json!({}))).await;
         assert_eq!((answer.status(), answer.json()), (status, error), "as they came");
     }
     // Providers of other formats, likewise.
     for (status, table) in [(400, "invalid_request"), (404, "invalid_request"), (529, "upstream_error")] {
         let upstream =
-            Upstream::answering(reply::json(status, vendor_error(Form::Chat, status, "No."))).await;
-        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
-        let body = request(Form::Messages, vendor_of(Form::Chat), &json!({}));
+            Upstream::answering(reply::json(status, provider_error(Form::Chat, status, "No."))).await;
+        let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
+        let body = request(Form::Messages, provider_of(Form::Chat), &json!({}));
         let answer = ask(&gateway, "/v1/messages", &body).await;
         assert_eq!((answer.status(), &answer.json()["error"]["type"]), (status, &json!(table)));
     }
@@ -325,8 +325,8 @@ async fn an_error_in_a_stream_of_messages_has_the_type_of_the_table() {
         ("", r#""type":"upstream_error","provider_type":"overloaded_error""#),
         ("errors = \"own\"", r#""type":"overloaded_error""#),
     ] {
-        let gateway = Gateway::start(&Setup::each_vendor_with(upstream.addr, lines)).await;
-        let body = request(Form::Messages, vendor_of(Form::Messages), &json!({"stream": true}));
+        let gateway = Gateway::start(&Setup::each_provider_with(upstream.addr, lines)).await;
+        let body = request(Form::Messages, provider_of(Form::Messages), &json!({"stream": true}));
         let answer = ask(&gateway, "/v1/messages", &body).await;
         let expected = error.replace(r#""type":"overloaded_error""#, kind);
         assert!(answer.text().ends_with(&format!("event: error\ndata: {expected}\n\n")), "{}", answer.text());
@@ -340,8 +340,8 @@ async fn usage_is_told_where_the_provider_tells_none() {
             r#"{{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{{"index":0,"message":{{"role":"assistant","content":"Good day to you."}},"finish_reason":"stop"}}]{usage}}}"#
         );
         let upstream = Upstream::answering(reply::json(200, &completion)).await;
-        let gateway = Gateway::start(&Setup::each_vendor(upstream.addr)).await;
-        let model = vendor_of(Form::Chat);
+        let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
+        let model = provider_of(Form::Chat);
         let answer = ask(&gateway, "/v1/chat/completions", &request(Form::Chat, model, &json!({}))).await;
         let told = answer.json();
         let count = |name: &str| told["usage"][name].as_u64().unwrap();

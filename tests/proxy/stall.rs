@@ -11,7 +11,7 @@ use crate::support::client::Client;
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::http1::Piece;
-use crate::support::setup::{Setup, vendor_of};
+use crate::support::setup::{Setup, provider_of};
 use crate::support::sse::read_until;
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply, soon};
@@ -41,7 +41,7 @@ fn setup(upstream: &Upstream, shim: &Path, stalled: &Path) -> Setup {
 }
 
 /// Streams that go on, a frame every 20 ms, until the gate is open; documents at once.
-async fn vendor(gate: &Gate) -> Upstream {
+async fn provider(gate: &Gate) -> Upstream {
     let gate = gate.clone();
     Upstream::start(move |mut conn| {
         let gate = gate.clone();
@@ -69,13 +69,13 @@ async fn vendor(gate: &Gate) -> Upstream {
 
 async fn stream(gateway: &Gateway) -> Client {
     let mut client = gateway.connect().await;
-    client.send(asking(Form::Chat, vendor_of(Form::Chat), true, PAYING)).await;
+    client.send(asking(Form::Chat, provider_of(Form::Chat), true, PAYING)).await;
     assert_eq!(client.head().await.status(), 200);
     client
 }
 
 fn document() -> Vec<u8> {
-    asking(Form::Chat, vendor_of(Form::Chat), false, PAYING)
+    asking(Form::Chat, provider_of(Form::Chat), false, PAYING)
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn streams_go_on_while_the_disk_stands_still_and_ends_wait_for_it() {
     let Some(shim) = shim(beside.path()) else { return };
     let stalled = beside.path().join("stalled");
     let gate = Gate::new();
-    let upstream = vendor(&gate).await;
+    let upstream = provider(&gate).await;
     let gateway = Gateway::start(&setup(&upstream, &shim, &stalled)).await;
     assert_eq!(gateway.ask(document()).await.status(), 200);
     let mut streaming = stream(&gateway).await;
@@ -108,8 +108,8 @@ async fn streams_go_on_while_the_disk_stands_still_and_ends_wait_for_it() {
     gateway.records(3).await;
 }
 
-/// `cargo test --test proxy -- --ignored --nocapture stall::figures`: how long frames of streams wait for one another while the disk
-/// stands still for two seconds of every three, and requests end meanwhile.
+/// `cargo test --test proxy -- --ignored --nocapture stall::figures`: how long frames of streams wait for one another
+/// while the disk stands still for two seconds of every three, and requests end meanwhile.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn figures() {
@@ -117,7 +117,7 @@ async fn figures() {
     let Some(shim) = shim(beside.path()) else { return };
     let stalled = beside.path().join("stalled");
     let gate = Gate::new();
-    let upstream = vendor(&gate).await;
+    let upstream = provider(&gate).await;
     let gateway = Gateway::start(&setup(&upstream, &shim, &stalled)).await;
     for stalls in [false, true] {
         let until = Instant::now() + Duration::from_secs(9);

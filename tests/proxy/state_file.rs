@@ -2,17 +2,17 @@
 
 use nix::sys::signal::Signal;
 
-use crate::accounts::{PAYING, asking, paying, vendors};
+use crate::accounts::{PAYING, asking, paying, providers};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
-use crate::support::setup::{KEY, vendor_of};
+use crate::support::setup::{KEY, provider_of};
 use crate::support::{soon, until};
 
 #[tokio::test]
 async fn a_file_that_is_removed_stops_accounts_and_is_said_everywhere() {
-    let upstream = vendors().await;
+    let upstream = providers().await;
     let mut gateway = Gateway::start(&paying(&upstream, "1")).await;
-    let chat = |key| asking(Form::Chat, vendor_of(Form::Chat), false, key);
+    let chat = |key| asking(Form::Chat, provider_of(Form::Chat), false, key);
     assert_eq!(gateway.ask(chat(PAYING)).await.status(), 200);
     let (file, away) = (gateway.folder().join("state.db"), gateway.folder().join("away.db"));
     std::fs::rename(&file, &away).unwrap();

@@ -5,13 +5,13 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
-use crate::accounts::{PAYING, asking, paying, vendors};
+use crate::accounts::{PAYING, asking, paying, providers};
 use crate::reload::halting;
 use crate::stop::{begun, rest};
 use crate::support::form::Form;
 use crate::support::gateway::{Gateway, free_ports};
 use crate::support::http1::Piece;
-use crate::support::setup::{Setup, vendor_of};
+use crate::support::setup::{Setup, provider_of};
 use crate::support::{Gate, soon};
 
 const LOST: &str = "gateway_log_lost_lines_total";
@@ -43,7 +43,7 @@ async fn piped(mut setup: Setup) -> (Gateway, File) {
 async fn a_pipe_without_a_reader_ends_neither_a_stream_nor_the_process() {
     let gate = Gate::new();
     let upstream = halting(Form::Chat, &gate).await;
-    let (mut gateway, reader) = piped(Setup::vendors(upstream.addr)).await;
+    let (mut gateway, reader) = piped(Setup::providers(upstream.addr)).await;
     let (mut client, seen) = begun(&gateway, Form::Chat).await;
     drop(reader);
     for _ in 0..3 {
@@ -67,7 +67,7 @@ async fn a_pipe_that_nobody_reads_stops_nobody() {
     let gate = Gate::new();
     gate.open();
     let upstream = halting(Form::Chat, &gate).await;
-    let setup = Setup::vendors(upstream.addr);
+    let setup = Setup::providers(upstream.addr);
     let (mut gateway, reader) = piped(setup.clone()).await;
     // Each of these says more than a hundred lines.
     gateway.replace("routes.toml", &(setup.routes + &"[[model]]\nid = 3\n\n".repeat(200)));
@@ -86,7 +86,7 @@ async fn a_full_device_is_no_reason_not_to_start() {
     let gate = Gate::new();
     gate.open();
     let upstream = halting(Form::Chat, &gate).await;
-    let mut setup = Setup::vendors(upstream.addr).file("start.sh", "exec \"$@\" 2>/dev/full\n");
+    let mut setup = Setup::providers(upstream.addr).file("start.sh", "exec \"$@\" 2>/dev/full\n");
     setup.log += "level = \"info\"\n";
     let mut gateway = Gateway::start(&setup).await;
     gateway.reload("applied").await;
@@ -101,8 +101,8 @@ async fn a_full_device_is_no_reason_not_to_start() {
     assert_eq!(gateway.ended().await.code(), Some(0));
 }
 
-/// The disk is full for the log, the database and the journal alike. When there is room again, all goes on, and everything
-/// is charged that was answered.
+/// The disk is full for the log, the database and the journal alike. When there is room again, all goes on, and
+/// everything is charged that was answered.
 #[tokio::test]
 async fn a_full_disk_stops_no_thread() {
     if !Command::new("prlimit").arg("--version").output().is_ok_and(|output| output.status.success()) {
@@ -110,14 +110,14 @@ async fn a_full_disk_stops_no_thread() {
         eprintln!("SKIPPED: there is no prlimit on this machine");
         return;
     }
-    let upstream = vendors().await;
+    let upstream = providers().await;
     // Files of more than a megabyte or two cannot grow; standard error is larger already.
     let mut setup = paying(&upstream, "1000")
         .file("start.sh", "trap '' XFSZ\nulimit -S -f 2000\nexec \"$@\"\n")
         .file("stderr", &"a line\n".repeat(600_000));
     setup.log += "level = \"error\"\n[store]\nflush = \"5ms\"\n";
     let gateway = Gateway::start(&setup).await;
-    let chat = || asking(Form::Chat, vendor_of(Form::Chat), false, PAYING);
+    let chat = || asking(Form::Chat, provider_of(Form::Chat), false, PAYING);
     let mut answered = 0;
     soon(async {
         // The ledger says that its database takes nothing: that is the line that is lost.

@@ -46,7 +46,7 @@ async fn answers_under_way_end_and_then_the_process() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let gate = Gate::new();
         let upstream = halting(Form::Chat, &gate).await;
-        let mut gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let mut gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let (mut client, seen) = begun(&gateway, Form::Chat).await;
         let mut h2 = http2::Client::connect(gateway.addr).await;
         let h2_answer = soon(h2.request(Form::Chat, true).await).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_request_whose_body_is_coming_is_still_served() {
 async fn at_the_drain_limit_the_rest_ends_with_an_error() {
     every_form(|form| async move {
         let upstream = halting(form, &Gate::new()).await;
-        let mut gateway = Gateway::start(&Setup::vendors(upstream.addr).server("drain = \"1s\"")).await;
+        let mut gateway = Gateway::start(&Setup::providers(upstream.addr).server("drain = \"1s\"")).await;
         let (mut client, seen) = begun(&gateway, form).await;
         let mut h2 = http2::Client::connect(gateway.addr).await;
         let h2_answer = soon(h2.request(form, true).await).await.unwrap();
@@ -133,7 +133,7 @@ async fn at_the_drain_limit_what_has_not_begun_is_answered_503() {
             conn.closed().await;
         })
         .await;
-        let mut gateway = Gateway::start(&Setup::vendors(upstream.addr).server("drain = \"1s\"")).await;
+        let mut gateway = Gateway::start(&Setup::providers(upstream.addr).server("drain = \"1s\"")).await;
         let mut client = gateway.connect().await;
         client.send(form.request(false)).await;
         upstream.wait_for(1).await;
@@ -149,7 +149,7 @@ async fn at_the_drain_limit_what_has_not_begun_is_answered_503() {
 #[tokio::test]
 async fn a_second_signal_ends_the_process_at_once() {
     let upstream = halting(Form::Messages, &Gate::new()).await;
-    let mut gateway = Gateway::start(&Setup::vendors(upstream.addr).server("drain = \"1h\"")).await;
+    let mut gateway = Gateway::start(&Setup::providers(upstream.addr).server("drain = \"1h\"")).await;
     let (mut client, seen) = begun(&gateway, Form::Messages).await;
     gateway.signal(Signal::SIGTERM);
     refuses(&gateway).await;
@@ -165,7 +165,7 @@ async fn a_second_signal_ends_the_process_at_once() {
 #[tokio::test]
 async fn nothing_is_half_answered_while_the_process_stops() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let mut gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let mut gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let addr = gateway.addr;
     let clients: Vec<_> = (0..6)
         .map(|n| {

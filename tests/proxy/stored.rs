@@ -1,4 +1,4 @@
-//! Conversations that the gateway keeps for clients of the responses format, whatever its vendors speak.
+//! Conversations that the gateway keeps for clients of the responses format, whatever its providers speak.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ use crate::support::sse::events;
 use crate::support::upstream::Upstream;
 use crate::support::{reply, until};
 
-/// The formats of vendors that keep no responses.
+/// The formats of providers that keep no responses.
 const OTHERS: [Form; 3] = [Form::Chat, Form::Messages, Form::Generate];
 
-/// A vendor that speaks one format, and a gateway in which its model is called `m`.
+/// A provider that speaks one format, and a gateway in which its model is called `m`.
 async fn started(form: Form, stream: bool, store: &str) -> (Upstream, Gateway) {
     let answer = match stream {
         true => reply::stream(&form.frames("m")),
@@ -66,7 +66,7 @@ fn id_of(answer: &Answer) -> String {
     response(answer)["id"].as_str().unwrap().to_owned()
 }
 
-/// The texts of the turns that a vendor was sent, with who said them.
+/// The texts of the turns that a provider was sent, with who said them.
 fn turns(form: Form, body: &Value) -> Vec<(String, String)> {
     let list = if form == Form::Generate { &body["contents"] } else { &body["messages"] };
     let text = |value: &Value| match value {
@@ -108,7 +108,7 @@ fn operations(metrics: &Metrics, operation: &str, result: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn bug_65_a_conversation_goes_on_by_its_id_with_every_vendor() {
+async fn bug_65_a_conversation_goes_on_by_its_id_with_every_provider() {
     for form in OTHERS {
         for stream in [false, true] {
             let (upstream, gateway) = started(form, stream, "").await;
@@ -147,12 +147,12 @@ async fn bug_65_a_conversation_goes_on_by_its_id_with_every_vendor() {
 }
 
 #[tokio::test]
-async fn a_vendor_that_keeps_responses_itself_is_left_to_it() {
+async fn a_provider_that_keeps_responses_itself_is_left_to_it() {
     let (upstream, gateway) = started(Form::Responses, false, "").await;
-    let body = going_on("resp_of_the_vendor", false, "What is my name?");
+    let body = going_on("resp_of_the_provider", false, "What is my name?");
     let answer = gateway.ask(asking(&body)).await;
     assert_eq!(response(&answer)["id"], "resp_1");
-    assert_eq!(upstream.last_request().json()["previous_response_id"], "resp_of_the_vendor");
+    assert_eq!(upstream.last_request().json()["previous_response_id"], "resp_of_the_provider");
     assert_eq!(gateway.ask(get("/v1/responses/resp_1", KEY)).await.status(), 404);
 }
 
@@ -327,7 +327,7 @@ async fn reasoning_and_calls_survive_in_what_is_kept() {
     assert_eq!(turns.len(), 3);
 }
 
-/// Whoever reads the end of a stream may go on from it before the connection of the vendor is closed.
+/// Whoever reads the end of a stream may go on from it before the connection of the provider is closed.
 #[tokio::test]
 async fn bug_65_a_stream_s_end_is_kept_before_it_is_seen() {
     let gate = crate::support::Gate::new();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::support::client::Client;
-use crate::support::form::{Form, every_form, vendor_error};
+use crate::support::form::{Form, every_form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::http1::Piece;
 use crate::support::setup::Setup;
@@ -99,7 +99,7 @@ async fn every_frame_leaves_as_it_comes() {
                 }
             })
             .await;
-            let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+            let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
             let mut client = gateway.connect().await;
             client.send(form.request_for(model, true)).await;
             assert_eq!(client.head().await.status(), 200);
@@ -139,7 +139,7 @@ async fn every_frame_leaves_as_it_comes_over_http2_on_both_sides() {
             }
         })
         .await;
-        let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, "http = \"2\"")).await;
+        let gateway = Gateway::start(&Setup::providers_with(upstream.addr, "http = \"2\"")).await;
         let mut client = http2::Client::connect(gateway.addr).await;
         let answer = soon(client.request(form, true).await).await.unwrap();
         let mut body = answer.into_body();
@@ -170,7 +170,7 @@ async fn a_cut_stream_ends_with_an_error_and_never_looks_complete() {
         let all_but_the_end: usize = frames.len() - if form == Form::Chat { 3 } else { 1 };
         let middle = frames[1..all_but_the_end].concat();
         let (upstream, script) = scripted().await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let mut asked = 0;
         // One connection for all of them: the head said that it stays.
         let mut client = gateway.connect().await;
@@ -227,7 +227,7 @@ async fn a_cut_json_array_is_still_json_and_ends_with_an_error() {
             gate.open();
             let before = [head.as_bytes(), &reply::chunk(&body)].concat();
             let upstream = ending(before, vec![], end, gate).await;
-            let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+            let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
             let path = "/v1beta/models/gemini:streamGenerateContent";
             let request = crate::support::client::post(path, Form::Generate.body("gemini", true));
             let answer = gateway.ask(request).await;
@@ -249,7 +249,7 @@ async fn what_breaks_before_the_first_frame_is_an_error_with_a_status() {
         let whole = reply::json(200, form.whole(form.model()));
         let stream = reply::stream_head();
         let (upstream, script) = scripted().await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let mut asked = 0;
         for (what, sent, end) in [
             ("at once", vec![], End::Close),
@@ -292,7 +292,7 @@ async fn a_provider_over_http2_that_resets_a_stream_is_noticed() {
             }
         })
         .await;
-        let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, "http = \"2\"")).await;
+        let gateway = Gateway::start(&Setup::providers_with(upstream.addr, "http = \"2\"")).await;
         let mut client = gateway.connect().await;
         client.send(form.request(true)).await;
         client.head().await;
@@ -328,7 +328,7 @@ async fn a_client_that_goes_away_ends_the_exchange_at_once() {
         ("in the stream", begun),
     ] {
         let upstream = silent(sent).await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let mut client = gateway.connect().await;
         client.send(Form::Chat.request(true)).await;
         upstream.wait_for(1).await;
@@ -372,7 +372,7 @@ async fn an_http2_provider_is_told_that_nobody_listens() {
         }
     })
     .await;
-    let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, "http = \"2\"")).await;
+    let gateway = Gateway::start(&Setup::providers_with(upstream.addr, "http = \"2\"")).await;
     let mut client = gateway.connect().await;
     client.send(Form::Chat.request(true)).await;
     read_head_and_frame(&mut client).await;
@@ -398,7 +398,7 @@ async fn a_provider_that_is_silent_is_given_up() {
         let frame = form.frames(form.model()).remove(0);
         // Before the head, whole or not.
         let upstream = silent(vec![]).await;
-        let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, lines)).await;
+        let gateway = Gateway::start(&Setup::providers_with(upstream.addr, lines)).await;
         for stream in [false, true] {
             let answer = gateway.ask(form.request(stream)).await;
             assert_eq!(answer.status(), 504, "{form:?}: {}", answer.text());
@@ -407,13 +407,13 @@ async fn a_provider_that_is_silent_is_given_up() {
         until(|| upstream.closed() == 2).await;
         // In a document.
         let upstream = silent(reply::head(200, &[("content-length", "50")]).into_bytes()).await;
-        let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, lines)).await;
+        let gateway = Gateway::start(&Setup::providers_with(upstream.addr, lines)).await;
         let answer = gateway.ask(form.request(false)).await;
         assert_eq!(answer.status(), 504, "{form:?}: {}", answer.text());
         form.error(&answer);
         // In a stream.
         let upstream = silent([reply::stream_head().into_bytes(), reply::chunk(&frame)].concat()).await;
-        let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, lines)).await;
+        let gateway = Gateway::start(&Setup::providers_with(upstream.addr, lines)).await;
         let answer = gateway.ask(form.request(true)).await;
         assert_eq!(answer.status(), 200);
         assert!(answer.complete && form.stream_error(answer.text()).is_some(), "{form:?}: {}", answer.text());
@@ -438,7 +438,7 @@ async fn an_exchange_does_not_last_for_ever() {
     })
     .await;
     let lines = "timeouts = { idle = \"1s\", total = \"2s\" }";
-    let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, lines)).await;
+    let gateway = Gateway::start(&Setup::providers_with(upstream.addr, lines)).await;
     let answer = gateway.ask(Form::Chat.request(true)).await;
     assert_eq!(answer.status(), 200);
     assert!(Form::Chat.stream_error(answer.text()).is_some(), "{}", answer.text());
@@ -454,14 +454,14 @@ async fn the_head_does_not_wait_for_ever_for_the_first_frame() {
             return;
         }
         let gate = Gate::new();
-        let body = vendor_error(form, 503, "overloaded, sorry");
+        let body = provider_error(form, 503, "overloaded, sorry");
         let frame = match form {
             Form::Messages => format!("event: error\ndata: {body}\n\n"),
             _ => format!("data: {body}\n\n"),
         };
         let upstream =
             ending(reply::stream_head().into_bytes(), reply::chunk(frame), End::Complete, gate.clone()).await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let mut client = gateway.connect().await;
         client.send(form.request(true)).await;
         assert_eq!(client.head().await.status(), 200);

@@ -1,6 +1,6 @@
 //! The task group: six endpoints, two body forms, one envelope, and tokens.
 
-use model_gateway::simulator::{Options, Simulator, Vendor};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
 use super::support::client::{Answer, post, post_with, request};
@@ -19,9 +19,9 @@ struct Group {
     dashscope: Simulator,
 }
 
-async fn simulator(vendor: Vendor) -> Simulator {
+async fn simulator(provider: SimulatedProvider) -> Simulator {
     let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
-    Simulator::start(vendor, options).await.unwrap()
+    Simulator::start(provider, options).await.unwrap()
 }
 
 fn tokens(keys: &str) -> String {
@@ -47,7 +47,8 @@ fn setup(ark: &Simulator, dashscope: &Simulator) -> Setup {
 
 impl Group {
     async fn open() -> Group {
-        let (ark, dashscope) = (simulator(Vendor::Ark).await, simulator(Vendor::DashScope).await);
+        let (ark, dashscope) =
+            (simulator(SimulatedProvider::Ark).await, simulator(SimulatedProvider::DashScope).await);
         let gateway = Gateway::start(&setup(&ark, &dashscope)).await;
         Group { gateway, ark, dashscope }
     }
@@ -57,8 +58,8 @@ impl Group {
     }
 }
 
-fn asked(vendor: &Simulator) -> (String, Value) {
-    let last = vendor.last_request().unwrap();
+fn asked(provider: &Simulator) -> (String, Value) {
+    let last = provider.last_request().unwrap();
     (last.path, serde_json::from_slice(&last.body).unwrap_or_default())
 }
 
@@ -92,7 +93,7 @@ async fn end(gateway: &Gateway, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn each_endpoint_has_its_answer_and_reaches_its_vendor() {
+async fn each_endpoint_has_its_answer_and_reaches_its_provider() {
     let group = Group::open().await;
     let body = json!({"image_urls": ["https://h/1.png", "https://h/2.png"], "prompt": "p", "duration": 5,
         "resolution": "720P", "return_url": true, "req_key": "a"});
@@ -274,7 +275,7 @@ async fn a_tag_makes_one_task_of_two_requests() {
     let first = id(group.post("svcVideoCompletions", &body("one")).await);
     let requests = group.ark.requests();
     assert_eq!(id(group.post("svcVideoCompletions", &body("one")).await), first);
-    assert_eq!(group.ark.requests(), requests, "the vendor is not asked again");
+    assert_eq!(group.ark.requests(), requests, "the provider is not asked again");
     assert_ne!(id(group.post("svcVideoCompletions", &body("two")).await), first);
     // What is written otherwise and says the same is the same; what says something else is another.
     let spaced = serde_json::to_string_pretty(&body("one")).unwrap();
@@ -285,7 +286,7 @@ async fn a_tag_makes_one_task_of_two_requests() {
         other[name] = json!(value);
         assert_ne!(id(group.post("svcVideoCompletions", &other).await), first, "{name}");
     }
-    // A request that its vendor refuses leaves its tag free.
+    // A request that its provider refuses leaves its tag free.
     let mut failing = body("three");
     failing["prompt"] = json!("p [[status 500]]");
     assert_eq!(group.post("svcVideoCompletions", &failing).await.status(), 500);
@@ -303,7 +304,7 @@ async fn a_tag_makes_pictures_once() {
     assert!(wrapped["images"][0]["url"].is_string());
     let made = group.ark.requests();
     assert_eq!(data(&group.post("text2imageSubmit", &body("one")).await), first);
-    assert_eq!(group.ark.requests(), made, "the vendor is not asked again");
+    assert_eq!(group.ark.requests(), made, "the provider is not asked again");
     let mut other = body("one");
     other["prompt"] = json!("another");
     data(&group.post("text2imageSubmit", &other).await);
@@ -338,7 +339,8 @@ async fn with(gateway: &Gateway, bearer: &str) -> u16 {
 
 #[tokio::test]
 async fn a_token_stands_for_its_key_until_the_keys_say_otherwise() {
-    let (ark, dashscope) = (simulator(Vendor::Ark).await, simulator(Vendor::DashScope).await);
+    let (ark, dashscope) =
+        (simulator(SimulatedProvider::Ark).await, simulator(SimulatedProvider::DashScope).await);
     let setup = setup(&ark, &dashscope);
     let routes = setup.routes.clone();
     let mut first = setup;

@@ -10,7 +10,7 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
 use crate::reload::halting;
-use crate::routing::every_vendor;
+use crate::routing::every_provider;
 use crate::support::client::{Client, request};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
@@ -148,10 +148,10 @@ async fn a_process_that_was_started_by_hand_takes_over() {
 
 /// Neither a refusal nor a cut stream, on whatever connection.
 async fn take_over(by_hand: bool) {
-    let fast = every_vendor().await;
+    let fast = every_provider().await;
     let gate = Gate::new();
     let slow = halting(Form::Responses, &gate).await;
-    let setup = Setup::vendors(fast.addr)
+    let setup = Setup::providers(fast.addr)
         .provider("slow", "openai", &format!("http://{}/v1", slow.addr), "")
         .model("slow", "slow", "gpt");
     let mut gateway = Gateway::start(&setup).await;

@@ -26,7 +26,7 @@ async fn closing_after_each() -> Upstream {
 #[tokio::test]
 async fn a_connection_serves_one_request_after_the_other() {
     let upstream = Upstream::answering(chat()).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = gateway.connect().await;
     for _ in 0..20 {
         assert_eq!(client.ask(Form::Chat.request(false)).await.status(), 200);
@@ -48,7 +48,7 @@ async fn as_many_connections_as_requests_at_a_time() {
         }
     })
     .await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut clients = Vec::new();
     for _ in 0..20 {
         let mut client = gateway.connect().await;
@@ -73,7 +73,7 @@ async fn as_many_connections_as_requests_at_a_time() {
 #[tokio::test]
 async fn a_connection_that_died_in_the_pool_is_replaced() {
     let upstream = closing_after_each().await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = gateway.connect().await;
     for n in 0..40 {
         let body = if n % 2 == 0 { body_of(200) } else { body_of(200_000) };
@@ -100,7 +100,7 @@ async fn a_request_that_meets_a_closing_connection_is_sent_again() {
         conn.closed().await;
     })
     .await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = gateway.connect().await;
     assert_eq!(client.ask(Form::Chat.request(false)).await.status(), 200);
     let answer = client.ask(Form::Chat.request(false)).await;
@@ -125,7 +125,7 @@ async fn a_request_that_was_heard_is_never_sent_again() {
             conn.send(broken).await;
         })
         .await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let mut client = gateway.connect().await;
         if !broken.is_empty() {
             assert_eq!(client.ask(Form::Chat.request(false)).await.status(), 200);
@@ -143,7 +143,7 @@ async fn a_provider_that_is_not_there_is_an_error_in_the_format() {
     let addr = gone.addr;
     drop(gone);
     until(|| std::net::TcpListener::bind(addr).is_ok()).await;
-    let gateway = Gateway::start(&Setup::vendors(addr)).await;
+    let gateway = Gateway::start(&Setup::providers(addr)).await;
     for form in Form::ALL {
         for stream in [false, true] {
             let answer = gateway.ask(form.request(stream)).await;
@@ -172,7 +172,7 @@ async fn a_refusal_before_the_end_of_the_body_reaches_the_client() {
         conn.closed().await;
     })
     .await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let answer = gateway.ask(post("/v1/chat/completions", body_of(8 << 20))).await;
     assert_eq!((answer.status(), answer.text()), (413, refused));
 }
@@ -186,7 +186,7 @@ async fn what_a_connection_says_unasked_is_never_an_answer() {
         }
     })
     .await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = gateway.connect().await;
     for _ in 0..10 {
         let answer = client.ask(Form::Chat.request(false)).await;
@@ -334,7 +334,7 @@ async fn many_requests_share_a_providers_http2_connection() {
         }
     })
     .await;
-    let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, "http = \"2\"")).await;
+    let gateway = Gateway::start(&Setup::providers_with(upstream.addr, "http = \"2\"")).await;
     let gateway = Arc::new(gateway);
     let ask = || {
         let gateway = gateway.clone();
@@ -369,7 +369,7 @@ async fn an_http2_connection_that_ends_is_replaced() {
         while connection.accept().await.is_some() {}
     })
     .await;
-    let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, "http = \"2\"")).await;
+    let gateway = Gateway::start(&Setup::providers_with(upstream.addr, "http = \"2\"")).await;
     for n in 0..10 {
         let answer = gateway.ask(Form::Chat.request(false)).await;
         assert_eq!(answer.status(), 200, "{n}: {}", answer.text());

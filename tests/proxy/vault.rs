@@ -1,7 +1,7 @@
-//! Clients that send nothing back but words and the ids of calls, in front of vendors that want their signatures and
-//! their encrypted reasoning back. The vendors are simulated, and refuse what is not theirs.
+//! Clients that send nothing back but words and the ids of calls, in front of providers that want their signatures and
+//! their encrypted reasoning back. The providers are simulated, and refuse what is not theirs.
 
-use model_gateway::simulator::{Options, Simulator, Vendor};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
 use crate::support::client::{Answer, post, post_with};
@@ -17,19 +17,19 @@ struct World {
     openai: Simulator,
 }
 
-/// The models: one of each vendor that signs, and a second provider that is the same vendor.
+/// The models: one of each provider that signs, and a second provider that is the same provider.
 const CLAUDE: &str = "fast-claude";
 const GEMINI: &str = "fast-gemini";
 const GPT: &str = "fast-gpt";
 const OTHER_CLAUDE: &str = "fast-other-claude";
 
 async fn world(store: &str) -> World {
-    let start = |vendor| {
-        Simulator::start(vendor, Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() })
+    let start = |provider| {
+        Simulator::start(provider, Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() })
     };
-    let claude = start(Vendor::Anthropic).await.unwrap();
-    let google = start(Vendor::Google).await.unwrap();
-    let openai = start(Vendor::OpenAi).await.unwrap();
+    let claude = start(SimulatedProvider::Anthropic).await.unwrap();
+    let google = start(SimulatedProvider::Google).await.unwrap();
+    let openai = start(SimulatedProvider::OpenAi).await.unwrap();
     let mut setup = Setup::new()
         .provider("claude", "anthropic", &claude.base_url(), "")
         .provider("other-claude", "anthropic", &claude.base_url(), "")
@@ -46,12 +46,12 @@ async fn world(store: &str) -> World {
 
 impl World {
     fn sent(&self, model: &str) -> Value {
-        let vendor = match model {
+        let provider = match model {
             GEMINI => &self.google,
             GPT => &self.openai,
             _ => &self.claude,
         };
-        serde_json::from_slice(&vendor.last_request().unwrap().body).unwrap()
+        serde_json::from_slice(&provider.last_request().unwrap().body).unwrap()
     }
 
     async fn operations(&self, operation: &str) -> f64 {
@@ -112,7 +112,7 @@ fn asking(body: &Value) -> Vec<u8> {
     post("/v1/chat/completions", body.to_string())
 }
 
-/// What the vendor wants to see again, in the order of its request.
+/// What the provider wants to see again, in the order of its request.
 fn seals(model: &str, sent: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match model {
@@ -214,7 +214,7 @@ async fn vault_what_is_kept_comes_to_no_other_account_and_to_no_other_provider()
         .await;
     assert_eq!(answer.status(), 200, "{}", answer.everything());
     assert!(seals(CLAUDE, &world.sent(CLAUDE)).is_empty());
-    // The same account at another provider, though the vendor is the same.
+    // The same account at another provider, though the provider is the same.
     let answer = world.gateway.ask(post("/v1/chat/completions", ask(OTHER_CLAUDE))).await;
     assert_eq!(answer.status(), 200, "{}", answer.everything());
     assert!(seals(CLAUDE, &world.sent(CLAUDE)).is_empty());
@@ -285,8 +285,8 @@ async fn vault_the_store_is_not_asked_where_there_can_be_nothing() {
     assert_eq!(world.operations("recall").await, 1.0);
 }
 
-/// A client of the generate format that sends back names and arguments of calls and nothing else: no ids, no signatures,
-/// no thoughts. It makes the same call again and again.
+/// A client of the generate format that sends back names and arguments of calls and nothing else: no ids, no
+/// signatures, no thoughts. It makes the same call again and again.
 #[tokio::test]
 async fn vault_calls_without_ids_keep_the_reasoning_of_their_own_turn() {
     let world = world("").await;
@@ -307,7 +307,8 @@ async fn vault_calls_without_ids_keep_the_reasoning_of_their_own_turn() {
                 assert_eq!(answer.status(), 200, "{model} {round}.{step}: {}", answer.everything());
                 let found = seals(model, &world.sent(model));
                 assert!(found.starts_with(&known), "{model} {round}.{step}: {found:?} after {known:?}");
-                // Each item of this vendor is one of its kind; the other signs what it thought, and thinks the same again.
+                // Each item of this provider is one of its kind; the other signs what it thought, and thinks the same
+                // again.
                 if model == GPT {
                     let mut once = found.clone();
                     once.sort();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::routing::{every_vendor, vendors};
+use crate::routing::{every_provider, providers};
 use crate::support::client::{Answer, post};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
@@ -12,7 +12,7 @@ use crate::support::{http2, reply};
 
 #[tokio::test]
 async fn answers_and_streams_are_unchanged() {
-    let (upstream, gateway) = vendors().await;
+    let (upstream, gateway) = providers().await;
     for form in Form::ALL {
         let model = form.model();
         let answer = gateway.ask(form.request(false)).await;
@@ -35,7 +35,7 @@ async fn answers_and_streams_are_unchanged() {
 
 #[tokio::test]
 async fn a_renamed_model_is_the_only_change() {
-    let (upstream, gateway) = vendors().await;
+    let (upstream, gateway) = providers().await;
     for form in Form::ALL {
         let (alias, name) = form.alias();
         let returned = if form == Form::Generate { "gemini" } else { name };
@@ -57,8 +57,8 @@ async fn a_renamed_model_is_the_only_change() {
 /// The field may stand anywhere; what is called the same elsewhere is somebody else's.
 #[tokio::test]
 async fn only_the_requests_own_model_is_renamed() {
-    let upstream = every_vendor().await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let upstream = every_provider().await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     for body in [
         "{\"messages\":[{\"role\":\"user\",\"content\":\"model\",\"model\":\"fast-gpt\"}],\r\n\t\"tools\":[{\"model\":\
          \"fast-gpt\"}] , \"model\" : \"fast-gpt\" ,\"x\":{\"model\":\"fast-gpt\"},\"n\":1.50e+2}\n",
@@ -84,7 +84,7 @@ async fn only_the_requests_own_model_is_renamed() {
 /// A chat stream whose client did not ask for usage: it is asked for on the way and taken out again.
 #[tokio::test]
 async fn usage_is_asked_for_and_taken_out_again() {
-    let (upstream, gateway) = vendors().await;
+    let (upstream, gateway) = providers().await;
     let frames = Form::Chat.frames("gpt");
     let without: String = frames.iter().filter(|frame| !frame.contains("\"choices\":[]")).cloned().collect();
     for (options, asked, kept) in [
@@ -105,7 +105,7 @@ async fn usage_is_asked_for_and_taken_out_again() {
         assert_eq!((&line["input_tokens"], &line["output_tokens"]), (&json!(11), &json!(7)), "{line}");
         assert_eq!(line["finish"], "stop");
     }
-    let gateway = Gateway::start(&Setup::vendors_with(upstream.addr, "ask_usage = false")).await;
+    let gateway = Gateway::start(&Setup::providers_with(upstream.addr, "ask_usage = false")).await;
     let body = "{\"model\":\"gpt\",\"stream\":true,\"messages\":[]}";
     assert_eq!(gateway.ask(post("/v1/chat/completions", body)).await.status(), 200);
     assert_eq!(upstream.last_request().text(), body);
@@ -122,7 +122,7 @@ async fn usage_chunk_is_added_to_a_chat_stream_without_usage() {
         + &chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]));
     for done in ["data: [DONE]\n\n", ""] {
         let upstream = Upstream::answering(reply::stream(&[format!("{said}{done}")])).await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let body = r#"{"model":"gpt","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"Hi"}]}"#;
         let answer = gateway.ask(post("/v1/chat/completions", body)).await;
         let told = answer.text().strip_prefix(&said).unwrap_or_else(|| panic!("{}", answer.text()));
@@ -151,7 +151,7 @@ async fn usage_is_added_to_a_chat_completion_without_one() {
             body["usage"] = usage;
         }
         let upstream = Upstream::answering(reply::json(200, body.to_string())).await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let answer = gateway.ask(Form::Chat.request(false)).await;
         assert!(answer.status() == 200 && answer.complete, "{}", answer.text());
         let mut given = answer.json();
@@ -176,7 +176,7 @@ async fn usage_is_added_to_a_chat_completion_without_one() {
 
 #[tokio::test]
 async fn the_log_and_the_metrics_say_what_was_used() {
-    let (_upstream, gateway) = vendors().await;
+    let (_upstream, gateway) = providers().await;
     let mut lines = 0;
     for form in Form::ALL {
         for stream in [false, true] {
@@ -218,7 +218,7 @@ async fn the_log_and_the_metrics_say_what_was_used() {
     assert_eq!(metrics.sum("gateway_requests_in_flight", &[]), 0.0);
 }
 
-/// Vectors of a vendor whose format is the client's pass as they came.
+/// Vectors of a provider whose format is the client's pass as they came.
 #[tokio::test]
 async fn embeddings_pass() {
     let vector = "{\"object\":\"list\",\"data\":[{\"object\":\"embedding\",\"index\":0,\"embedding\":[1.0e-3,-0.50]}],\
@@ -244,7 +244,7 @@ async fn embeddings_pass() {
         }
     })
     .await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     for (body, expected) in [
         ("{\"input\":[\"a\",\"b\"],\"model\":\"fast-gpt\",\"encoding_format\":\"base64\"}", &*passed),
         ("{\"input\":\"a\", \"model\":\"fast-gpt\",\"user\":\"u\"}", vector),
@@ -298,7 +298,7 @@ async fn a_json_array_passes_in_pieces() {
     let chunks: Vec<u8> = pieces.iter().flat_map(reply::chunk).collect();
     let answer = [head.as_bytes(), &chunks, reply::LAST_CHUNK].concat();
     let upstream = Upstream::answering(answer).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let body = Form::Generate.body("gemini", true);
     for path in
         ["/v1beta/models/gemini:streamGenerateContent", "/v1/models/gemini:streamGenerateContent?alt=json"]
@@ -366,7 +366,7 @@ async fn an_answers_framing_is_not_its_content() {
         let count = answers.len();
         let upstream =
             Upstream::answering_each(answers.iter().map(|(_, answer)| answer.clone()).collect()).await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let mut client = gateway.connect().await;
         for (n, (is_stream, _)) in answers.iter().enumerate() {
             let answer = client.ask(form.request(*is_stream)).await;
@@ -386,14 +386,14 @@ async fn an_answers_framing_is_not_its_content() {
                 }
             })
             .await;
-            let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+            let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
             let answer = gateway.ask(form.request(is_stream)).await;
             assert_eq!((answer.status(), answer.text()), (200, &**expected), "{form:?}");
         }
     }
 }
 
-/// What vendors send between frames, and frames that nobody has heard of, are the client's to see.
+/// What providers send between frames, and frames that nobody has heard of, are the client's to see.
 #[tokio::test]
 async fn what_is_not_understood_in_a_stream_passes() {
     for form in Form::ALL {
@@ -402,7 +402,7 @@ async fn what_is_not_understood_in_a_stream_passes() {
         frames.insert(2, "event: new_event\nid: 7\nretry: 10\ndata: {\"type\":\"new_event\",\n".to_owned());
         frames.insert(3, "data: \"more\":[1]}\n\n".to_owned());
         let upstream = Upstream::answering(reply::stream(&frames)).await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let answer = gateway.ask(form.request(true)).await;
         assert_eq!((answer.status(), answer.text()), (200, &*frames.concat()), "{form:?}");
     }
@@ -424,7 +424,7 @@ async fn a_long_stream_and_a_large_answer_are_whole() {
     frames.push(format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n"));
     frames.extend_from_slice(&Form::Chat.frames("gpt")[3..]);
     let upstream = Upstream::answering_each(vec![reply::json(200, &whole), reply::stream(&frames)]).await;
-    let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+    let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let answer = gateway.ask(Form::Chat.request(false)).await;
     assert_eq!(answer.status(), 200);
     assert!(answer.text() == whole, "{} of {} bytes", answer.body.len(), whole.len());
@@ -435,14 +435,14 @@ async fn a_long_stream_and_a_large_answer_are_whole() {
     assert!(body == frames.concat().as_bytes(), "{} bytes", body.len());
 }
 
-/// A client that asked for no stream and gets one, and the other way round, gets what the vendor gave.
+/// A client that asked for no stream and gets one, and the other way round, gets what the provider gave.
 #[tokio::test]
 async fn what_came_counts_and_not_what_was_asked_for() {
     for form in [Form::Chat, Form::Messages, Form::Responses] {
         let frames = form.frames(form.model());
         let whole = form.whole(form.model());
         let upstream = Upstream::answering_each(vec![reply::stream(&frames), reply::json(200, &whole)]).await;
-        let gateway = Gateway::start(&Setup::vendors(upstream.addr)).await;
+        let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let answer: Answer = gateway.ask(form.request(false)).await;
         assert_eq!((answer.status(), answer.text()), (200, &*frames.concat()), "{form:?}");
         let answer = gateway.ask(form.request(true)).await;

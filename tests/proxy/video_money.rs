@@ -1,6 +1,6 @@
 //! Videos cost what they cost once they are there; nothing of a task is lost or charged twice, whoever ends in between.
 
-use model_gateway::simulator::{Options, Simulator, Vendor};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -13,9 +13,9 @@ use super::support::setup::{CREDENTIAL, Setup, key};
 use super::support::upstream::Upstream;
 use super::support::{soon, until};
 
-async fn vendor() -> Simulator {
+async fn provider() -> Simulator {
     let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
-    Simulator::start(Vendor::OpenAi, options).await.unwrap()
+    Simulator::start(SimulatedProvider::OpenAi, options).await.unwrap()
 }
 
 /// A gateway whose videos cost 0.05 a second, and a key that pays with `acme`.
@@ -63,9 +63,9 @@ async fn end(gateway: &Gateway, id: &str) -> Value {
 
 #[tokio::test]
 async fn what_a_video_may_cost_is_held_and_what_it_costs_is_charged_at_its_end() {
-    let vendor = vendor().await;
-    let gateway = Gateway::start(&paying(&vendor.base_url(), "1")).await;
-    // One that the vendor refuses costs nothing and holds nothing.
+    let provider = provider().await;
+    let gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
+    // One that the provider refuses costs nothing and holds nothing.
     assert_eq!(submit(&gateway, "A cat [[status 500]]", 12).await.status(), 500);
     let good = begin(&gateway, "A cat", 8).await;
     let bad = begin(&gateway, "A cat [[film fail]]", 12).await;
@@ -105,8 +105,8 @@ async fn killed_and_begun_anew(gateway: &mut Gateway) -> Successor {
 
 #[tokio::test]
 async fn a_task_outlives_the_process_that_began_it() {
-    let vendor = vendor().await;
-    let mut gateway = Gateway::start(&paying(&vendor.base_url(), "1")).await;
+    let provider = provider().await;
+    let mut gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
     let id = begin(&gateway, "A cat", 8).await;
     let _second = killed_and_begun_anew(&mut gateway).await;
     assert_eq!(end(&gateway, &id).await["status"], "succeeded");
@@ -118,8 +118,8 @@ async fn a_task_outlives_the_process_that_began_it() {
 /// What a process held is gone with it, and the task runs on: whoever goes on with it holds it again.
 #[tokio::test]
 async fn what_a_running_task_may_cost_is_held_again_after_a_restart() {
-    let vendor = vendor().await;
-    let mut gateway = Gateway::start(&paying(&vendor.base_url(), "1")).await;
+    let provider = provider().await;
+    let mut gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
     let id = begin(&gateway, "A cat [[film looks 6]]", 12).await;
     let _second = killed_and_begun_anew(&mut gateway).await;
     let path = format!("/v1/video/generations/{id}");
@@ -136,8 +136,8 @@ async fn what_a_running_task_may_cost_is_held_again_after_a_restart() {
 
 #[tokio::test]
 async fn a_video_that_nobody_asks_for_is_charged_all_the_same() {
-    let vendor = vendor().await;
-    let gateway = Gateway::start(&paying(&vendor.base_url(), "1")).await;
+    let provider = provider().await;
+    let gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
     begin(&gateway, "A cat [[film looks 0]]", 4).await;
     until(|| gateway.account("acme")["balance"] == "0.80").await;
 }
@@ -146,8 +146,8 @@ async fn a_video_that_nobody_asks_for_is_charged_all_the_same() {
 #[tokio::test]
 async fn a_large_video_passes_without_being_held() {
     const SIZE: usize = 30_000_000;
-    let vendor = vendor().await;
-    let gateway = Gateway::start(&paying(&vendor.base_url(), "1")).await;
+    let provider = provider().await;
+    let gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
     let small = begin(&gateway, "A cat [[film looks 0]]", 4).await;
     let large = begin(&gateway, &format!("A cat [[film looks 0]] [[film bytes {SIZE}]]"), 4).await;
     end(&gateway, &small).await;
@@ -198,7 +198,7 @@ async fn a_video_that_breaks_off_is_never_taken_for_a_whole_one() {
     assert_eq!(broken, 2, "{lines:#?}");
 }
 
-/// A vendor's link to another host is handed to the client; the vendor's credential is not sent there.
+/// A provider's link to another host is handed to the client; the provider's credential is not sent there.
 #[tokio::test]
 async fn a_credential_goes_nowhere_else() {
     let elsewhere = Upstream::answering(reply::json(200, "{}")).await;
@@ -245,27 +245,27 @@ const SECOND: &str = "video_second = [{ size = \"480p\", each = 0.01 }, { size =
 const PRO: &str = "doubao-seedance-1-0-pro-250528";
 const PRO_15: &str = "doubao-seedance-1-5-pro-251215";
 
-/// A gateway with vendors of all forms, whose videos cost what their resolutions cost.
+/// A gateway with providers of all forms, whose videos cost what their resolutions cost.
 async fn by_resolution() -> (Gateway, Vec<Simulator>) {
     let mut setup = Setup::new();
-    let mut vendors = Vec::new();
-    for (model, vendor, kind, path) in [
-        ("sora-2", Vendor::OpenAi, "openai", "v1"),
-        ("sora-2-pro", Vendor::OpenAi, "openai", "v1"),
-        ("veo-3.1-fast-generate-preview", Vendor::Google, "gemini", "v1beta"),
-        ("wan2.5-t2v-preview", Vendor::DashScope, "dashscope", "api/v1"),
-        (PRO, Vendor::Ark, "ark", "api/v3"),
-        (PRO_15, Vendor::Ark, "ark", "api/v3"),
+    let mut providers = Vec::new();
+    for (model, provider, kind, path) in [
+        ("sora-2", SimulatedProvider::OpenAi, "openai", "v1"),
+        ("sora-2-pro", SimulatedProvider::OpenAi, "openai", "v1"),
+        ("veo-3.1-fast-generate-preview", SimulatedProvider::Google, "gemini", "v1beta"),
+        ("wan2.5-t2v-preview", SimulatedProvider::DashScope, "dashscope", "api/v1"),
+        (PRO, SimulatedProvider::Ark, "ark", "api/v3"),
+        (PRO_15, SimulatedProvider::Ark, "ark", "api/v3"),
     ] {
         let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
-        let simulator = Simulator::start(vendor, options).await.unwrap();
+        let simulator = Simulator::start(provider, options).await.unwrap();
         setup = setup.provider(model, kind, &format!("http://{}/{path}", simulator.addr()), "");
         setup = setup.model(model, model, model);
-        vendors.push(simulator);
+        providers.push(simulator);
     }
     let mut setup = setup.priced(SECOND).account("acme", "100");
     setup.keys += &key("pia", PAYING, "account = \"acme\"");
-    (Gateway::start(&setup).await, vendors)
+    (Gateway::start(&setup).await, providers)
 }
 
 async fn submit_body(gateway: &Gateway, body: &Value) -> Answer {
@@ -292,12 +292,12 @@ async fn costs_and(gateway: &Gateway, body: &Value, see: impl Fn() -> Value) -> 
     (format!("{}", cents(&before) - cents(&after)), seen)
 }
 
-/// No size, resolution or length is paid for that the vendor was not told, and none is told that was not paid for.
+/// No size, resolution or length is paid for that the provider was not told, and none is told that was not paid for.
 #[tokio::test]
-async fn what_is_priced_is_what_the_vendor_is_told() {
-    let (gateway, vendors) = by_resolution().await;
+async fn what_is_priced_is_what_the_provider_is_told() {
+    let (gateway, providers) = by_resolution().await;
     let told =
-        |at: usize| -> Value { serde_json::from_slice(&vendors[at].last_request().unwrap().body).unwrap() };
+        |at: usize| -> Value { serde_json::from_slice(&providers[at].last_request().unwrap().body).unwrap() };
     let prompt = "A cat [[film looks 0]]";
     for body in [
         json!({"model": PRO, "prompt": prompt, "size": "1x1"}),
@@ -314,10 +314,10 @@ async fn what_is_priced_is_what_the_vendor_is_told() {
         json!({"model": "veo-3.1-fast-generate-preview", "prompt": prompt, "size": "1x1"}),
         json!({"model": "sora-2", "prompt": prompt, "resolution": "1080p"}),
     ] {
-        let before: u64 = vendors.iter().map(Simulator::requests).sum();
+        let before: u64 = providers.iter().map(Simulator::requests).sum();
         let answer = submit_body(&gateway, &body).await;
         assert_eq!(answer.status(), 400, "{body}: {}", answer.text());
-        assert_eq!(before, vendors.iter().map(Simulator::requests).sum::<u64>(), "{body}");
+        assert_eq!(before, providers.iter().map(Simulator::requests).sum::<u64>(), "{body}");
     }
     // A size that is one of the model's is told as its resolution and ratio.
     for (body, at, cost, pointer, value) in [
@@ -358,10 +358,10 @@ async fn what_is_priced_is_what_the_vendor_is_told() {
     }
 }
 
-/// The vendor's own report of what it made is what is paid.
+/// The provider's own report of what it made is what is paid.
 #[tokio::test]
-async fn what_the_vendor_says_that_it_made_is_charged() {
-    let (gateway, _vendors) = by_resolution().await;
+async fn what_the_provider_says_that_it_made_is_charged() {
+    let (gateway, _providers) = by_resolution().await;
     for (body, cost) in [
         (json!({"model": PRO, "prompt": "A cat [[film looks 0]] [[film makes 1080p]]"}), "25"),
         (
@@ -385,8 +385,8 @@ async fn what_the_vendor_says_that_it_made_is_charged() {
 /// What a video made from another one costs is what that one did, whatever its request says.
 #[tokio::test]
 async fn a_remix_is_held_as_what_it_is_made_from() {
-    let vendor = vendor().await;
-    let gateway = Gateway::start(&paying(&vendor.base_url(), "1")).await;
+    let provider = provider().await;
+    let gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
     let first = begin(&gateway, "A cat [[film looks 0]]", 8).await;
     end(&gateway, &first).await;
     until(|| gateway.account("acme")["balance"] == "0.60").await;

@@ -74,7 +74,7 @@ async fn what_a_model_has_no_place_for_is_said() {
 #[tokio::test]
 async fn what_is_wrong_is_named() {
     let studio = Studio::open().await;
-    let before = studio.vendors["sora-2"].requests();
+    let before = studio.providers["sora-2"].requests();
     for (body, status, param) in [
         (json!({"prompt": "p"}), 400, "model"),
         (json!({"model": "none", "prompt": "p"}), 404, "model"),
@@ -161,7 +161,7 @@ async fn what_is_wrong_is_named() {
         assert_eq!((answer.status(), &found["error"]["param"]), (status, &json!(param)), "{body}: {found}");
         assert!(found["error"]["message"].as_str().unwrap().len() > 10);
     }
-    assert_eq!(studio.vendors["sora-2"].requests(), before);
+    assert_eq!(studio.providers["sora-2"].requests(), before);
     let answer = studio.get("/v1/video/generations/download").await;
     assert_eq!((answer.status(), &answer.json()["error"]["param"]), (400, &json!("id")));
 }

@@ -1,26 +1,26 @@
-//! Videos, from the submission to the last byte: clients of every kind, vendors of every form.
+//! Videos, from the submission to the last byte: clients of every kind, providers of every form.
 
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use model_gateway::simulator::{Options, Simulator, Vendor};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
 use super::support::client::{Answer, post, post_with, request};
 use super::support::gateway::Gateway;
 use super::support::setup::{CREDENTIAL, KEY, NARROW_KEY, Setup};
 
-/// Models with the vendor, its kind, and the path of its base URL.
-const MODELS: [(&str, Vendor, &str, &str); 8] = [
-    ("sora-2", Vendor::OpenAi, "openai", "v1"),
-    ("sora-azure", Vendor::OpenAi, "azure", "openai/v1"),
-    ("veo-3.1-fast-generate-preview", Vendor::Google, "gemini", "v1beta"),
-    ("veo-3.1-generate-001", Vendor::Google, "vertex", "v1/projects/p/locations/l"),
-    ("wan2.5-t2v-preview", Vendor::DashScope, "dashscope", "compatible-mode/v1"),
-    ("wan2.5-i2v-preview", Vendor::DashScope, "dashscope", "api/v1"),
-    ("doubao-seedance-1-5-pro-251215", Vendor::Ark, "ark", "api/v3"),
-    ("doubao-seedance-1-5-pro-251215-noAudio", Vendor::Ark, "ark", "api/v3"),
+/// Models with the provider, its kind, and the path of its base URL.
+const MODELS: [(&str, SimulatedProvider, &str, &str); 8] = [
+    ("sora-2", SimulatedProvider::OpenAi, "openai", "v1"),
+    ("sora-azure", SimulatedProvider::OpenAi, "azure", "openai/v1"),
+    ("veo-3.1-fast-generate-preview", SimulatedProvider::Google, "gemini", "v1beta"),
+    ("veo-3.1-generate-001", SimulatedProvider::Google, "vertex", "v1/projects/p/locations/l"),
+    ("wan2.5-t2v-preview", SimulatedProvider::DashScope, "dashscope", "compatible-mode/v1"),
+    ("wan2.5-i2v-preview", SimulatedProvider::DashScope, "dashscope", "api/v1"),
+    ("doubao-seedance-1-5-pro-251215", SimulatedProvider::Ark, "ark", "api/v3"),
+    ("doubao-seedance-1-5-pro-251215-noAudio", SimulatedProvider::Ark, "ark", "api/v3"),
 ];
 
 /// One red pixel.
@@ -30,26 +30,26 @@ const PICTURE: &str =
 /// A gateway with all of them.
 pub(crate) struct Studio {
     pub(crate) gateway: Gateway,
-    pub(crate) vendors: BTreeMap<&'static str, Simulator>,
+    pub(crate) providers: BTreeMap<&'static str, Simulator>,
 }
 
-pub(crate) async fn vendors(mut setup: Setup) -> (Setup, BTreeMap<&'static str, Simulator>) {
-    let mut vendors = BTreeMap::new();
-    for (model, vendor, kind, path) in MODELS {
+pub(crate) async fn providers(mut setup: Setup) -> (Setup, BTreeMap<&'static str, Simulator>) {
+    let mut providers = BTreeMap::new();
+    for (model, provider, kind, path) in MODELS {
         let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
-        let simulator = Simulator::start(vendor, options).await.unwrap();
+        let simulator = Simulator::start(provider, options).await.unwrap();
         let base = format!("http://{}/{path}", simulator.addr());
         let lines = if kind == "vertex" { "apis = [\"videos\"]" } else { "" };
         setup = setup.provider(model, kind, &base, lines).model(model, model, model);
-        vendors.insert(model, simulator);
+        providers.insert(model, simulator);
     }
-    (setup, vendors)
+    (setup, providers)
 }
 
 impl Studio {
     pub(crate) async fn open() -> Studio {
-        let (setup, vendors) = vendors(Setup::new()).await;
-        Studio { gateway: Gateway::start(&setup).await, vendors }
+        let (setup, providers) = providers(Setup::new()).await;
+        Studio { gateway: Gateway::start(&setup).await, providers }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -77,7 +77,7 @@ impl Studio {
     }
 
     fn asked(&self, model: &str) -> (String, Value) {
-        let last = self.vendors[model].last_request().unwrap();
+        let last = self.providers[model].last_request().unwrap();
         (last.path, serde_json::from_slice(&last.body).unwrap_or_default())
     }
 }
@@ -90,7 +90,7 @@ pub(crate) async fn end(gateway: &Gateway, id: &str) -> Value {
     ends(gateway, &[id]).await.remove(0)
 }
 
-/// Asks until all of these tasks have ended. A vendor is not asked more than once a second for one of them, so it is
+/// Asks until all of these tasks have ended. A provider is not asked more than once a second for one of them, so it is
 /// waited for all of them together.
 async fn ends(gateway: &Gateway, ids: &[&str]) -> Vec<Value> {
     let mut ended = vec![Value::Null; ids.len()];
@@ -131,7 +131,7 @@ fn is_video(bytes: &[u8], size: usize) {
 }
 
 #[tokio::test]
-async fn every_vendor_s_videos_are_begun_looked_at_and_fetched() {
+async fn every_provider_s_videos_are_begun_looked_at_and_fetched() {
     let studio = Studio::open().await;
     let mut ids = Vec::new();
     for (model, ..) in MODELS {
@@ -239,7 +239,7 @@ async fn each_family_is_asked_in_its_words() {
             json!({"model": "doubao-seedance-1-5-pro-251215", "content": [{"type": "text", "text": "p"}],
                 "resolution": "720p", "ratio": "16:9", "duration": 5, "generate_audio": true}),
         ),
-        // The vendor makes 1080p of eight seconds alone.
+        // The provider makes 1080p of eight seconds alone.
         (
             "veo-3.1-fast-generate-preview",
             json!({"prompt": "p"}),
@@ -283,7 +283,7 @@ async fn a_video_is_made_from_another_one_by_whoever_made_that() {
     let second = studio.begin(&remix).await;
     let (path, asked) = studio.asked("sora-2");
     assert!(path.starts_with("/v1/videos/video_") && path.ends_with("/remix"), "{path}");
-    assert!(!path.contains(&first), "the vendor has an id of its own");
+    assert!(!path.contains(&first), "the provider has an id of its own");
     assert_eq!(asked, json!({"prompt": "A dog"}));
     assert_eq!(studio.end(&second).await["status"], "succeeded");
     let shown = studio.get(&format!("/v1/videos/{second}")).await.json();
@@ -351,7 +351,7 @@ async fn a_task_is_its_owner_s_alone() {
 }
 
 #[tokio::test]
-async fn the_sdks_of_both_vendors_find_their_own_words() {
+async fn the_sdks_of_both_providers_find_their_own_words() {
     let studio = Studio::open().await;
     let form = "--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nA cat\r\n\
          --b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsora-2\r\n\
@@ -392,7 +392,7 @@ async fn the_sdks_of_both_vendors_find_their_own_words() {
 }
 
 #[tokio::test]
-async fn a_vendor_that_fails_is_told_at_the_submission_and_waited_for_afterwards() {
+async fn a_provider_that_fails_is_told_at_the_submission_and_waited_for_afterwards() {
     let studio = Studio::open().await;
     for (model, ..) in MODELS {
         for (words, status) in
@@ -403,7 +403,7 @@ async fn a_vendor_that_fails_is_told_at_the_submission_and_waited_for_afterwards
             assert_eq!(answer.status(), status, "{model} {words}: {}", answer.text());
             assert!(answer.json()["error"]["message"].is_string());
         }
-        // A vendor that does not say how far a task is is no reason for the task to be lost.
+        // A provider that does not say how far a task is is no reason for the task to be lost.
         let id = studio.begin(&body(model, "A cat [[film stuck 503]]")).await;
         let shown = studio.get(&format!("/v1/video/generations/{id}")).await;
         assert_eq!((shown.status(), &shown.json()["status"]), (200, &json!("submitted")), "{model}");

@@ -121,7 +121,7 @@ fn raw(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// The body of a request. `mark`: the last part is marked for the vendor's cache, where the format has such marks.
+/// The body of a request. `mark`: the last part is marked for the provider's cache, where the format has such marks.
 pub(crate) fn body(format: Format, messages: &[Message], issuer: &str, mark: bool) -> String {
     // Numbers must stay as they are, so arguments are put in as text.
     let hole = |number: usize| format!("HOLE-{number}-");

@@ -1,5 +1,5 @@
-//! Streams that are cut off, at every byte: whatever the formats of vendor and client, the client never gets an answer
-//! that looks complete and is not.
+//! Streams that are cut off, at every byte: whatever the formats of provider and client, the client never gets an
+//! answer that looks complete and is not.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use model_gateway::translate::verbatim::{Arrival, Changes, StreamError};
 use model_gateway::translate::{Exchange, Verbatim};
 use model_gateway::wire::Format;
-use model_gateway::wire::error::{VendorError, from_vendor};
+use model_gateway::wire::error::{ProviderError, from_provider};
 
 use crate::route::{Way, pairs};
 
@@ -41,7 +41,7 @@ fn complete_at(format: Format, stream: &str) -> usize {
     found.unwrap_or_else(|| panic!("{format} has no end: {stream}"))
 }
 
-/// What a client of the vendor's own format gets.
+/// What a client of the provider's own format gets.
 fn pass_on(format: Format, stream: &[u8]) -> (String, bool) {
     let verbatim = Verbatim::new(format.api(), Arrival::Events, Changes::default(), 1 << 24);
     let mut exchange = Exchange::Verbatim(verbatim);
@@ -53,8 +53,11 @@ fn pass_on(format: Format, stream: &[u8]) -> (String, bool) {
     };
     let ended = feed();
     if ended.is_err() {
-        let error =
-            from_vendor(500, VendorError { message: "cut off".to_owned(), ..VendorError::default() }, None);
+        let error = from_provider(
+            500,
+            ProviderError { message: "cut off".to_owned(), ..ProviderError::default() },
+            None,
+        );
         out.extend_from_slice(&exchange.fail(format, &error, "req_1"));
     }
     (String::from_utf8(out).unwrap(), ended.is_ok())
@@ -85,22 +88,22 @@ fn ends_with_an_error(client: Format, text: &str) -> bool {
 fn a_stream_that_is_cut_at_any_byte_never_looks_complete() {
     let mut cuts = 0;
     for case in CASES {
-        for (vendor, client) in pairs() {
-            let Some(stream) = stream(case, vendor) else { continue };
-            let complete = complete_at(vendor, &stream);
+        for (provider, client) in pairs() {
+            let Some(stream) = stream(case, provider) else { continue };
+            let complete = complete_at(provider, &stream);
             let pass = |cut: usize| {
                 let piece = &stream.as_bytes()[..cut];
-                if vendor == client {
-                    return pass_on(vendor, piece);
+                if provider == client {
+                    return pass_on(provider, piece);
                 }
-                let (text, ended) = Way::streamed(vendor, client).pass(&[piece]);
+                let (text, ended) = Way::streamed(provider, client).pass(&[piece]);
                 (text, ended.is_ok())
             };
             let (_, whole) = pass(stream.len());
-            assert!(whole, "{case}, {vendor} to {client}");
+            assert!(whole, "{case}, {provider} to {client}");
             for cut in 0..=stream.len() {
                 let (text, looks_complete) = pass(cut);
-                let what = format!("{case}, {vendor} to {client}, {cut} of {} bytes", stream.len());
+                let what = format!("{case}, {provider} to {client}, {cut} of {} bytes", stream.len());
                 if cut < complete {
                     assert!(!looks_complete, "{what}: {text}");
                 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use model_gateway::translate::verbatim::Arrival;
 use model_gateway::wire::Format;
-use model_gateway::wire::error::{VendorError, body as error_body, from_vendor};
+use model_gateway::wire::error::{ProviderError, body as error_body, from_provider};
 use serde_json::Value;
 
 use crate::difference::lines;
@@ -92,12 +92,12 @@ fn requests(case: &Path, out: &mut String) {
 
 /// How whole answers differ from the files of their formats.
 fn answers(case: &Path, out: &mut String) {
-    for (vendor, client) in translated_pairs() {
+    for (provider, client) in translated_pairs() {
         let file = |format: Format| text(case, &format!("answer.{format}.json"));
-        let (Some(body), Some(expected)) = (file(vendor), file(client)) else { continue };
-        let title = format!("answer {vendor} to {client}");
+        let (Some(body), Some(expected)) = (file(provider), file(client)) else { continue };
+        let title = format!("answer {provider} to {client}");
         let place = format!("{}: {title}", case.display());
-        let (written, ended) = Way::whole(vendor, client).pass(&[body.as_bytes()]);
+        let (written, ended) = Way::whole(provider, client).pass(&[body.as_bytes()]);
         let found = match ended {
             Ok(()) => lines(&json(&written, &place), &json(&expected, &place)),
             Err(error) => vec![format!("ends in an error: {error}")],
@@ -108,12 +108,12 @@ fn answers(case: &Path, out: &mut String) {
 
 /// How errors differ from the files of their formats.
 fn errors(case: &Path, out: &mut String) {
-    for (vendor, client) in pairs() {
+    for (provider, client) in pairs() {
         let file = |format: Format| text(case, &format!("error.{format}.json"));
-        let (Some(body), Some(expected)) = (file(vendor), file(client)) else { continue };
+        let (Some(body), Some(expected)) = (file(provider), file(client)) else { continue };
         let status = text(case, "status").unwrap().trim().parse().unwrap();
-        let title = format!("error {vendor} to {client}");
-        let error = from_vendor(status, VendorError::decode(body.as_bytes()), None);
+        let title = format!("error {provider} to {client}");
+        let error = from_provider(status, ProviderError::decode(body.as_bytes()), None);
         let written = error_body(client, &error, "req_1");
         let written = std::str::from_utf8(&written).unwrap();
         section(out, &title, lines(&json(written, &title), &json(&expected, &title)));
@@ -138,13 +138,13 @@ fn every_format_says_what_every_other_says_up_to_declared_losses() {
 fn every_stream_becomes_the_stream_of_its_client() {
     let mut faults = Vec::new();
     for case in cases() {
-        for (vendor, client) in translated_pairs() {
-            let Some(stream) = text(&case, &format!("answer.{vendor}.sse")) else { continue };
-            let (mut written, ended) = Way::streamed(vendor, client).pass(&[stream.as_bytes()]);
+        for (provider, client) in translated_pairs() {
+            let Some(stream) = text(&case, &format!("answer.{provider}.sse")) else { continue };
+            let (mut written, ended) = Way::streamed(provider, client).pass(&[stream.as_bytes()]);
             if let Err(error) = ended {
-                writeln!(written, ": the vendor's stream: {error}").unwrap();
+                writeln!(written, ": the provider's stream: {error}").unwrap();
             }
-            assert_golden(&case.join(format!("streams/{vendor}-{client}.sse")), &written, &mut faults);
+            assert_golden(&case.join(format!("streams/{provider}-{client}.sse")), &written, &mut faults);
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -155,18 +155,18 @@ fn every_stream_becomes_the_stream_of_its_client() {
 fn a_stream_that_is_collected_is_the_whole_answer() {
     let mut seen = 0;
     for case in cases() {
-        for (vendor, client) in translated_pairs() {
-            let file = |end: &str| text(&case, &format!("answer.{vendor}.{end}"));
+        for (provider, client) in translated_pairs() {
+            let file = |end: &str| text(&case, &format!("answer.{provider}.{end}"));
             let (Some(stream), Some(body)) = (file("sse"), file("json")) else { continue };
-            let place = format!("{}: {vendor} to {client}", case.display());
-            let whole = Way::whole(vendor, client).pass(&[body.as_bytes()]);
-            let way = Way { arrival: Arrival::Events, ..Way::whole(vendor, client) };
+            let place = format!("{}: {provider} to {client}", case.display());
+            let whole = Way::whole(provider, client).pass(&[body.as_bytes()]);
+            let way = Way { arrival: Arrival::Events, ..Way::whole(provider, client) };
             let collected = way.pass(&[stream.as_bytes()]);
             assert_eq!((&whole.1, &collected.1), (&Ok(()), &Ok(())), "{place}");
             let found = lines(&json(&collected.0, &place), &json(&whole.0, &place));
             assert!(found.is_empty(), "{place}:\n{}", found.join("\n"));
             // The client that wants a stream of a document gets what it would get of the stream.
-            let way = Way { arrival: Arrival::Whole, ..Way::streamed(vendor, client) };
+            let way = Way { arrival: Arrival::Whole, ..Way::streamed(provider, client) };
             let (streamed, ended) = way.pass(&[body.as_bytes()]);
             assert_eq!(ended, Ok(()), "{place}");
             let back = |stream: &str| {
@@ -177,7 +177,7 @@ fn a_stream_that_is_collected_is_the_whole_answer() {
                 assert_eq!(ended, Ok(()), "{place}: {stream}");
                 json(&text, &place)
             };
-            let (direct, _) = Way::streamed(vendor, client).pass(&[stream.as_bytes()]);
+            let (direct, _) = Way::streamed(provider, client).pass(&[stream.as_bytes()]);
             let found = lines(&back(&streamed), &back(&direct));
             assert!(found.is_empty(), "{place}, streamed:\n{}", found.join("\n"));
             seen += 1;

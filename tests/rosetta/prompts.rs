@@ -1,8 +1,8 @@
-//! The vendors' prompt caches: a conversation that has grown begins with the same bytes as before it grew.
+//! The providers' prompt caches: a conversation that has grown begins with the same bytes as before it grew.
 //!
 //! What makes it hold in every format: all that is not the conversation stands in front of it and depends on nothing
 //! in it, the turns stand last and in their order, and nothing that was written of an earlier turn depends on a later
-//! one. Marks for the cache, which clients move on with each turn, are taken out before the comparison: to the vendor
+//! one. Marks for the cache, which clients move on with each turn, are taken out before the comparison: to the provider
 //! they are no part of the prompt.
 
 use model_gateway::wire::Format;

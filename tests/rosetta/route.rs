@@ -12,7 +12,7 @@ use model_gateway::translate::verbatim::{Arrival, StreamError};
 use model_gateway::translate::{Ask, Outgoing, Refused, Restore, outgoing};
 use model_gateway::wire::Format;
 use model_gateway::wire::codec::Reply;
-use model_gateway::wire::error::{VendorError, from_vendor};
+use model_gateway::wire::error::{ProviderError, from_provider};
 
 const LIMIT: usize = 1 << 24;
 
@@ -26,13 +26,13 @@ pub(crate) fn translated_pairs() -> impl Iterator<Item = (Format, Format)> {
     pairs().filter(|(from, to)| from != to)
 }
 
-/// The vendor that speaks a format in these tests.
+/// The provider that speaks a format in these tests.
 pub(crate) fn issuer(format: Format) -> &'static str {
     match format {
-        Format::Chat => "vendor-c",
-        Format::Messages => "vendor-m",
-        Format::Responses => "vendor-r",
-        Format::Generate => "vendor-g",
+        Format::Chat => "provider-c",
+        Format::Messages => "provider-m",
+        Format::Responses => "provider-r",
+        Format::Generate => "provider-g",
     }
 }
 
@@ -64,12 +64,12 @@ pub(crate) fn dialect(format: Format) -> Dialect<'static> {
     }
 }
 
-/// The request in `body`, as the vendor gets it.
+/// The request in `body`, as the provider gets it.
 pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, Refused> {
     let dialect = dialect(to);
     let ask = Ask {
         client: from,
-        vendor: to,
+        provider: to,
         stream: false,
         array: false,
         thinking: Thinking::Unsaid,
@@ -83,7 +83,7 @@ pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, 
 }
 
 /// What the answer's encoder is told in most tests.
-pub(crate) fn reply(vendor: Format) -> Reply {
+pub(crate) fn reply(provider: Format) -> Reply {
     Reply {
         model: EscapedString::from("model-1"),
         request: "req_1".into(),
@@ -91,14 +91,14 @@ pub(crate) fn reply(vendor: Format) -> Reply {
         created: 1_700_000_000,
         usage_wanted: true,
         show_thinking: true,
-        issuer: issuer(vendor).into(),
+        issuer: issuer(provider).into(),
         ..Reply::default()
     }
 }
 
-/// A vendor's answer on its way to a client.
+/// A provider's answer on its way to a client.
 pub(crate) struct Way {
-    pub(crate) vendor: Format,
+    pub(crate) provider: Format,
     pub(crate) client: Format,
     /// How it arrives.
     pub(crate) arrival: Arrival,
@@ -108,18 +108,18 @@ pub(crate) struct Way {
 
 impl Way {
     /// From a stream to a stream.
-    pub(crate) fn streamed(vendor: Format, client: Format) -> Way {
-        Way { vendor, client, arrival: Arrival::Events, stream: true }
+    pub(crate) fn streamed(provider: Format, client: Format) -> Way {
+        Way { provider, client, arrival: Arrival::Events, stream: true }
     }
 
     /// From a document to a document.
-    pub(crate) fn whole(vendor: Format, client: Format) -> Way {
-        Way { vendor, client, arrival: Arrival::Whole, stream: false }
+    pub(crate) fn whole(provider: Format, client: Format) -> Way {
+        Way { provider, client, arrival: Arrival::Whole, stream: false }
     }
 
     /// All that the client gets, and how it ended.
     pub(crate) fn pass(&self, pieces: &[&[u8]]) -> (String, Result<(), String>) {
-        self.pass_with(pieces, reply(self.vendor), Restore::default())
+        self.pass_with(pieces, reply(self.provider), Restore::default())
     }
 
     pub(crate) fn pass_with(
@@ -128,7 +128,7 @@ impl Way {
         reply: Reply,
         restore: Restore,
     ) -> (String, Result<(), String>) {
-        let route = Route { client: self.client, vendor: self.vendor, stream: self.stream };
+        let route = Route { client: self.client, provider: self.provider, stream: self.stream };
         let mut translated = Translated::new(&route, self.arrival, Arc::new(reply), restore, LIMIT);
         let mut out = Vec::new();
         let mut feed = || -> Result<(), StreamError> {
@@ -156,7 +156,7 @@ impl Way {
 fn told(error: &StreamError) -> ApiError {
     match error {
         StreamError::FirstFrame(frame) | StreamError::Failed(frame) => {
-            from_vendor(500, VendorError::decode(frame), None)
+            from_provider(500, ProviderError::decode(frame), None)
         }
         other => ApiError::new(Kind::UpstreamBroken, other.to_string()),
     }

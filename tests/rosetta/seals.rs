@@ -1,4 +1,4 @@
-//! What a vendor signs comes back to it unaltered, and to nobody else: through clients of every other format, over
+//! What a provider signs comes back to it unaltered, and to nobody else: through clients of every other format, over
 //! three turns of tool use, for clients that send back everything and for clients that keep only calls and their ids.
 
 use model_gateway::translate::verbatim::Arrival;
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::route::{Way, issuer, request, translated_pairs};
 
-/// Vendors that sign. (Those of chat sign nothing of their own.)
+/// Providers that sign. (Those of chat sign nothing of their own.)
 const SIGNERS: [Format; 3] = [Format::Messages, Format::Responses, Format::Generate];
 
-/// The vendor's answer in a turn: signed reasoning and a call.
-fn answer(vendor: Format, turn: usize) -> String {
+/// The provider's answer in a turn: signed reasoning and a call.
+fn answer(provider: Format, turn: usize) -> String {
     let (seal, hidden) = (format!("Eq{turn}/m+=="), format!("Hid/{turn}=="));
-    let body = match vendor {
+    let body = match provider {
         Format::Messages => {
             json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [
             {"type": "thinking", "thinking": format!("Thought {turn}\n\"é\""), "signature": seal},
@@ -32,16 +32,16 @@ fn answer(vendor: Format, turn: usize) -> String {
             {"text": format!("Thought {turn}\n\"é\""), "thought": true},
             {"functionCall": {"id": format!("fc{turn}"), "name": "look", "args": {"n": turn}}, "thoughtSignature": seal}]}, "finishReason": "STOP", "index": 0}],
             "modelVersion": "m", "responseId": "r"}),
-        Format::Chat => unreachable!("vendors of chat sign nothing"),
+        Format::Chat => unreachable!("providers of chat sign nothing"),
     };
     body.to_string()
 }
 
 /// The seals of the first `turns` answers, in their order.
-fn seals(vendor: Format, turns: usize) -> Vec<String> {
+fn seals(provider: Format, turns: usize) -> Vec<String> {
     let of_turn = |turn: usize| {
         let mut seals = vec![format!("Eq{turn}/m+==")];
-        if vendor != Format::Generate {
+        if provider != Format::Generate {
             seals.push(format!("Hid/{turn}=="));
         }
         seals
@@ -49,9 +49,9 @@ fn seals(vendor: Format, turns: usize) -> Vec<String> {
     (1..=turns).flat_map(of_turn).collect()
 }
 
-/// All seals in what a vendor gets.
-fn seals_in(vendor: Format, body: &Value) -> Vec<String> {
-    let names: &[&str] = match vendor {
+/// All seals in what a provider gets.
+fn seals_in(provider: Format, body: &Value) -> Vec<String> {
+    let names: &[&str] = match provider {
         Format::Messages => &["signature", "data"],
         Format::Responses => &["encrypted_content"],
         Format::Generate => &["thoughtSignature"],
@@ -169,22 +169,22 @@ impl Client {
         }
     }
 
-    fn asks(&self, vendor: Format) -> Value {
+    fn asks(&self, provider: Format) -> Value {
         let text = self.body();
-        let outgoing = request(self.format, vendor, &text)
-            .unwrap_or_else(|refused| panic!("{} to {vendor}: {refused}: {text}", self.format));
+        let outgoing = request(self.format, provider, &text)
+            .unwrap_or_else(|refused| panic!("{} to {provider}: {refused}: {text}", self.format));
         serde_json::from_slice(&outgoing.body).unwrap()
     }
 }
 
 /// The answer as the client gets it: as a document, or as a stream that it has put together.
-fn received(vendor: Format, client: Format, turn: usize) -> Value {
-    let (text, ended) = Way::whole(vendor, client).pass(&[answer(vendor, turn).as_bytes()]);
-    assert_eq!(ended, Ok(()), "{vendor} to {client}");
+fn received(provider: Format, client: Format, turn: usize) -> Value {
+    let (text, ended) = Way::whole(provider, client).pass(&[answer(provider, turn).as_bytes()]);
+    assert_eq!(ended, Ok(()), "{provider} to {client}");
     serde_json::from_str(&text).unwrap()
 }
 
-/// The ids of the calls in what a vendor gets, in the order of the calls and of their results.
+/// The ids of the calls in what a provider gets, in the order of the calls and of their results.
 fn ids_in(body: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect(body, &["tool_use_id", "call_id", "id", "tool_call_id"], &mut found);
@@ -195,38 +195,45 @@ fn ids_in(body: &Value) -> Vec<String> {
 
 #[test]
 fn seals_come_back_to_their_issuer_over_three_turns() {
-    for (vendor, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
+    for (provider, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
         let mut client = Client::new(format, true);
         for turn in 1..=3 {
-            client.take(&received(vendor, format, turn));
-            let asked = client.asks(vendor);
-            assert_eq!(seals_in(vendor, &asked), seals(vendor, turn), "{vendor} through {format}: {asked}");
+            client.take(&received(provider, format, turn));
+            let asked = client.asks(provider);
+            assert_eq!(
+                seals_in(provider, &asked),
+                seals(provider, turn),
+                "{provider} through {format}: {asked}"
+            );
             // The words of the reasoning as well: a signature is of its text.
             let text = asked.to_string();
             for turn in 1..=turn {
                 assert!(
-                    vendor == Format::Generate || text.contains(&format!(r#"Thought {turn}\n\"é\""#)),
-                    "{vendor} through {format}: {asked}"
+                    provider == Format::Generate || text.contains(&format!(r#"Thought {turn}\n\"é\""#)),
+                    "{provider} through {format}: {asked}"
                 );
             }
-            // Whatever the ids carried to the client, the vendor gets its own.
+            // Whatever the ids carried to the client, the provider gets its own.
             let ids = ids_in(&asked);
             let plain = |id: &String| id.len() < 10;
-            assert!(ids.len() >= turn && ids.iter().all(plain), "{vendor} through {format}: {ids:?}");
+            assert!(ids.len() >= turn && ids.iter().all(plain), "{provider} through {format}: {ids:?}");
         }
     }
 }
 
 #[test]
-fn seals_of_one_vendor_never_go_to_another() {
-    for (vendor, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
+fn seals_of_one_provider_never_go_to_another() {
+    for (provider, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
         for echoes in [true, false] {
             let mut client = Client::new(format, echoes);
-            (1..=3).for_each(|turn| client.take(&received(vendor, format, turn)));
-            for other in Format::ALL.into_iter().filter(|other| *other != vendor) {
+            (1..=3).for_each(|turn| client.take(&received(provider, format, turn)));
+            for other in Format::ALL.into_iter().filter(|other| *other != provider) {
                 let text = client.asks(other).to_string();
-                for trace in ["gw1.", "__gw1__", "Eq1/m", "Hid/1", issuer(vendor)] {
-                    assert!(!text.contains(trace), "{vendor} through {format} to {other}: {trace} in {text}");
+                for trace in ["gw1.", "__gw1__", "Eq1/m", "Hid/1", issuer(provider)] {
+                    assert!(
+                        !text.contains(trace),
+                        "{provider} through {format} to {other}: {trace} in {text}"
+                    );
                 }
             }
         }
@@ -237,12 +244,16 @@ fn seals_of_one_vendor_never_go_to_another() {
 #[test]
 fn ids_of_calls_carry_the_seals_of_calls() {
     for format in [Format::Chat, Format::Messages, Format::Responses] {
-        let vendor = Format::Generate;
+        let provider = Format::Generate;
         let mut client = Client::new(format, false);
         for turn in 1..=3 {
-            client.take(&received(vendor, format, turn));
-            let asked = client.asks(vendor);
-            assert_eq!(seals_in(vendor, &asked), seals(vendor, turn), "{vendor} through {format}: {asked}");
+            client.take(&received(provider, format, turn));
+            let asked = client.asks(provider);
+            assert_eq!(
+                seals_in(provider, &asked),
+                seals(provider, turn),
+                "{provider} through {format}: {asked}"
+            );
         }
     }
 }
@@ -251,16 +262,16 @@ fn ids_of_calls_carry_the_seals_of_calls() {
 /// it back as well.
 #[test]
 fn streams_carry_the_seals_that_documents_carry() {
-    for (vendor, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
-        let way = Way { arrival: Arrival::Whole, ..Way::streamed(vendor, format) };
-        let (stream, ended) = way.pass(&[answer(vendor, 1).as_bytes()]);
+    for (provider, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
+        let way = Way { arrival: Arrival::Whole, ..Way::streamed(provider, format) };
+        let (stream, ended) = way.pass(&[answer(provider, 1).as_bytes()]);
         assert_eq!(ended, Ok(()));
-        let whole = received(vendor, format, 1).to_string();
+        let whole = received(provider, format, 1).to_string();
         let mut sealed = 0;
         for part in whole.split('"').filter(|part| part.contains("gw1") || part.starts_with("Z3cx")) {
-            assert!(stream.contains(part), "{vendor} to {format}: {part} in {stream}");
+            assert!(stream.contains(part), "{provider} to {format}: {part} in {stream}");
             sealed += 1;
         }
-        assert!(sealed > 0, "{vendor} to {format}: {whole}");
+        assert!(sealed > 0, "{provider} to {format}: {whole}");
     }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::route::{Way, translated_pairs};
 
-/// The streams of the goldens, with the vendor's format.
+/// The streams of the goldens, with the provider's format.
 fn streams() -> Vec<(Format, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut streams = Vec::new();
@@ -52,14 +52,14 @@ fn spellings(stream: &str) -> [String; 5] {
 
 #[test]
 fn byte_by_byte_and_in_other_spellings_the_client_gets_the_same() {
-    for (vendor, stream) in streams() {
-        for (_, client) in translated_pairs().filter(|pair| pair.0 == vendor) {
-            let way = Way::streamed(vendor, client);
+    for (provider, stream) in streams() {
+        for (_, client) in translated_pairs().filter(|pair| pair.0 == provider) {
+            let way = Way::streamed(provider, client);
             let expected = way.pass(&[stream.as_bytes()]);
             let bytes: Vec<&[u8]> = stream.as_bytes().chunks(1).collect();
-            assert_eq!(way.pass(&bytes), expected, "{vendor} to {client}, byte by byte");
+            assert_eq!(way.pass(&bytes), expected, "{provider} to {client}, byte by byte");
             for spelled in spellings(&stream) {
-                assert_eq!(way.pass(&[spelled.as_bytes()]), expected, "{vendor} to {client}: {spelled}");
+                assert_eq!(way.pass(&[spelled.as_bytes()]), expected, "{provider} to {client}: {spelled}");
             }
         }
     }
@@ -70,11 +70,11 @@ proptest! {
 
     #[test]
     fn any_cut_gives_the_client_the_same(sizes in proptest::collection::vec(1usize..200, 1..12)) {
-        for (vendor, stream) in streams() {
-            for (_, client) in translated_pairs().filter(|pair| pair.0 == vendor) {
-                let way = Way::streamed(vendor, client);
+        for (provider, stream) in streams() {
+            for (_, client) in translated_pairs().filter(|pair| pair.0 == provider) {
+                let way = Way::streamed(provider, client);
                 let expected = way.pass(&[stream.as_bytes()]);
-                prop_assert_eq!(way.pass(&pieces(stream.as_bytes(), &sizes)), expected, "{} to {}", vendor, client);
+                prop_assert_eq!(way.pass(&pieces(stream.as_bytes(), &sizes)), expected, "{} to {}", provider, client);
             }
         }
     }
@@ -82,7 +82,7 @@ proptest! {
     /// A stream that breaks off never ends as if it were whole.
     #[test]
     fn a_stream_that_breaks_off_is_told_apart_from_a_whole_one(share in 0.0f64..1.0) {
-        for (vendor, stream) in streams() {
+        for (provider, stream) in streams() {
             // What ends the answer stands in the last frame that says more than that the stream is over.
             let end = stream.trim_end().trim_end_matches("data: [DONE]").trim_end().rfind("\n\n").unwrap_or(0);
             let mut cut = (end as f64 * share) as usize;
@@ -91,10 +91,10 @@ proptest! {
             }
             // In chat the reason for the end comes before the usage: an answer without usage is complete.
             let finished = stream[..cut].contains("\"finish_reason\":\"");
-            for (_, client) in translated_pairs().filter(|pair| pair.0 == vendor && !finished) {
-                let (text, ended) = Way::streamed(vendor, client).pass(&[&stream.as_bytes()[..cut]]);
-                prop_assert!(ended.is_err(), "{} to {}: {}", vendor, client, text);
-                prop_assert!(text.contains("error"), "{} to {}: {}", vendor, client, text);
+            for (_, client) in translated_pairs().filter(|pair| pair.0 == provider && !finished) {
+                let (text, ended) = Way::streamed(provider, client).pass(&[&stream.as_bytes()[..cut]]);
+                prop_assert!(ended.is_err(), "{} to {}: {}", provider, client, text);
+                prop_assert!(text.contains("error"), "{} to {}: {}", provider, client, text);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The usage that a client is shown and the usage that is charged are one object: over all pairs of formats, streams and
-//! documents, and also where the vendor says nothing.
+//! The usage that a client is shown and the usage that is charged are one object: over all pairs of formats, streams
+//! and documents, and also where the provider says nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ const LIMIT: usize = 1 << 24;
 /// What the request is expected to have.
 const INPUT: u64 = 321;
 
-fn exchange(vendor: Format, client: Format, arrival: Arrival, stream: bool) -> Exchange {
-    let mut exchange = if vendor == client {
-        Exchange::Verbatim(Verbatim::new(vendor.api(), arrival, Changes::default(), LIMIT))
+fn exchange(provider: Format, client: Format, arrival: Arrival, stream: bool) -> Exchange {
+    let mut exchange = if provider == client {
+        Exchange::Verbatim(Verbatim::new(provider.api(), arrival, Changes::default(), LIMIT))
     } else {
-        let route = Route { client, vendor, stream };
-        let reply = Arc::new(reply(vendor));
+        let route = Route { client, provider, stream };
+        let reply = Arc::new(reply(provider));
         Exchange::Translated(Box::new(Translated::new(&route, arrival, reply, Restore::default(), LIMIT)))
     };
     exchange.expect(Family::OpenAi, INPUT);
@@ -160,15 +160,16 @@ fn pass(mut exchange: Exchange, arrival: Arrival, stream: bool, text: &str) -> (
 
 #[test]
 fn bug_39_what_the_client_is_shown_is_what_is_charged() {
-    for (vendor, client) in pairs() {
-        let rich: Value = serde_json::from_str(rich(vendor)).unwrap();
-        for (arrival, text) in answers(vendor) {
+    for (provider, client) in pairs() {
+        let rich: Value = serde_json::from_str(rich(provider)).unwrap();
+        for (arrival, text) in answers(provider) {
             let stream = arrival == Arrival::Events;
             for usage in [None, Some(&rich)] {
                 let text = usage.map_or(text.clone(), |usage| changed(arrival, &text, Some(usage)));
-                let (out, exchange) = pass(exchange(vendor, client, arrival, stream), arrival, stream, &text);
+                let (out, exchange) =
+                    pass(exchange(provider, client, arrival, stream), arrival, stream, &text);
                 let charged = exchange.meter().usage();
-                let place = format!("{vendor} to {client}, {arrival:?}: {out}");
+                let place = format!("{provider} to {client}, {arrival:?}: {out}");
                 assert!(!exchange.meter().is_counted(), "{place}");
                 assert!(charged.input.is_some() && charged.output.is_some(), "{place}");
                 if usage.is_some() {
@@ -187,25 +188,25 @@ fn bug_39_what_the_client_is_shown_is_what_is_charged() {
 }
 
 #[test]
-fn what_a_vendor_does_not_say_is_counted_and_shown_as_it_is_charged() {
-    for (vendor, client) in pairs() {
-        for (arrival, text) in answers(vendor) {
+fn what_a_provider_does_not_say_is_counted_and_shown_as_it_is_charged() {
+    for (provider, client) in pairs() {
+        for (arrival, text) in answers(provider) {
             let stream = arrival == Arrival::Events;
             let text = changed(arrival, &text, None);
-            let (out, exchange) = pass(exchange(vendor, client, arrival, stream), arrival, stream, &text);
+            let (out, exchange) = pass(exchange(provider, client, arrival, stream), arrival, stream, &text);
             let charged = *exchange.meter().usage();
-            let place = format!("{vendor} to {client}, {arrival:?}: {out}");
+            let place = format!("{provider} to {client}, {arrival:?}: {out}");
             assert!(exchange.meter().is_counted(), "{place}");
             assert_eq!(charged.input, Some(INPUT), "{place}");
             assert!(charged.output.is_some_and(|tokens| (1..200).contains(&tokens)), "{place}: {charged:?}");
-            if vendor != client {
+            if provider != client {
                 assert_same(&shown(client, stream, &out), &charged, &place);
             }
         }
     }
 }
 
-/// bugs.md 40, 44: a stream that breaks is charged for what was delivered, and keeps what its vendor has said.
+/// bugs.md 40, 44: a stream that breaks is charged for what was delivered, and keeps what its provider has said.
 #[test]
 fn bug_40_bug_44_a_cut_stream_is_charged_for_what_was_delivered() {
     let words = "eight letters and some more words for the answer ";
@@ -225,23 +226,24 @@ fn bug_40_bug_44_a_cut_stream_is_charged_for_what_was_delivered() {
     }
     let delivered = count_text(Family::OpenAi, &words.repeat(40));
     for client in Format::ALL {
-        for (vendor, text, input, cached) in
+        for (provider, text, input, cached) in
             [(Format::Messages, &messages, 100, Some(90)), (Format::Generate, &generate, INPUT, None)]
         {
-            let mut exchange = exchange(vendor, client, Arrival::Events, true);
+            let mut exchange = exchange(provider, client, Arrival::Events, true);
             exchange.feed(Bytes::copy_from_slice(text.as_bytes())).unwrap();
             assert!(exchange.finish().is_err());
             exchange.cut();
             let usage = exchange.meter().usage();
-            assert_eq!((usage.input, usage.cached), (Some(input), cached), "{vendor} to {client}");
+            assert_eq!((usage.input, usage.cached), (Some(input), cached), "{provider} to {client}");
             // What is beyond the beginning that was kept is taken to be like it.
             let output = usage.output.unwrap();
-            assert!(output.abs_diff(delivered) <= 3, "{vendor} to {client}: {output} of {delivered}");
+            assert!(output.abs_diff(delivered) <= 3, "{provider} to {client}: {output} of {delivered}");
         }
     }
 }
 
-/// What was delivered is counted as the model's family counts, whatever the language, of long streams by their beginning.
+/// What was delivered is counted as the model's family counts, whatever the language, of long streams by their
+/// beginning.
 #[test]
 fn what_was_delivered_is_counted_by_the_family_of_the_model() {
     let english = "the quick brown fox jumps over the lazy dog and keeps running through the field ";

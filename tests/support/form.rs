@@ -1,5 +1,5 @@
-//! The four formats on the wire: what a client of each sends, what a vendor of each answers, and how each shows an
-//! error. Written down from the vendors' documents, not taken from the gateway.
+//! The four formats on the wire: what a client of each sends, what a provider of each answers, and how each shows an
+//! error. Written down from the providers' documents, not taken from the gateway.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ impl Form {
         }
     }
 
-    /// What a vendor's address of this format holds and no other does.
+    /// What a provider's address of this format holds and no other does.
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Form::Chat => "/chat/completions",
@@ -47,7 +47,7 @@ impl Form {
         }
     }
 
-    /// The header that carries the gateway's credential to a vendor of this format, and its value.
+    /// The header that carries the gateway's credential to a provider of this format, and its value.
     pub(crate) fn credential(self) -> (&'static str, String) {
         match self {
             Form::Chat | Form::Responses => ("authorization", format!("Bearer {CREDENTIAL}")),
@@ -102,7 +102,7 @@ impl Form {
         post_with(&self.path(self.model(), stream), headers, self.body(self.model(), stream))
     }
 
-    /// What a vendor answers: a document with odd white space, unknown members and escapes, which must all stay.
+    /// What a provider answers: a document with odd white space, unknown members and escapes, which must all stay.
     pub(crate) fn whole(self, model: &str) -> String {
         match self {
             Form::Chat => format!(
@@ -136,7 +136,7 @@ impl Form {
         )
     }
 
-    /// What a vendor streams, frame by frame, with usage.
+    /// What a provider streams, frame by frame, with usage.
     pub(crate) fn frames(self, model: &str) -> Vec<String> {
         let named = |name: &str, data: String| format!("event: {name}\ndata: {data}\n\n");
         match self {
@@ -252,7 +252,7 @@ impl Form {
         }
     }
 
-    /// What a vendor streams before there is any content.
+    /// What a provider streams before there is any content.
     pub(crate) fn opening(self, model: &str) -> String {
         match self {
             // Content stands in the first of its usual frames.
@@ -350,17 +350,17 @@ pub(crate) async fn every_form<F: Future<Output = ()> + Send + 'static>(test: im
     }
 }
 
-/// The body that a vendor of this format gives with an error status.
-pub(crate) fn vendor_error(form: Form, status: u16, message: &str) -> String {
+/// The body that a provider of this format gives with an error status.
+pub(crate) fn provider_error(form: Form, status: u16, message: &str) -> String {
     match form {
         Form::Chat | Form::Responses => {
-            json!({"error": {"message": message, "type": "vendor_type", "param": null, "code": "vendor_code"}})
+            json!({"error": {"message": message, "type": "provider_type", "param": null, "code": "provider_code"}})
         }
         Form::Messages => {
-            json!({"type": "error", "error": {"type": "vendor_type", "message": message}, "request_id": "req_v"})
+            json!({"type": "error", "error": {"type": "provider_type", "message": message}, "request_id": "req_v"})
         }
         Form::Generate => {
-            json!({"error": {"code": status, "message": message, "status": "VENDOR_STATUS", "details": []}})
+            json!({"error": {"code": status, "message": message, "status": "PROVIDER_STATUS", "details": []}})
         }
     }
     .to_string()

@@ -17,7 +17,7 @@ pub(crate) const EXPIRED_KEY: &str = "client-key-of-emil-0003";
 /// A key that may use `gpt` and the models whose names begin with `fast-`.
 pub(crate) const NARROW_KEY: &str = "client-key-of-nora-0004";
 
-/// What the providers of [`Setup::vendors`] are reached with.
+/// What the providers of [`Setup::providers`] are reached with.
 pub(crate) const CREDENTIAL: &str = "upstream-secret-of-the-gateway";
 
 /// A configuration.
@@ -61,13 +61,13 @@ impl Setup {
         }
     }
 
-    /// A vendor of each kind, all of them at one address, with the models that [`super::form::Form`] names.
-    pub(crate) fn vendors(addr: SocketAddr) -> Setup {
-        Setup::vendors_with(addr, "")
+    /// A provider of each kind, all of them at one address, with the models that [`super::form::Form`] names.
+    pub(crate) fn providers(addr: SocketAddr) -> Setup {
+        Setup::providers_with(addr, "")
     }
 
     /// The same with more lines for each provider.
-    pub(crate) fn vendors_with(addr: SocketAddr, lines: &str) -> Setup {
+    pub(crate) fn providers_with(addr: SocketAddr, lines: &str) -> Setup {
         let base = format!("http://{addr}");
         Setup::new()
             .provider("openai", "openai", &format!("{base}/v1"), lines)
@@ -76,20 +76,21 @@ impl Setup {
             .usual_models()
     }
 
-    /// A vendor of each format, which speaks no other, all of them at one address, with a model each: [`vendor_of`].
-    pub(crate) fn each_vendor(addr: SocketAddr) -> Setup {
-        Setup::each_vendor_with(addr, "")
+    /// A provider of each format, which speaks no other, all of them at one address, with a model each:
+    /// [`provider_of`].
+    pub(crate) fn each_provider(addr: SocketAddr) -> Setup {
+        Setup::each_provider_with(addr, "")
     }
 
     /// The same with more lines for each provider.
-    pub(crate) fn each_vendor_with(addr: SocketAddr, lines: &str) -> Setup {
+    pub(crate) fn each_provider_with(addr: SocketAddr, lines: &str) -> Setup {
         Form::ALL.into_iter().fold(Setup::new(), |setup, form| {
             let (kind, version) = match form {
                 Form::Chat | Form::Responses => ("openai", "v1"),
                 Form::Messages => ("anthropic", "v1"),
                 Form::Generate => ("gemini", "v1beta"),
             };
-            let name = vendor_of(form);
+            let name = provider_of(form);
             let api = name.trim_start_matches("at-");
             let lines = format!("apis = [\"{api}\"]\n{lines}");
             setup.provider(name, kind, &format!("http://{addr}/{version}"), &lines).model(name, name, name)
@@ -198,8 +199,8 @@ pub(crate) struct Ports {
     pub(crate) admin: SocketAddr,
 }
 
-/// The model, and the provider, of [`Setup::each_vendor`] that speaks a format.
-pub(crate) fn vendor_of(form: Form) -> &'static str {
+/// The model, and the provider, of [`Setup::each_provider`] that speaks a format.
+pub(crate) fn provider_of(form: Form) -> &'static str {
     match form {
         Form::Chat => "at-chat",
         Form::Messages => "at-messages",

@@ -181,7 +181,7 @@ fn totals(usage: &Value) -> (u64, u64) {
     let figure = |name: &str| usage[name].as_u64().unwrap_or(0);
     let (input, mut output) = (figure("prompt_tokens"), figure("completion_tokens"));
     let reasoning = usage["completion_tokens_details"]["reasoning_tokens"].as_u64().unwrap_or(0);
-    // Some count reasoning apart: one vendor, and a gateway before another.
+    // Some count reasoning apart: one provider, and a gateway before another.
     if reasoning > output || (reasoning > 0 && figure("total_tokens") == input + output + reasoning) {
         output += reasoning;
     }

@@ -1,4 +1,4 @@
-//! A plain reading of responses: every frame a tree, everything taken from what the vendor says at the end.
+//! A plain reading of responses: every frame a tree, everything taken from what the provider says at the end.
 
 use model_gateway::canonical::answer::{FinishOwned, Kind};
 use model_gateway::canonical::{Answer, ToolKind, Usage};
@@ -67,7 +67,7 @@ impl Reading {
             .unwrap();
         let frames = &frames[..=end];
         let mut response = frames[end]["response"].clone();
-        // What was said of an item when it was done; not all vendors say it again at the end.
+        // What was said of an item when it was done; not all providers say it again at the end.
         let done: Vec<Value> = frames
             .iter()
             .filter(|frame| frame["type"] == "response.output_item.done")
@@ -205,7 +205,7 @@ impl Reading {
     }
 
     /// What a second writing changes: the client's name of the model, envelopes, figures that must be there, and the
-    /// vendor's failures, which end a stream of their own.
+    /// provider's failures, which end a stream of their own.
     pub(crate) fn rewritten(mut self) -> Self {
         self.model.clear();
         self.texts.retain(|text| !text.is_empty());
@@ -222,7 +222,7 @@ impl Reading {
         for figure in [input, output, cached, cache_write, reasoning] {
             known(figure);
         }
-        // Words that only one vendor has for an end, and an answer that has not ended.
+        // Words that only one provider has for an end, and an answer that has not ended.
         if !["stop", "length", "filter", "tools"].contains(&self.finish.as_str()) {
             self.finish.clear();
         }

@@ -287,7 +287,7 @@ fn any_price() -> impl Strategy<Value = Price> {
 
 proptest! {
     /// What a balance can be overdrawn by: nothing, by requests that use no more than was expected of them, whatever
-    /// their prices are, into whatever kinds their tokens fall, and whatever a vendor chooses that they left open.
+    /// their prices are, into whatever kinds their tokens fall, and whatever a provider chooses that they left open.
     #[test]
     fn nothing_costs_more_than_was_held_if_it_is_no_more_than_was_expected(
         price in any_price(),
@@ -337,7 +337,7 @@ proptest! {
     }
 }
 
-/// A size that the vendor chooses may be one that no price of the quality is for; that costs the dearest.
+/// A size that the provider chooses may be one that no price of the quality is for; that costs the dearest.
 #[test]
 fn estimate_of_an_open_size_that_no_price_may_fit_is_the_dearest() {
     let unit = |size: &str, quality: Option<&str>, each| Unit {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::Vendors;
+use super::Providers;
 use crate::account::NewKey;
 
-/// What the simulated vendors want to see. The clients' key is another: the gateway changes one for the other.
+/// What the simulated providers want to see. The clients' key is another: the gateway changes one for the other.
 pub(super) const OPENAI_CREDENTIAL: &str = "sk-demo-openai";
 /// See [`OPENAI_CREDENTIAL`].
 pub(super) const ANTHROPIC_CREDENTIAL: &str = "sk-ant-demo";
@@ -29,12 +29,12 @@ const TOKEN_SECRET: &str = "demo-secret-that-signs-access-tokens";
 pub(super) struct Files(TempDir);
 
 impl Files {
-    pub(super) fn write(port: u16, admin: u16, key: &NewKey, vendors: &Vendors) -> io::Result<Self> {
+    pub(super) fn write(port: u16, admin: u16, key: &NewKey, providers: &Providers) -> io::Result<Self> {
         // Only the user may read it: the credentials are made up, but the habit is not.
         let folder = tempfile::Builder::new().prefix("model-gateway-demo-").tempdir()?;
         let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text);
         write("gateway.toml", gateway(port, admin))?;
-        write("routes.toml", routes(vendors))?;
+        write("routes.toml", routes(providers))?;
         write("keys.toml", format!("[[key]]\nname = \"demo\"\nsha256 = \"{}\"\n", key.hash().to_hex()))?;
         Ok(Files(folder))
     }
@@ -45,7 +45,7 @@ impl Files {
     }
 }
 
-/// Nobody waits for answers under way when a demo ends: the drain limit is 0. The links of simulated vendors lead to
+/// Nobody waits for answers under way when a demo ends: the drain limit is 0. The links of simulated providers lead to
 /// this machine.
 fn gateway(port: u16, admin: u16) -> String {
     format!(
@@ -65,12 +65,12 @@ access = "stdout"
     )
 }
 
-/// `gpt-4o` has another name at its vendor, so that one sees the gateway rename it in both directions.
-fn routes(vendors: &Vendors) -> String {
+/// `gpt-4o` has another name at its provider, so that one sees the gateway rename it in both directions.
+fn routes(providers: &Providers) -> String {
     let (openai, anthropic, google) =
-        (vendors.openai.base_url(), vendors.anthropic.base_url(), vendors.google.base_url());
+        (providers.openai.base_url(), providers.anthropic.base_url(), providers.google.base_url());
     let (cohere, ark, dashscope) =
-        (vendors.cohere.base_url(), vendors.ark.base_url(), vendors.dashscope.base_url());
+        (providers.cohere.base_url(), providers.ark.base_url(), providers.dashscope.base_url());
     format!(
         r#"[[provider]]
 name       = "openai"

@@ -1,9 +1,9 @@
-//! `model-gateway demo`: the gateway between simulated vendors and whoever pastes a line.
+//! `model-gateway demo`: the gateway between simulated providers and whoever pastes a line.
 //!
-//! Here live the simulated vendors' start, the temporary configuration ([`files`]), what is printed ([`page`]) and the
-//! line per request ([`requests`]). The gateway itself runs as `model-gateway serve` in a process of its own, as it
-//! would in production, and its access log is what the lines are made of. Here must not live: anything that makes
-//! the gateway behave otherwise than it does in production.
+//! Here live the simulated providers' start, the temporary configuration ([`files`]), what is printed ([`page`]) and
+//! the line per request ([`requests`]). The gateway itself runs as `model-gateway serve` in a process of its own, as it
+//! would in production, and its access log is what the lines are made of. Here must not live: anything that makes the
+//! gateway behave otherwise than it does in production.
 
 mod files;
 mod page;
@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::fail;
 use crate::account::NewKey;
-use crate::simulator::{self, Simulator, SimulatorError, Vendor};
+use crate::simulator::{self, SimulatedProvider, Simulator, SimulatorError};
 use files::Files;
 use page::Page;
 
@@ -56,8 +56,8 @@ enum DemoError {
     Port { port: u16, flag: &'static str, source: io::Error },
     #[error("no free port: {0}")]
     NoPort(io::Error),
-    #[error("a simulated vendor does not start: {0}")]
-    Vendor(#[from] SimulatorError),
+    #[error("a simulated provider does not start: {0}")]
+    Provider(#[from] SimulatorError),
     #[error("no random numbers: {0}")]
     Random(String),
     #[error("temporary folder: {0}")]
@@ -91,8 +91,8 @@ async fn demo(options: &Options) -> Result<(), DemoError> {
     let port = choose(options.port, PORT, "--port")?;
     let admin = choose(options.admin_port, ADMIN_PORT, "--admin-port")?;
     let key = NewKey::generate().map_err(|error| DemoError::Random(error.to_string()))?;
-    let vendors = Vendors::start().await?;
-    let files = Files::write(port, admin, &key, &vendors).map_err(DemoError::Files)?;
+    let providers = Providers::start().await?;
+    let files = Files::write(port, admin, &key, &providers).map_err(DemoError::Files)?;
     let mut gateway = start(&files)?;
     let lines = gateway.stdout.take();
     tokio::select! {
@@ -142,8 +142,8 @@ fn free(port: u16) -> io::Result<u16> {
     if port != 0 {
         return bind(port);
     }
-    // The gateway binds it a moment later. From the range that the system takes the ports of clients from, it might be gone
-    // by then.
+    // The gateway binds it a moment later. From the range that the system takes the ports of clients from, it might be
+    // gone by then.
     let some =
         || ANY.start + u16::try_from(rand::Rng::next_u64(&mut rand::rng()) % ANY.len() as u64).unwrap_or(0);
     let tries = std::iter::repeat_with(some).take(64);
@@ -170,8 +170,8 @@ impl Stop {
     }
 }
 
-/// The vendors, each on a port of its own. They want the credential that the gateway has, not the client's key.
-struct Vendors {
+/// The providers, each on a port of its own. They want the credential that the gateway has, not the client's key.
+struct Providers {
     openai: Simulator,
     anthropic: Simulator,
     google: Simulator,
@@ -180,7 +180,7 @@ struct Vendors {
     dashscope: Simulator,
 }
 
-impl Vendors {
+impl Providers {
     async fn start() -> Result<Self, SimulatorError> {
         let options = |credential: &str| simulator::Options {
             credential: Some(credential.to_owned()),
@@ -188,13 +188,15 @@ impl Vendors {
             per_token: PER_TOKEN,
             ..simulator::Options::default()
         };
-        Ok(Vendors {
-            openai: Simulator::start(Vendor::OpenAi, options(files::OPENAI_CREDENTIAL)).await?,
-            anthropic: Simulator::start(Vendor::Anthropic, options(files::ANTHROPIC_CREDENTIAL)).await?,
-            google: Simulator::start(Vendor::Google, options(files::GOOGLE_CREDENTIAL)).await?,
-            cohere: Simulator::start(Vendor::Cohere, options(files::COHERE_CREDENTIAL)).await?,
-            ark: Simulator::start(Vendor::Ark, options(files::ARK_CREDENTIAL)).await?,
-            dashscope: Simulator::start(Vendor::DashScope, options(files::DASHSCOPE_CREDENTIAL)).await?,
+        Ok(Providers {
+            openai: Simulator::start(SimulatedProvider::OpenAi, options(files::OPENAI_CREDENTIAL)).await?,
+            anthropic: Simulator::start(SimulatedProvider::Anthropic, options(files::ANTHROPIC_CREDENTIAL))
+                .await?,
+            google: Simulator::start(SimulatedProvider::Google, options(files::GOOGLE_CREDENTIAL)).await?,
+            cohere: Simulator::start(SimulatedProvider::Cohere, options(files::COHERE_CREDENTIAL)).await?,
+            ark: Simulator::start(SimulatedProvider::Ark, options(files::ARK_CREDENTIAL)).await?,
+            dashscope: Simulator::start(SimulatedProvider::DashScope, options(files::DASHSCOPE_CREDENTIAL))
+                .await?,
         })
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Page<'k> {
 impl Display for Page<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let name = style::title("model-gateway");
-        writeln!(f, "{name}: one address for every model vendor, in the format that your client speaks.")?;
+        writeln!(f, "{name}: one address for every model provider, in the format that your client speaks.")?;
         writeln!(
             f,
             "OpenAI, Anthropic, Google, Cohere, Ark and DashScope are simulated here: nothing leaves this machine.\n"
@@ -94,7 +94,10 @@ impl Page<'_> {
         line(f, format_args!("curl http://127.0.0.1:{port}/v1/models -H 'authorization: Bearer {key}'"))?;
         line(f, format_args!("curl http://127.0.0.1:{admin}/metrics"))?;
         line(f, format_args!("curl http://127.0.0.1:{admin}/healthz"))?;
-        heading(f, "A vendor's error, and a stream that is cut: the simulated vendors obey words in [[ ]]")?;
+        heading(
+            f,
+            "A provider's error, and a stream that is cut: the simulated providers obey words in [[ ]]",
+        )?;
         let ask = format!(
             r#"http://127.0.0.1:{port}/v1/chat/completions -H 'authorization: Bearer {key}' -d '{{"model":"gpt-4o","messages":[{{"role":"user","content":"Hello"#
         );
@@ -104,7 +107,7 @@ impl Page<'_> {
 
     fn python(&self, f: &mut Formatter<'_>) -> Result {
         let Page { port, key, .. } = self;
-        heading(f, "Python, with the vendors' own SDKs: pip install openai anthropic google-genai")?;
+        heading(f, "Python, with the providers' own SDKs: pip install openai anthropic google-genai")?;
         let hello = r#"messages=[{"role": "user", "content": "Hello"}]"#;
         line(f, "from openai import OpenAI")?;
         line(f, format_args!(r#"client = OpenAI(base_url="http://127.0.0.1:{port}/v1", api_key="{key}")"#))?;

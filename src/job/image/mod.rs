@@ -1,7 +1,7 @@
-//! Images: a request of any client's form for a vendor of any form.
+//! Images: a request of any client's form for a provider of any form.
 //!
-//! The rounds: images of the request that lie behind links are brought, where the vendor must be given their bytes;
-//! the vendor is asked, as many times as the number of images takes; tasks are asked for until they are done; links
+//! The rounds: images of the request that lie behind links are brought, where the provider must be given their bytes;
+//! the provider is asked, as many times as the number of images takes; tasks are asked for until they are done; links
 //! are followed, where the client wants the images themselves.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::canonical::image::{
 };
 use crate::canonical::{Lost, Product, Usage};
 use crate::error::{ApiError, Kind};
-use crate::wire::error::{VendorError, from_vendor};
+use crate::wire::error::{ProviderError, from_provider};
 use crate::wire::images::answer::{self, Answer, Image, Place, State, Task};
 use crate::wire::images::ask::{ask, needs_bytes};
 use crate::wire::images::reply::{self, Made, Shape, Shown};
@@ -41,9 +41,9 @@ pub struct Ask {
     pub edits: bool,
     /// The shape of the answer.
     pub shape: Shape,
-    /// The model's name at the vendor.
+    /// The model's name at the provider.
     pub upstream: Box<str>,
-    /// How the vendor is asked.
+    /// How the provider is asked.
     pub dialect: ImageDialect,
     /// Now, in Unix seconds.
     pub now: u64,
@@ -68,7 +68,7 @@ enum Round {
     Begin,
     /// Images of the request, by their place; behind all of them the mask.
     Inputs(Vec<usize>),
-    /// The vendor is asked.
+    /// The provider is asked.
     Asking,
     /// Tasks, by id.
     Tasks(Vec<String>),
@@ -156,7 +156,7 @@ impl Imaging {
         Ok(())
     }
 
-    /// The size that the images are priced by: what the vendor was told, or, where it may make another, what it says.
+    /// The size that the images are priced by: what the provider was told, or, where it may make another, what it says.
     fn priced_size(&self) -> Option<String> {
         let ImageRequest { size, tier, .. } = &self.asked.request;
         let told = match self.asked.dialect.shape {
@@ -222,7 +222,7 @@ impl Imaging {
         calls
     }
 
-    /// Takes what the vendor answered; gives the tasks that are to be asked for.
+    /// Takes what the provider answered; gives the tasks that are to be asked for.
     fn take_answers(&mut self) -> Result<Vec<String>, Fault> {
         let mut open = Vec::new();
         for body in std::mem::take(&mut self.heard) {
@@ -348,7 +348,11 @@ impl Imaging {
             _ => 400,
         };
         let code = Some(code).filter(|code| !code.is_empty());
-        Fault::Refused(from_vendor(status, VendorError { message, code, ..VendorError::default() }, None))
+        Fault::Refused(from_provider(
+            status,
+            ProviderError { message, code, ..ProviderError::default() },
+            None,
+        ))
     }
 }
 
@@ -401,7 +405,7 @@ impl Job for Imaging {
         let request = &self.asked.request;
         let mut images = std::mem::take(&mut self.images);
         if request.inline == Some(false) && !self.inline() {
-            // A vendor that gives no links; this is one that needs no vendor.
+            // A provider that gives no links; this is one that needs no provider.
             for (image, _) in &mut images {
                 if let Shown::Base64(text) = image {
                     let bytes = base64_simd::forgiving_decode_to_vec(text);

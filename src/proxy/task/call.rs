@@ -70,7 +70,7 @@ pub(super) struct Out {
     pub(super) path: String,
     pub(super) body: Bytes,
     pub(super) headers: &'static [(&'static str, &'static str)],
-    /// Whether a vendor may get it twice: a submission would make two tasks.
+    /// Whether a provider may get it twice: a submission would make two tasks.
     pub(super) repeatable: bool,
 }
 

@@ -16,7 +16,7 @@ use super::{failed, utf8};
 use crate::canonical::Lost;
 use crate::canonical::video::{PictureRole, Video};
 use crate::error::{ApiError, Kind};
-use crate::vendor::{Kind as VendorKind, VideoStep};
+use crate::provider::{Kind as ProviderKind, VideoStep};
 use crate::wire::Api;
 use crate::wire::tasks::ask::{Asked, What, decode, words};
 use crate::wire::tasks::{Task, answer, image};
@@ -41,7 +41,7 @@ impl Gateway {
         let name = asked.model.clone().unwrap_or_else(|| task.name().into()).into_owned();
         // Another gateway of the same group takes the request as it is.
         if let Ok((road, _)) = self.road(ctx, &name, Api::Tasks, None)
-            && road.target().is_some_and(|target| target.provider.kind == VendorKind::OpenAiCompatible)
+            && road.target().is_some_and(|target| target.provider.kind == ProviderKind::OpenAiCompatible)
         {
             let mark = mark(task, &asked, utf8(&body)?);
             let body = with_model(&body, &asked, &road)?;
@@ -70,7 +70,7 @@ impl Gateway {
             What::Face(face) => {
                 let (road, _) = self.road(ctx, &name, Api::Videos, None)?;
                 let target = road.target().ok_or_else(failed)?;
-                if target.provider.kind != VendorKind::DashScope {
+                if target.provider.kind != ProviderKind::DashScope {
                     return Err(not_offered(&name, Api::Tasks));
                 }
                 let mut body = BytesMut::new();
@@ -127,7 +127,7 @@ fn mark(task: Task, asked: &Asked<'_>, body: &str) -> Option<Mark> {
     Some((hash.finalize().into(), TAGGED))
 }
 
-/// What a vendor is asked for a video, and what it is not told.
+/// What a provider is asked for a video, and what it is not told.
 fn video_order(
     road: &Road,
     name: &str,

@@ -1,10 +1,10 @@
-//! What takes a vendor minutes: begun for a client, looked after when the client has left, shown to whose it is, charged when
-//! it has ended (docs/decisions/012).
+//! What takes a provider minutes: begun for a client, looked after when the client has left, shown to whose it is,
+//! charged when it has ended (docs/decisions/012).
 //!
-//! Here live the way of a submission ([`submit`], and [`group`] for the task group, whose
-//! pictures are waited for: [`pictures`]), the calls of the vendor ([`call`]), what
-//! is noted of a task ([`note`]), who looks after it ([`watch`]) and how it is shown ([`show`], [`stream`]). Here must not
-//! live: what a vendor's words mean (`wire`), where they are said (`vendor`), and how tasks are kept (`store`).
+//! Here live the way of a submission ([`submit`], and [`group`] for the task group, whose pictures are waited for:
+//! [`pictures`]), the calls of the provider ([`call`]), what is noted of a task ([`note`]), who looks after it
+//! ([`watch`]) and how it is shown ([`show`], [`stream`]). Here must not live: what a provider's words mean (`wire`),
+//! where they are said (`provider`), and how tasks are kept (`store`).
 
 mod call;
 mod group;

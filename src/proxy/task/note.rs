@@ -22,7 +22,7 @@ pub(super) struct Facts {
     pub(super) target: String,
     /// What was asked for.
     pub(super) endpoint: String,
-    /// The form of the vendor's words.
+    /// The form of the provider's words.
     pub(super) form: Form,
     /// What it may cost, in nano-units.
     pub(super) cost: i64,
@@ -35,7 +35,7 @@ pub(super) struct Facts {
     pub(super) remixed: Option<String>,
 }
 
-/// The form of a vendor's words.
+/// The form of a provider's words.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) enum Form {
     #[default]
@@ -71,20 +71,20 @@ impl Form {
 /// What changes.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct State {
-    /// The vendor's id of it; nothing while the vendor has not answered.
+    /// The provider's id of it; nothing while the provider has not answered.
     pub(super) upstream: Option<String>,
     pub(super) stage: Option<Word>,
     pub(super) progress: Option<u64>,
     pub(super) fault: Option<(String, String)>,
     pub(super) media: Vec<Place>,
-    /// When the vendor was asked last, in Unix milliseconds.
+    /// When the provider was asked last, in Unix milliseconds.
     pub(super) asked: i64,
     /// When it ended, in Unix milliseconds.
     pub(super) ended: Option<i64>,
-    /// Its length, as the vendor says it.
+    /// Its length, as the provider says it.
     pub(super) millis: Option<u64>,
     pub(super) tokens: Option<u64>,
-    /// Its resolution, as the vendor says it. Older notes have none.
+    /// Its resolution, as the provider says it. Older notes have none.
     #[serde(default)]
     pub(super) resolution: Option<String>,
     /// The answer, of pictures that a client waited for.
@@ -109,7 +109,7 @@ pub(super) enum Place {
 }
 
 impl State {
-    /// How far it is; nothing while the vendor has not been asked.
+    /// How far it is; nothing while the provider has not been asked.
     pub(super) fn stage(&self) -> Option<Stage> {
         self.stage.map(|word| match word {
             Word::Queued => Stage::Queued,
@@ -132,7 +132,7 @@ impl State {
         })
     }
 
-    /// Takes over what a vendor says.
+    /// Takes over what a provider says.
     pub(super) fn update(&mut self, report: Report, now: i64) {
         let Report { stage, progress, fault, media, millis, resolution, tokens } = report;
         self.stage = Some(match stage {

@@ -23,7 +23,7 @@ use crate::job::image::{Ask, Imaging};
 use crate::job::{Body, Job as _, Reply};
 use crate::store::{NewTask, Settled};
 use crate::wire::Api;
-use crate::wire::error::VendorError;
+use crate::wire::error::ProviderError;
 use crate::wire::images::reply::Shape;
 use crate::wire::tasks::{answer, image};
 
@@ -219,6 +219,6 @@ fn pictures(road: &Road, body: &Bytes, notes: &mut Notes) -> Result<Vec<String>,
     if !made.failed {
         return Err(broken());
     }
-    let vendor = VendorError::decode(body);
-    Err(refused(road, super::super::response::status_of(&vendor), None, body, notes))
+    let provider = ProviderError::decode(body);
+    Err(refused(road, super::super::response::status_of(&provider), None, body, notes))
 }

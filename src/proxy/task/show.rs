@@ -15,7 +15,7 @@ use crate::wire::video::ask;
 
 /// Largest body of a query.
 const BODY: usize = 16 * 1024;
-/// How long vendors' links are valid, in seconds.
+/// How long providers' links are valid, in seconds.
 const LINKS: i64 = 86_400;
 
 /// A task as it is told.
@@ -45,7 +45,7 @@ pub(super) struct Shown {
 }
 
 impl Gateway {
-    /// The task of this id, as its vendor has it now.
+    /// The task of this id, as its provider has it now.
     pub(super) async fn shown(&self, ctx: &mut Context, id: &str) -> Result<Shown, ApiError> {
         let found = self.tasks.tasks.task(&account(ctx), id).within(KEEPING).await;
         let task = self.noted("find_task", found)?.ok_or_else(|| unknown(id))?;
@@ -74,7 +74,7 @@ impl Gateway {
         let media: Vec<Medium> = state.media().collect();
         let over = view.expires.is_some_and(|end| end <= ctx.now());
         let gone = View {
-            fault: Some(("expired", "The vendor's link to the video is not valid any more.")),
+            fault: Some(("expired", "The provider's link to the video is not valid any more.")),
             ..view
         };
         let public: Vec<&str> = media
@@ -101,7 +101,7 @@ impl Gateway {
             },
             Words::Own => match media.first() {
                 Some(Medium::Public(_)) if over => answer::queried(&gone, &[]),
-                // Nobody is given a link that wants the vendor's credential: the video itself takes its place.
+                // Nobody is given a link that wants the provider's credential: the video itself takes its place.
                 Some(medium @ (Medium::Keyed(_) | Medium::Inline)) => {
                     let frame = answer::queried_whole(&view);
                     return self.reply_video(client, ctx, &shown, medium, Wrap::Whole(frame)).await;

@@ -1,4 +1,4 @@
-//! Videos on their way from a vendor to a client: piece by piece, never held as a whole.
+//! Videos on their way from a provider to a client: piece by piece, never held as a whole.
 
 use base64_simd::STANDARD;
 use bytes::{Bytes, BytesMut};
@@ -15,7 +15,7 @@ use super::show::Shown;
 use super::{broken, failed};
 use crate::canonical::video::Medium;
 use crate::error::{ApiError, Kind};
-use crate::vendor::{BaseUrl, VideoStep};
+use crate::provider::{BaseUrl, VideoStep};
 use crate::wire::Api;
 use crate::wire::video::answer::{self, Frame};
 use crate::wire::video::read;
@@ -37,7 +37,7 @@ pub(super) enum Wrap {
 
 /// A video that has been found.
 enum Source {
-    /// It comes from the vendor.
+    /// It comes from the provider.
     Reached(Box<Reached>),
     /// It is here, in base64.
     Inline(Bytes),
@@ -80,7 +80,7 @@ impl Gateway {
         }
     }
 
-    /// Brings a client a video that its vendor has.
+    /// Brings a client a video that its provider has.
     async fn reply_own(
         &self,
         client: &mut Client,
@@ -144,7 +144,7 @@ impl Gateway {
         }
     }
 
-    /// Finds a video at its vendor.
+    /// Finds a video at its provider.
     async fn open_video(
         &self,
         road: &Road,
@@ -250,7 +250,7 @@ impl Gateway {
         Ok(true)
     }
 
-    /// A video from its vendor, as it is.
+    /// A video from its provider, as it is.
     async fn pass_plain(
         &self,
         client: &mut Client,
@@ -266,7 +266,7 @@ impl Gateway {
         Ok(true)
     }
 
-    /// A video from its vendor, in base64; returns its size.
+    /// A video from its provider, in base64; returns its size.
     async fn pass_encoded(
         &self,
         client: &mut Client,

@@ -1,7 +1,7 @@
 //! The submission of a video.
 //!
-//! The task is noted before the vendor is called, so that no task of a vendor is ever unknown here; the call goes on when the
-//! client leaves.
+//! The task is noted before the provider is called, so that no task of a provider is ever unknown here; the call goes
+//! on when the client leaves.
 
 use std::time::{Duration, Instant};
 
@@ -26,22 +26,22 @@ use crate::account::Expected;
 use crate::canonical::Product;
 use crate::canonical::video::{PictureRole, PictureSource, Video, VideoDialect, VideoShape};
 use crate::error::{ApiError, Kind};
+use crate::provider::VideoStep;
 use crate::route::pick::mask;
 use crate::route::seat::Permit;
 use crate::route::{Target, upstream_api};
 use crate::store::NewTask;
-use crate::vendor::VideoStep;
 use crate::wire::images::file::file;
 use crate::wire::video::{answer, ask, read, write};
 use crate::wire::{Api, form};
 
-/// How long a task is kept: as long as the vendor that keeps them longest.
+/// How long a task is kept: as long as the provider that keeps them longest.
 const LIFETIME: Duration = Duration::from_secs(7 * 86_400);
-/// How long a vendor may take to answer to a submission, before somebody else looks what became of it.
+/// How long a provider may take to answer to a submission, before somebody else looks what became of it.
 const SUBMITTING: Duration = Duration::from_secs(15 * 60);
 /// When a task is looked after for the first time.
 pub(super) const FIRST_LOOK: Duration = Duration::from_secs(5);
-/// Largest picture that is brought for a vendor.
+/// Largest picture that is brought for a provider.
 const PICTURE: usize = 20 << 20;
 /// How much of a prompt is kept.
 const PROMPT: usize = 2_000;
@@ -133,7 +133,7 @@ impl Gateway {
         self.reply_json(client, ctx, body).await
     }
 
-    /// Brings the pictures that lie behind addresses, for vendors that do not.
+    /// Brings the pictures that lie behind addresses, for providers that do not.
     pub(super) async fn bring_pictures(&self, video: &mut Video<'_>) -> Result<(), ApiError> {
         let room = Room::new(self.limits.body);
         for picture in &mut video.pictures {
@@ -207,7 +207,7 @@ impl Gateway {
         Ok((Road { live: live.clone(), lane, model: model.clone(), target: index, request }, api))
     }
 
-    /// Holds what a task may cost, notes it, and has its vendor begin it.
+    /// Holds what a task may cost, notes it, and has its provider begin it.
     pub(super) async fn begin_task(
         &self,
         ctx: &mut Context,
@@ -251,7 +251,7 @@ impl Gateway {
         ctx.record.asked = Some(Instant::now());
         let cost = facts.cost;
         let form = facts.form;
-        // It goes on when the client leaves, or else a vendor would make what nobody knows of.
+        // It goes on when the client leaves, or else a provider would make what nobody knows of.
         let (gateway, owned) = (self.clone(), owner.clone());
         let work = {
             let id = id.clone();
@@ -283,7 +283,7 @@ impl Gateway {
         }
     }
 
-    /// Calls the vendor and notes its id of the task. A task that it does not begin is forgotten.
+    /// Calls the provider and notes its id of the task. A task that it does not begin is forgotten.
     async fn hand_in(
         &self,
         road: &Road,
@@ -296,11 +296,11 @@ impl Gateway {
         let begun = match self.bring_answer(road, out, notes).await {
             Ok(body) => upstream_id(form, &body).ok_or_else(|| {
                 // Some tell what is wrong under a status that says otherwise.
-                let vendor = crate::wire::error::VendorError::decode(&body);
-                if vendor.message.is_empty() || vendor.code.is_none() {
+                let provider = crate::wire::error::ProviderError::decode(&body);
+                if provider.message.is_empty() || provider.code.is_none() {
                     return broken();
                 }
-                let status = super::super::response::status_of(&vendor);
+                let status = super::super::response::status_of(&provider);
                 super::call::refused(road, status, None, &body, notes)
             }),
             Err(error) => Err(error),
@@ -314,7 +314,7 @@ impl Gateway {
             }
         };
         let state = State { upstream: Some(upstream), ..State::default() };
-        // Twice: the vendor is at work already.
+        // Twice: the provider is at work already.
         for _ in 0..2 {
             let changed = self.tasks.tasks.change(owner, id, 0, pack(&state), Some(FIRST_LOOK));
             if self.noted("change_task", changed.within(KEEPING).await).is_ok() {
@@ -325,7 +325,7 @@ impl Gateway {
     }
 }
 
-/// The vendor's id of a task.
+/// The provider's id of a task.
 fn upstream_id(form: Form, body: &Bytes) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
     match form.shape() {
@@ -388,7 +388,7 @@ pub(super) fn lines(size: &str) -> String {
     if name == "2160p" { "4k".to_owned() } else { name }
 }
 
-/// Tokens that a video is billed for by vendors who bill tokens: pixels of all frames, by the thousand. Of an unknown
+/// Tokens that a video is billed for by providers who bill tokens: pixels of all frames, by the thousand. Of an unknown
 /// resolution it is the most.
 fn tokens(millis: u64, resolution: &str) -> u64 {
     let height = resolution.trim_end_matches('p').parse().ok().filter(|height| *height >= LEAST_LINES);
@@ -398,7 +398,7 @@ fn tokens(millis: u64, resolution: &str) -> u64 {
     u64::try_from(pixels.saturating_mul(frames) / 1_024).unwrap_or(u64::MAX)
 }
 
-/// The lowest resolution that any vendor has.
+/// The lowest resolution that any provider has.
 const LEAST_LINES: u128 = 144;
 
 #[cfg(test)]
@@ -421,7 +421,7 @@ mod tests {
         }
     }
 
-    /// What is not known, and what no vendor makes, is held as the largest; nothing overflows.
+    /// What is not known, and what no provider makes, is held as the largest; nothing overflows.
     #[test]
     fn no_resolution_is_held_for_less_than_it_may_cost() {
         let most = tokens(5_000, "4k");

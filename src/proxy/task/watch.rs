@@ -1,5 +1,5 @@
-//! Who looks after tasks: their clients when they ask, and the process for those whose clients do not. Whoever finds out
-//! first that one has ended charges it.
+//! Who looks after tasks: their clients when they ask, and the process for those whose clients do not. Whoever finds
+//! out first that one has ended charges it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,8 +24,8 @@ use crate::canonical::video::{Medium, Report, Stage};
 use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, Kind};
 use crate::json::Writer;
+use crate::provider::VideoStep;
 use crate::store::{AccountId, Settled, Task, UsageRecord};
-use crate::vendor::VideoStep;
 use crate::wire::Api;
 use crate::wire::video::read;
 
@@ -35,15 +35,15 @@ const PERIOD: Duration = Duration::from_secs(2);
 const AT_ONCE: usize = 16;
 /// How long one of them is this process's alone.
 const LEASE: Duration = Duration::from_secs(60);
-/// How long a vendor may take to say how far a task is.
+/// How long a provider may take to say how far a task is.
 const LOOK: Duration = Duration::from_secs(20);
-/// How often a vendor is asked by its client's queries, in milliseconds.
+/// How often a provider is asked by its client's queries, in milliseconds.
 const PATIENCE: i64 = 1_000;
-/// How often a vendor is asked without them.
+/// How often a provider is asked without them.
 const AGAIN: Duration = Duration::from_secs(15);
-/// How long a vendor may take to make a video, in milliseconds: no vendor keeps one under way for longer.
+/// How long a provider may take to make a video, in milliseconds: no provider keeps one under way for longer.
 const LONGEST: i64 = 48 * 3_600_000;
-/// How long a submission may be without a vendor's id, in milliseconds.
+/// How long a submission may be without a provider's id, in milliseconds.
 const NAMELESS: i64 = 10 * 60_000;
 /// How often what is held is compared with what has ended elsewhere.
 const RELEASE: Duration = Duration::from_secs(30);
@@ -75,7 +75,7 @@ fn now() -> i64 {
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// How a vendor is asked how far a task is.
+/// How a provider is asked how far a task is.
 pub(super) fn look(road: &Road, upstream: &str) -> Option<Out> {
     let target = road.target()?;
     let provider = &target.provider;
@@ -140,7 +140,7 @@ impl Gateway {
         }
     }
 
-    /// A task as its vendor has it now, if it has not been asked just before.
+    /// A task as its provider has it now, if it has not been asked just before.
     pub(super) async fn asked_again(&self, ctx: &mut Context, shown: Shown) -> Shown {
         if shown.state.has_ended() || shown.state.asked + PATIENCE > now() {
             return shown;
@@ -161,7 +161,7 @@ impl Gateway {
         }
     }
 
-    /// Asks the vendor how far a task is, and notes it; charges it when it has ended.
+    /// Asks the provider how far a task is, and notes it; charges it when it has ended.
     async fn advance(&self, live: &Arc<Live>, mut shown: Shown) -> (Shown, Notes) {
         let mut notes = Notes::default();
         if shown.state.has_ended() {
@@ -171,18 +171,18 @@ impl Gateway {
         let report = match self.report(live, &shown, &mut notes).await {
             Ok(report) => report,
             Err(_) if age > LONGEST => {
-                Some(ended("expired", "The vendor never said what became of the task."))
+                Some(ended("expired", "The provider never said what became of the task."))
             }
             Err(error) => {
                 // It is asked again when its lease is over.
                 let id = &shown.task.id;
-                tracing::debug!(%error, id, "a vendor does not say how far a task is");
+                tracing::debug!(%error, id, "a provider does not say how far a task is");
                 return (shown, notes);
             }
         };
         let Some(report) = report else { return (shown, notes) };
         let report = if age > LONGEST && !report.stage.is_end() {
-            ended("expired", "The vendor did not make the video in time.")
+            ended("expired", "The provider did not make the video in time.")
         } else {
             report
         };
@@ -228,7 +228,7 @@ impl Gateway {
         }
     }
 
-    /// What the vendor says of a task; nothing while it has not begun it.
+    /// What the provider says of a task; nothing while it has not begun it.
     async fn report(
         &self,
         live: &Arc<Live>,
@@ -238,7 +238,7 @@ impl Gateway {
         let Shown { facts, state, .. } = shown;
         let Some(upstream) = &state.upstream else {
             let lost = now() - facts.time > NAMELESS;
-            return Ok(lost.then(|| ended("lost", "The vendor's answer to the submission did not arrive.")));
+            return Ok(lost.then(|| ended("lost", "The provider's answer to the submission did not arrive.")));
         };
         let unconfigured = || ApiError::new(Kind::Internal, "the provider is not configured any more");
         let model = live.snapshot.routes.model(&facts.model).ok_or_else(unconfigured)?;
@@ -255,9 +255,9 @@ impl Gateway {
         let asked = timeout(LOOK, self.bring_answer(&road, &out, notes)).await;
         let body = match asked.unwrap_or_else(|_| Err(super::super::exchange::silent())) {
             Ok(body) => body,
-            // What a vendor does not know any more will never be.
+            // What a provider does not know any more will never be.
             Err(error) if matches!(error.status, 404 | 410) => {
-                return Ok(Some(ended("expired", "The vendor does not know of the task any more.")));
+                return Ok(Some(ended("expired", "The provider does not know of the task any more.")));
             }
             Err(error) => return Err(error),
         };
@@ -296,10 +296,10 @@ impl Gateway {
         let usage = Usage { output: state.tokens, ..Usage::default() };
         let cost = match live.snapshot.routes.model(&facts.model) {
             Some(model) if done => {
-                // A vendor that says how long one is says it of each.
+                // A provider that says how long one is says it of each.
                 let videos = state.media().count().max(1) as u64;
                 let millis = state.millis.map_or(facts.millis, |millis| millis.saturating_mul(videos));
-                // Where the vendor makes another resolution than it was asked for, that one is paid.
+                // Where the provider makes another resolution than it was asked for, that one is paid.
                 let reported = state.resolution.as_deref().map(lines);
                 let reported = reported.filter(|reported| model.price.knows_resolution(reported));
                 let resolution = reported.as_deref().unwrap_or(&facts.resolution).into();

@@ -36,7 +36,7 @@ impl Dice {
     }
 }
 
-/// Seats with these weights and tiers, each at a vendor of its own.
+/// Seats with these weights and tiers, each at a provider of its own.
 pub(super) fn seats(weights: &[(u32, u8)]) -> Vec<Seat> {
     let seat = |(index, &(weight, tier)): (usize, &(u32, u8))| {
         let id = super::affinity::fingerprint(0, format!("target {index}").as_bytes());

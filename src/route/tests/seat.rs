@@ -31,7 +31,7 @@ fn configured_limits_are_kept_and_given_back() {
 }
 
 #[test]
-fn a_vendor_that_says_how_much_is_left_is_believed_until_then() {
+fn a_provider_that_says_how_much_is_left_is_believed_until_then() {
     let seat = seats(&[(1, 0)]).remove(0);
     seat.state.learn_requests(2, 10 * SECOND, 0);
     seat.state.learn_tokens(500, 20 * SECOND, 0);
@@ -51,22 +51,22 @@ fn who_wants_to_be_left_alone_is() {
     assert_eq!(permit.failed(Blame::Busy, Some(7 * SECOND), 0, &rules, 0), Changed::Nothing);
     assert_eq!(seat.out(0, 0), Some(Out::Full(7 * SECOND)));
     assert_eq!(seat.out(7 * SECOND, 0), None);
-    // A vendor that is out of its mind is not believed for days.
+    // A provider that is out of its mind is not believed for days.
     let permit = seat.enter(7 * SECOND, 0, false).unwrap();
     let _ = permit.failed(Blame::Busy, Some(i64::MAX), 7 * SECOND, &rules, 0);
     assert_eq!(seat.out(1_000 * SECOND, 0), None);
 }
 
 #[test]
-fn a_vendor_that_cannot_be_reached_takes_all_its_targets_out() {
+fn a_provider_that_cannot_be_reached_takes_all_its_targets_out() {
     let mut two = seats(&[(1, 0), (1, 0)]);
-    let vendor = two[0].state.vendor.clone();
-    two[1].state = std::sync::Arc::new(crate::route::seat::State::new(9, vendor));
+    let provider = two[0].state.provider_breaker.clone();
+    two[1].state = std::sync::Arc::new(crate::route::seat::State::new(9, provider));
     let rules = Rules::default();
     for n in 1..=rules.failures {
         let permit = two[0].enter(1, 0, false).unwrap();
-        let expected = if n == rules.failures { Changed::Vendor } else { Changed::Nothing };
-        assert_eq!(permit.failed(Blame::Vendor, None, 1, &rules, 0), expected);
+        let expected = if n == rules.failures { Changed::Provider } else { Changed::Nothing };
+        assert_eq!(permit.failed(Blame::Provider, None, 1, &rules, 0), expected);
     }
     assert!(matches!(two[1].out(1, 0), Some(Out::Failing(_))));
     // A probe at either brings both back.

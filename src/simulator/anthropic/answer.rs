@@ -152,7 +152,7 @@ impl Head<'_> {
     }
 
     fn frames(&self, blocks: &[Block<'_>]) -> Vec<Frame> {
-        // Spelled as the vendor does, with a space.
+        // Spelled as the provider does, with a space.
         let ping = || Frame::new(Kind::Other, "event: ping\ndata: {\"type\": \"ping\"}\n\n");
         let event = |kind, data: Value| {
             let name = data.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -10,7 +10,7 @@ use super::super::script::Ask;
 use super::super::text::{tokens, weigh};
 use super::errors::{ApiError, Fields, required, should_be, wrong_tag};
 
-/// The vendor's minimum depends on the model (512 to 4096); shorter prefixes are not cached, and nothing is said.
+/// The provider's minimum depends on the model (512 to 4096); shorter prefixes are not cached, and nothing is said.
 const MIN_TOKENS: u64 = 1024;
 /// So many prefixes are remembered; the oldest goes first.
 const MAX_PREFIXES: usize = 4096;
@@ -76,7 +76,7 @@ impl Cache {
     }
 }
 
-/// All prefixes of a prompt in the order in which the vendor puts it together: tools, system, messages.
+/// All prefixes of a prompt in the order in which the provider puts it together: tools, system, messages.
 fn prefixes(body: &Value) -> Vec<Prefix> {
     let mut walk = Walk { prefixes: Vec::new(), state: 0, bytes: 0 };
     walk.state = hash(body.get("model").and_then(Value::as_str).unwrap_or_default().as_bytes());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::http::Reply;
 
-/// The status that the vendor answers with when it is overloaded.
+/// The status that the provider answers with when it is overloaded.
 pub(super) const OVERLOADED: u16 = 529;
 
 /// An error with all that its body says.
@@ -36,12 +36,12 @@ impl ApiError {
 
     pub(super) fn reply(&self, request_id: &str) -> Reply {
         let reply = Reply::json(self.status, &self.body(request_id));
-        // Seen on recorded client errors: the vendor tells its SDKs that a retry is no use.
+        // Seen on recorded client errors: the provider tells its SDKs that a retry is no use.
         if matches!(self.status, 400..=404 | 413) { reply.with("x-should-retry", "false") } else { reply }
     }
 }
 
-/// The error that the vendor sends with a status.
+/// The error that the provider sends with a status.
 pub(super) fn for_status(status: u16) -> ApiError {
     let (kind, message) = match status {
         401 => ("authentication_error", "invalid x-api-key"),
@@ -150,7 +150,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The first member that is none of the known ones is an error, as with the vendor.
+    /// The first member that is none of the known ones is an error, as with the provider.
     pub(super) fn only(&self, known: &[&[&str]]) -> Result<(), ApiError> {
         let members = self.value.as_object().into_iter().flatten();
         let unknown = |name: &&String| !known.iter().any(|names| names.contains(&name.as_str()));

@@ -2,7 +2,7 @@
 //!
 //! Here live: the routes, keys, versions and headers of the API (this file), its errors (`errors`), what is read
 //! (`request`, `tools`, `content`), the prompt cache (`cache`), what is written (`answer`) and the models (`models`).
-//! Here must not live: what any other vendor does.
+//! Here must not live: what any other provider does.
 //!
 //! Both versions are spoken, `2023-06-01` and `2026-10-21`; they differ in what they refuse. Sources: the types of
 //! anthropic-python 2.11, and recorded answers of the API from 2025 and 2026.
@@ -104,7 +104,7 @@ fn authorize(request: &Request, credential: Option<&str>) -> Result<(), ApiError
     let Some(expected) = credential else {
         return Ok(());
     };
-    // If both are there, the vendor takes the key and not the token.
+    // If both are there, the provider takes the key and not the token.
     let refused = match (request.header("x-api-key"), request.bearer()) {
         (Some(key), _) if key == expected => return Ok(()),
         (Some(_), _) => "invalid x-api-key",

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::http::{Reply, Request, percent_decode};
 use super::errors::ApiError;
 
-/// Name, title, line, birth, and limits of input and output tokens; newest first, as the vendor lists them.
+/// Name, title, line, birth, and limits of input and output tokens; newest first, as the provider lists them.
 const MODELS: [(&str, &str, &str, &str, u64, u64); 6] = [
     ("claude-opus-4-8", "Claude Opus 4.8", "opus", "2026-05-27T00:00:00Z", 1_000_000, 128_000),
     ("claude-sonnet-4-6", "Claude Sonnet 4.6", "sonnet", "2026-02-17T00:00:00Z", 1_000_000, 64_000),

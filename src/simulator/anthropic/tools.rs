@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::super::script::{Choice, Format, Tool};
 use super::errors::{ApiError, Fields, required, should_be, wrong_tag};
 
-/// Beginnings of the types of tools that the vendor defines or runs itself.
+/// Beginnings of the types of tools that the provider defines or runs itself.
 const TYPED: [&str; 12] = [
     "advisor_",
     "bash_",
@@ -35,7 +35,7 @@ const TOOL: [&str; 10] = [
     "allowed_callers",
 ];
 
-/// The tools that the model may call. Tools that the vendor runs itself are accepted and not used.
+/// The tools that the model may call. Tools that the provider runs itself are accepted and not used.
 pub(super) fn tools(body: &Fields<'_>) -> Result<Vec<Tool>, ApiError> {
     let mut tools: Vec<Tool> = Vec::new();
     for (at, tool) in body.array("tools")?.into_iter().flatten().enumerate() {
@@ -58,7 +58,7 @@ pub(super) fn tools(body: &Fields<'_>) -> Result<Vec<Tool>, ApiError> {
     Ok(tools)
 }
 
-/// Types that the vendor names when it does not know one (the newest of each family).
+/// Types that the provider names when it does not know one (the newest of each family).
 const EXPECTED: [&str; 8] = [
     "bash_20250124",
     "code_execution_20260120",

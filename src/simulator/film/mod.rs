@@ -1,23 +1,23 @@
-//! Videos, simulated: tasks that are begun, looked at until they have ended, and fetched, as OpenAI, Google (at both of its
-//! addresses), DashScope and Ark have them.
+//! Videos, simulated: tasks that are begun, looked at until they have ended, and fetched, as OpenAI, Google (at both of
+//! its addresses), DashScope and Ark have them.
 //!
-//! Here live the tasks of one vendor and the directives that stage them (this file), and a file per vendor with its paths,
-//! what it refuses, its answers and its errors. A task goes one step further whenever it is looked at: it waits, is being made,
-//! and is there. The video is a box that players know, and bytes that are the same for the same prompt.
+//! Here live the tasks of one provider and the directives that stage them (this file), and a file per provider with its
+//! paths, what it refuses, its answers and its errors. A task goes one step further whenever it is looked at: it waits,
+//! is being made, and is there. The video is a box that players know, and bytes that are the same for the same prompt.
 //!
 //! Directives stand in the prompt, beside those of other requests:
 //!
 //! | Directive | Effect |
 //! |---|---|
 //! | `[[film looks 5]]` | so many looks until it has ended, in place of two |
-//! | `[[film fail]]` | it fails in the end, in the vendor's own form |
+//! | `[[film fail]]` | it fails in the end, in the provider's own form |
 //! | `[[film cancel]]` | it is cancelled |
 //! | `[[film expire]]` | it expires |
-//! | `[[film forget]]` | the vendor does not know it when it is looked at |
+//! | `[[film forget]]` | the provider does not know it when it is looked at |
 //! | `[[film stuck 503]]` | looks are answered with this status |
 //! | `[[film gone]]` | the video is not there when it is fetched |
 //! | `[[film bytes 1000000]]` | the size of the video |
-//! | `[[film makes 1080p]]` | what the vendor says that it has made, in place of what it was asked for |
+//! | `[[film makes 1080p]]` | what the provider says that it has made, in place of what it was asked for |
 //! | `[[film lasts 12]]` | how long it says that this is, in seconds |
 
 mod ark;
@@ -32,7 +32,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Map, Value};
 
-use super::Vendor;
+use super::SimulatedProvider;
 use super::directive;
 use super::http::{Reply, Request, stage};
 use super::ids::{Ids, hash};
@@ -41,7 +41,7 @@ use super::server::Call;
 /// Size of a video where nothing is said.
 const SIZE: usize = 4_096;
 
-/// The tasks of a vendor.
+/// The tasks of a provider.
 #[derive(Debug, Default)]
 pub(super) struct Film {
     tasks: Mutex<HashMap<String, Task>>,
@@ -122,17 +122,17 @@ impl Task {
 
 impl Film {
     /// Answers requests for videos; nothing for others.
-    pub(super) fn answer(&self, vendor: Vendor, call: &Call<'_>, host: &str) -> Option<Reply> {
+    pub(super) fn answer(&self, provider: SimulatedProvider, call: &Call<'_>, host: &str) -> Option<Reply> {
         let request = call.request;
         let path = request.path.trim_end_matches('/');
         if let Some(name) = path.strip_prefix("/films/") {
             return Some(self.public(name.trim_end_matches(".mp4")));
         }
-        match vendor {
-            Vendor::OpenAi => openai::answer(self, call, path),
-            Vendor::Google => google::answer(self, call, path, host),
-            Vendor::DashScope => dashscope::answer(self, call, path, host),
-            Vendor::Ark => ark::answer(self, call, path, host),
+        match provider {
+            SimulatedProvider::OpenAi => openai::answer(self, call, path),
+            SimulatedProvider::Google => google::answer(self, call, path, host),
+            SimulatedProvider::DashScope => dashscope::answer(self, call, path, host),
+            SimulatedProvider::Ark => ark::answer(self, call, path, host),
             _ => None,
         }
     }

@@ -129,7 +129,7 @@ fn ended(index: usize, plan: &Plan, parts: Vec<Value>) -> Value {
         Finish::Length => "MAX_TOKENS",
         Finish::Refused => "SAFETY",
     };
-    // Where there are no parts, the vendor leaves them out; a refused candidate has no content at all.
+    // Where there are no parts, the provider leaves them out; a refused candidate has no content at all.
     let mut candidate = match (parts.is_empty(), &plan.finish) {
         (_, Finish::Refused) => {
             json!({"finishReason": reason, "index": index, "safetyRatings": safety_ratings()})

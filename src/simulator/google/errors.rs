@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::http::Reply;
 use super::json::{self as text, Style};
 
-/// The status that the vendor answers with when it is overloaded.
+/// The status that the provider answers with when it is overloaded.
 pub(super) const OVERLOADED: u16 = 503;
 
 /// An error with all that its body says.
@@ -56,7 +56,7 @@ impl ApiError {
     }
 }
 
-/// The error that the vendor sends with a status.
+/// The error that the provider sends with a status.
 pub(super) fn for_status(code: u16) -> ApiError {
     match code {
         401 => bad_token(),
@@ -146,12 +146,12 @@ pub(super) fn violation(field: &str, message: String) -> ApiError {
         .detail(json!({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": [violation]}))
 }
 
-/// A message of a check that the model makes, in the vendor's list form.
+/// A message of a check that the model makes, in the provider's list form.
 pub(super) fn listed(message: &str) -> ApiError {
     ApiError::invalid(format!("* GenerateContentRequest.{message}\n"))
 }
 
-/// The vendor's front end answers in HTML where no method is.
+/// The provider's front end answers in HTML where no method is.
 pub(super) fn page(status: u16, method: &str, path: &str) -> Reply {
     let shown: String = path
         .chars()

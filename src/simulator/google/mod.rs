@@ -2,7 +2,7 @@
 //!
 //! Here live: the routes, keys and headers of the API (this file), its errors (`errors`) and the spelling of its JSON
 //! (`json`), what is read (`shape`, `request`, `turns`), what is written (`answer`), and the smaller methods (`embed`,
-//! `models`). Here must not live: what any other vendor does.
+//! `models`). Here must not live: what any other provider does.
 //!
 //! Sources: the reference of the Gemini API, the types of google-genai 3.4, and recorded answers of the API from 2025
 //! and 2026.

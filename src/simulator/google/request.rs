@@ -77,7 +77,7 @@ fn read(body: &Value, model: &str) -> Result<Asked, ApiError> {
     Ok(Asked { ask, candidates, show_thoughts, signs: third || thinks, call_ids: third })
 }
 
-/// The functions, and whether there are tools that the vendor runs itself.
+/// The functions, and whether there are tools that the provider runs itself.
 fn tools(body: &Value) -> Result<(Vec<Tool>, bool), ApiError> {
     let mut tools: Vec<Tool> = Vec::new();
     let mut built_in = false;

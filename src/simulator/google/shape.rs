@@ -1,5 +1,5 @@
 //! The shapes of requests: which fields a message has and what they hold. Names in camelCase and in snake_case are the
-//! same; what is not known is refused, as the vendor's JSON parser does.
+//! same; what is not known is refused, as the provider's JSON parser does.
 //!
 //! Sources: the reference of the Gemini API (v1beta) and the types of google-genai 3.4.
 
@@ -22,7 +22,7 @@ pub(super) enum Shape {
     Enum(&'static str, &'static [&'static str]),
     /// Any JSON object.
     Struct,
-    /// The vendor's subset of OpenAPI schemas.
+    /// The provider's subset of OpenAPI schemas.
     Schema,
     List(&'static Shape),
     Message(&'static str, &'static [(&'static str, Shape)]),

@@ -7,7 +7,7 @@ use super::super::ids::{decode_base64, is_opaque};
 use super::errors::{ApiError, listed, violation};
 use super::shape::{get, list, text};
 
-/// Values that the vendor documents for calls that another model made.
+/// Values that the provider documents for calls that another model made.
 const ESCAPES: [&str; 2] = ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
 /// Of these, a part holds one.

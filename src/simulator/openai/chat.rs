@@ -146,7 +146,7 @@ fn read(body: &Value) -> Result<Chat, ApiError> {
     Ok(Chat { ask, choices, stream, include_usage, logprobs, functions })
 }
 
-/// Members that the vendor does not know are refused, in other words by reasoning models than by the older ones.
+/// Members that the provider does not know are refused, in other words by reasoning models than by the older ones.
 fn check_members(fields: Fields<'_>, model: &str) -> Result<(), ApiError> {
     if super::is_reasoning_model(model) {
         return fields.only(&KNOWN);

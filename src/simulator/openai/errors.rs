@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::http::Reply;
 
-/// The status that the vendor answers with when it is overloaded.
+/// The status that the provider answers with when it is overloaded.
 pub(super) const OVERLOADED: u16 = 503;
 
 /// An error with all that its body says.
@@ -58,7 +58,7 @@ impl ApiError {
     }
 }
 
-/// The error that the vendor sends with a status.
+/// The error that the provider sends with a status.
 pub(super) fn for_status(status: u16) -> ApiError {
     let new = |kind, message: &str| ApiError::new(status, kind, message);
     match status {
@@ -115,7 +115,7 @@ pub(super) fn too_large() -> ApiError {
     .code("request_too_large")
 }
 
-/// The key as the vendor shows it: the first eight characters, stars, the last four.
+/// The key as the provider shows it: the first eight characters, stars, the last four.
 pub(super) fn wrong_key(key: &str) -> ApiError {
     let chars: Vec<char> = key.chars().collect();
     let middle = 8..chars.len().saturating_sub(4).max(8);
@@ -221,7 +221,7 @@ pub(super) fn wrong_value(param: &str, got: &str, supported: &[&str]) -> ApiErro
         .code("invalid_value")
 }
 
-/// The members of a request's body, read with the vendor's errors.
+/// The members of a request's body, read with the provider's errors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fields<'a>(pub(super) &'a Value);
 
@@ -295,7 +295,7 @@ impl<'a> Fields<'a> {
         .code(code))
     }
 
-    /// The first member that is none of the known ones is an error, as with the vendor.
+    /// The first member that is none of the known ones is an error, as with the provider.
     pub(super) fn only(self, known: &[&str]) -> Result<(), ApiError> {
         let members = self.0.as_object().into_iter().flatten();
         match members.map(|(name, _)| name).find(|name| !known.contains(&name.as_str())) {
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_masked_as_the_vendor_does() {
+    fn keys_are_masked_as_the_provider_does() {
         let shown = |key| wrong_key(key).to_string().split_whitespace().nth(4).map(str::to_owned);
         assert_eq!(shown("<not-a-real-key>").as_deref(), Some("<not-a-r****key>."));
         assert_eq!(shown("test_openai_api_key").as_deref(), Some("test_ope*******_key."));

@@ -8,7 +8,7 @@ use super::errors::{ApiError, missing, wrong_type, wrong_value};
 use super::store::Store;
 use super::tools::check_image;
 
-/// Items of tools that the vendor runs itself: taken as they are.
+/// Items of tools that the provider runs itself: taken as they are.
 const PASSED: [&str; 24] = [
     "additional_tools",
     "apply_patch_call",

@@ -3,7 +3,7 @@
 //! Here live: the routes and headers of the API (this file), its errors (`errors`), and one pair of files per format:
 //! what is read (`chat`, `responses`, `input`) and what is written (`chat_answer`, `response_answer`), next to the
 //! smaller formats (`embeddings`, `models`), what the formats share (`tools`) and the memory of responses (`store`).
-//! Here must not live: what any other vendor does.
+//! Here must not live: what any other provider does.
 //!
 //! Sources: the types of openai-python 3.52, and recorded answers of the API from 2025 and 2026.
 

@@ -214,7 +214,7 @@ fn tools(fields: Fields<'_>) -> Result<Vec<Tool>, ApiError> {
                 let name = name.ok_or_else(|| missing(&format!("{path}.name")))?;
                 read.push(Tool { name: name.to_owned(), schema: Value::Null, custom: true });
             }
-            // Tools that the vendor runs itself are accepted and not used.
+            // Tools that the provider runs itself are accepted and not used.
             Some(_) => {}
             None => return Err(missing(&format!("{path}.type"))),
         }

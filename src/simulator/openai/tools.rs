@@ -77,7 +77,7 @@ pub(super) fn read_choice(value: &Value, path: &str) -> Result<Choice, ApiError>
     }
     match named(value) {
         Some(name) => Ok(Choice::Named(vec![name])),
-        // A tool that the vendor runs itself.
+        // A tool that the provider runs itself.
         None if value.get("type").is_some() => Ok(Choice::Auto),
         None => Err(missing(&format!("{path}.function"))),
     }
@@ -100,7 +100,7 @@ pub(super) fn read_schema(format: &Value, path: &str, param: &str) -> Result<For
     Ok(Format::Schema(schema.clone()))
 }
 
-/// Whether the word stands anywhere in the texts; the vendor wants it there before it turns to JSON.
+/// Whether the word stands anywhere in the texts; the provider wants it there before it turns to JSON.
 pub(super) fn mentions_json(value: &Value) -> bool {
     match value {
         Value::String(text) => text.to_ascii_lowercase().contains("json"),

@@ -1,4 +1,4 @@
-//! DashScope: vectors and orders at its own address, and at the two that other vendors' clients speak to.
+//! DashScope: vectors and orders at its own address, and at the two that other providers' clients speak to.
 
 use serde_json::{Map, Value, json};
 

@@ -1,10 +1,11 @@
-//! Vendors of vectors and of orders, simulated: Cohere, Jina, Voyage, DashScope, vLLM and Text embeddings inference.
+//! Providers of vectors and of orders, simulated: Cohere, Jina, Voyage, DashScope, vLLM and Text embeddings inference.
 //!
-//! Here live what they share: keys, the reading of a body, vectors and scores (this file), and one file per vendor with
-//! its paths, its names of members, its limits, its answers and its errors. A member that a vendor does not have is
-//! refused, so that tests see what is sent to whom. Here must not live: what any other vendor does.
+//! Here live what they share: keys, the reading of a body, vectors and scores (this file), and one file per provider
+//! with its paths, its names of members, its limits, its answers and its errors. A member that a provider does not have
+//! is refused, so that tests see what is sent to whom. Here must not live: what any other provider does.
 //!
-//! Sources: the vendors' API references and SDKs (cohere 7.3, voyageai 0.5, dashscope 2.0) of November 2026, and recorded answers.
+//! Sources: the providers' API references and SDKs (cohere 7.3, voyageai 0.5, dashscope 2.0) of November 2026, and
+//! recorded answers.
 
 mod cohere;
 mod dashscope;
@@ -21,7 +22,7 @@ use super::ids::{Ids, hash};
 use super::server::Call;
 use super::{directive, embedding, text};
 
-/// What a vendor says when it has more to do than it can.
+/// What a provider says when it has more to do than it can.
 const OVERLOADED: u16 = 503;
 
 /// Which of them.
@@ -41,7 +42,7 @@ struct Refusal {
     message: String,
 }
 
-/// A request is answered, or refused in the vendor's own form.
+/// A request is answered, or refused in the provider's own form.
 type Answered = Result<Reply, Refusal>;
 
 impl Refusal {
@@ -105,7 +106,7 @@ impl Site {
         }
     }
 
-    /// The vendor's own error.
+    /// The provider's own error.
     fn refuse(self, refusal: &Refusal, id: &str) -> Reply {
         let Refusal { status, message } = refusal;
         let body = match self {
@@ -141,7 +142,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Refuses members that the vendor does not have.
+    /// Refuses members that the provider does not have.
     fn only(&self, names: &[&str]) -> Result<(), Refusal> {
         only(self.body, names)
     }
@@ -245,7 +246,7 @@ fn ranked(query: &str, documents: &[&str], top: Option<usize>) -> Vec<(usize, f6
     all
 }
 
-/// A request for an order, in the words that most vendors share.
+/// A request for an order, in the words that most providers share.
 fn query(object: &Map<String, Value>) -> Result<&str, Refusal> {
     let query = object.get("query").and_then(Value::as_str).filter(|query| !query.is_empty());
     query.ok_or_else(|| Refusal::invalid("query must not be empty"))

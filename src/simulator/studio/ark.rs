@@ -15,7 +15,7 @@ const COMMON: &[&str] =
 const THIRD: &[&str] = &["seed", "guidance_scale"];
 const FOURTH: &[&str] =
     &["sequential_image_generation", "sequential_image_generation_options", "optimize_prompt_options"];
-/// What the vendor says when it has more to do than it can.
+/// What the provider says when it has more to do than it can.
 const OVERLOADED: u16 = 429;
 /// Tokens of a picture.
 const TOKENS: u64 = 4_096;

@@ -11,7 +11,7 @@ use crate::simulator::http::{Reply, Request, stage};
 use crate::simulator::ids::{Ids, hash};
 use crate::simulator::server::Call;
 
-/// What the vendor says when it has more to do than it can.
+/// What the provider says when it has more to do than it can.
 const OVERLOADED: u16 = 503;
 /// When a task is begun, and when it is done, in milliseconds.
 const BEGUN: u64 = 200;

@@ -1,11 +1,11 @@
-//! Vendors of images, simulated: Ark, and DashScope's own address for what is made.
+//! Providers of images, simulated: Ark, and DashScope's own address for what is made.
 //!
-//! Here live what they share: keys, a body's fields, pictures ([`picture`]) and the links to them, and one file per vendor
-//! with its paths, its names of members, its limits, its answers and its errors. A member that a vendor does not have is
-//! refused, so that tests see what is sent to whom. Links end after a day, as the vendors' do; tasks take a moment. Here
-//! must not live: what any other vendor does.
+//! Here live what they share: keys, a body's fields, pictures ([`picture`]) and the links to them, and one file per
+//! provider with its paths, its names of members, its limits, its answers and its errors. A member that a provider does
+//! not have is refused, so that tests see what is sent to whom. Links end after a day, as the providers' do; tasks take
+//! a moment. Here must not live: what any other provider does.
 //!
-//! Sources: the vendors' API references and SDKs (arkruntime 4.0, dashscope 2.0) of November 2026.
+//! Sources: the providers' API references and SDKs (arkruntime 4.0, dashscope 2.0) of November 2026.
 
 mod ark;
 mod dashscope;
@@ -52,7 +52,7 @@ fn whole(object: &Map<String, Value>, name: &str, most: u64) -> Result<Option<u6
     }
 }
 
-/// A vendor adds its mark unless it is told not to, so that whoever asks should say it.
+/// A provider adds its mark unless it is told not to, so that whoever asks should say it.
 fn mark(object: &Map<String, Value>) -> Result<bool, Refusal> {
     match object.get("watermark") {
         None => Ok(true),

@@ -52,7 +52,7 @@ pub(in crate::simulator) fn base64(seed: u64, least: usize) -> String {
     STANDARD.encode(png(seed, least))
 }
 
-/// Whether bytes begin as an image does that vendors take.
+/// Whether bytes begin as an image does that providers take.
 pub(in crate::simulator) fn is_image(bytes: &[u8]) -> bool {
     let starts: [&[u8]; 6] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF", b"GIF8", b"BM", b"II*\0"];
     starts.iter().any(|start| bytes.starts_with(start))

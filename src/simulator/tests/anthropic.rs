@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Options, Simulator, Vendor};
+use super::super::{Options, SimulatedProvider, Simulator};
 use super::client::{Answer, get, joined, post, send};
 use super::start;
 
@@ -33,7 +33,7 @@ fn kinds(answer: &Answer) -> Vec<String> {
 
 #[tokio::test]
 async fn a_stream_says_what_the_json_says() {
-    let simulator = start(Vendor::Anthropic).await;
+    let simulator = start(SimulatedProvider::Anthropic).await;
     let whole = post(&simulator, MESSAGES, &message(json!("Grüße"), json!({}))).await;
     assert!(whole.header("request-id").unwrap().starts_with("req_"));
     for name in ["anthropic-organization-id", "anthropic-ratelimit-tokens-reset"] {
@@ -69,7 +69,7 @@ async fn a_stream_says_what_the_json_says() {
 
 #[tokio::test]
 async fn thinking_with_tools_over_two_turns() {
-    let simulator = start(Vendor::Anthropic).await;
+    let simulator = start(SimulatedProvider::Anthropic).await;
     let more = json!({"tools": tools(), "thinking": {"type": "enabled", "budget_tokens": 1024}});
     let asked = message(json!("get_weather and get_time"), more);
     let first = post(&simulator, MESSAGES, &asked).await.json();
@@ -111,7 +111,7 @@ async fn thinking_with_tools_over_two_turns() {
 
 #[tokio::test]
 async fn the_prompt_cache() {
-    let simulator = start(Vendor::Anthropic).await;
+    let simulator = start(SimulatedProvider::Anthropic).await;
     let system =
         json!([{"type": "text", "text": "word ".repeat(2000), "cache_control": {"type": "ephemeral"}}]);
     let usage = async |text: &str| {
@@ -128,7 +128,7 @@ async fn the_prompt_cache() {
 
 #[tokio::test]
 async fn how_a_message_stops() {
-    let simulator = start(Vendor::Anthropic).await;
+    let simulator = start(SimulatedProvider::Anthropic).await;
     for (more, text, reason) in [
         (json!({"max_tokens": 2}), "x", "max_tokens"),
         (json!({"stop_sequences": ["simulated"]}), "x", "stop_sequence"),
@@ -149,7 +149,7 @@ async fn how_a_message_stops() {
 #[tokio::test]
 async fn versions_and_keys() {
     let options = Options { credential: Some("key".into()), ..Options::default() };
-    let simulator = Simulator::start(Vendor::Anthropic, options).await.unwrap();
+    let simulator = Simulator::start(SimulatedProvider::Anthropic, options).await.unwrap();
     let ask = async |headers: &[(&str, &str)], body: Value| {
         let answer = send(&simulator, "POST", MESSAGES, headers, body.to_string().as_bytes()).await;
         let error = answer.json()["error"].clone();
@@ -171,7 +171,7 @@ async fn versions_and_keys() {
 
 #[tokio::test]
 async fn requests_that_are_refused() {
-    let simulator = start(Vendor::Anthropic).await;
+    let simulator = start(SimulatedProvider::Anthropic).await;
     for (body, part) in [
         (json!({"model": "m", "messages": [{"role": "user", "content": "x"}]}), "max_tokens: Field required"),
         (json!({"model": "m", "max_tokens": 5}), "messages: Field required"),
@@ -218,7 +218,7 @@ async fn requests_that_are_refused() {
 
 #[tokio::test]
 async fn models_in_pages() {
-    let simulator = start(Vendor::Anthropic).await;
+    let simulator = start(SimulatedProvider::Anthropic).await;
     let first = get(&simulator, "/v1/models?limit=2").await.json();
     assert_eq!((&first["has_more"], first["data"].as_array().unwrap().len()), (&json!(true), 2));
     let path = format!("/v1/models?limit=100&after_id={}", first["last_id"].as_str().unwrap());

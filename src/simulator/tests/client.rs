@@ -50,7 +50,7 @@ pub(super) async fn send(
     exchange(simulator, &request(method, path, headers, body)).await
 }
 
-/// Posts JSON, with the headers that a client of the vendor sends anyway.
+/// Posts JSON, with the headers that a client of the provider sends anyway.
 pub(super) async fn post(simulator: &Simulator, path: &str, body: &Value) -> Answer {
     let headers = [("content-type", "application/json"), ("anthropic-version", "2023-06-01")];
     send(simulator, "POST", path, &headers, body.to_string().as_bytes()).await

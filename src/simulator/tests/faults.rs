@@ -1,17 +1,17 @@
-//! What the directives stage, with every vendor.
+//! What the directives stage, with every provider.
 
 use serde_json::{Value, json};
 
-use super::super::{Simulator, Vendor};
+use super::super::{SimulatedProvider, Simulator};
 use super::client::{Answer, post};
 use super::start;
 
-/// The formats: vendor and path; of Google's, the action is added.
-const FORMATS: [(Vendor, &str); 4] = [
-    (Vendor::OpenAi, "/v1/chat/completions"),
-    (Vendor::OpenAi, "/v1/responses"),
-    (Vendor::Anthropic, "/v1/messages"),
-    (Vendor::Google, "/v1beta/models/gemini-2.5-flash:"),
+/// The formats: provider and path; of Google's, the action is added.
+const FORMATS: [(SimulatedProvider, &str); 4] = [
+    (SimulatedProvider::OpenAi, "/v1/chat/completions"),
+    (SimulatedProvider::OpenAi, "/v1/responses"),
+    (SimulatedProvider::Anthropic, "/v1/messages"),
+    (SimulatedProvider::Google, "/v1beta/models/gemini-2.5-flash:"),
 ];
 
 async fn ask(simulator: &Simulator, path: &str, text: &str, stream: bool) -> Answer {
@@ -46,21 +46,21 @@ fn deltas(answer: &Answer) -> usize {
 }
 
 #[tokio::test]
-async fn statuses_with_the_vendors_own_bodies() {
-    for (vendor, path) in FORMATS {
-        let simulator = start(vendor).await;
+async fn statuses_with_the_providers_own_bodies() {
+    for (provider, path) in FORMATS {
+        let simulator = start(provider).await;
         for status in [400, 401, 403, 404, 409, 413, 418, 422, 429, 500, 502, 503, 504, 529] {
             for stream in [false, true] {
                 let answer = ask(&simulator, path, &format!("hi [[status {status}]]"), stream).await;
                 assert_eq!(answer.status, status);
                 let error = answer.json()["error"].clone();
-                assert!(error["message"].is_string(), "{vendor} {status}");
-                match vendor {
-                    Vendor::Google => assert_eq!(error["code"], status),
+                assert!(error["message"].is_string(), "{provider} {status}");
+                match provider {
+                    SimulatedProvider::Google => assert_eq!(error["code"], status),
                     _ => assert!(error["type"].is_string()),
                 }
                 let after = matches!(status, 429 | 503).then_some("7");
-                assert_eq!(answer.header("retry-after"), after, "{vendor} {status}");
+                assert_eq!(answer.header("retry-after"), after, "{provider} {status}");
             }
         }
         let answer = ask(&simulator, path, "[[status 429 retry-after 3]]", false).await;
@@ -70,8 +70,8 @@ async fn statuses_with_the_vendors_own_bodies() {
 
 #[tokio::test]
 async fn faults_after_so_many_deltas() {
-    for (vendor, path) in FORMATS {
-        let simulator = start(vendor).await;
+    for (provider, path) in FORMATS {
+        let simulator = start(provider).await;
         for count in [0, 1, 3] {
             let end = ask(&simulator, path, &format!("[[end {count}]]"), true).await;
             assert!(end.complete && deltas(&end) == count, "{path} end {count}: {end:?}");
@@ -91,8 +91,8 @@ async fn faults_after_so_many_deltas() {
 
 #[tokio::test]
 async fn faults_of_a_whole_answer() {
-    for (vendor, path) in FORMATS {
-        let simulator = start(vendor).await;
+    for (provider, path) in FORMATS {
+        let simulator = start(provider).await;
         let answer = async |directive: &str| ask(&simulator, path, directive, false).await;
         assert!(answer("[[error 1]]").await.status >= 503);
         let truncated = answer("[[truncate]]").await;
@@ -113,8 +113,8 @@ async fn faults_of_a_whole_answer() {
 
 #[tokio::test]
 async fn streams_that_are_no_streams() {
-    for (vendor, path) in FORMATS {
-        let simulator = start(vendor).await;
+    for (provider, path) in FORMATS {
+        let simulator = start(provider).await;
         let answer = async |directive: &str| ask(&simulator, path, directive, true).await;
         assert!(answer("[[html]]").await.text().contains("<html>"));
         assert_eq!(answer("[[empty]]").await.text(), "");
@@ -130,8 +130,8 @@ async fn streams_that_are_no_streams() {
 
 #[tokio::test]
 async fn lengths() {
-    for (vendor, path) in FORMATS {
-        let simulator = start(vendor).await;
+    for (provider, path) in FORMATS {
+        let simulator = start(provider).await;
         let words = ask(&simulator, path, "[[words 40]]", true).await;
         assert_eq!(deltas(&words), 40, "{path}");
         let big = ask(&simulator, path, "[[big 1000000]]", true).await;
@@ -145,14 +145,14 @@ async fn lengths() {
 }
 
 #[tokio::test]
-async fn refusals_in_the_vendors_own_form() {
-    for ((vendor, path), (pointer, expected)) in FORMATS.into_iter().zip([
+async fn refusals_in_the_providers_own_form() {
+    for ((provider, path), (pointer, expected)) in FORMATS.into_iter().zip([
         ("/choices/0/message/content", Value::Null),
         ("/output/0/content/0/type", json!("refusal")),
         ("/stop_reason", json!("refusal")),
         ("/candidates/0/finishReason", json!("SAFETY")),
     ]) {
-        let simulator = start(vendor).await;
+        let simulator = start(provider).await;
         let answer = ask(&simulator, path, "[[refuse]]", false).await.json();
         assert_eq!(answer.pointer(pointer), Some(&expected), "{answer}");
         assert!(ask(&simulator, path, "[[refuse]]", true).await.complete);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Options, Simulator, Vendor};
+use super::super::{Options, SimulatedProvider, Simulator};
 use super::client::{get, joined, post, send};
 use super::start;
 
@@ -25,7 +25,7 @@ fn tools() -> Value {
 
 #[tokio::test]
 async fn events_an_array_and_json_say_the_same() {
-    let simulator = start(Vendor::Google).await;
+    let simulator = start(SimulatedProvider::Google).await;
     let body = generate("Grüße", json!({}));
     let whole = post(&simulator, &path("gemini-2.5-flash", "generateContent"), &body).await;
     assert_eq!(whole.header("content-type"), Some("application/json; charset=UTF-8"));
@@ -53,7 +53,7 @@ async fn events_an_array_and_json_say_the_same() {
 
 #[tokio::test]
 async fn signatures_of_calls() {
-    let simulator = start(Vendor::Google).await;
+    let simulator = start(SimulatedProvider::Google).await;
     for (model, needed) in [("gemini-3-pro-preview", true), ("gemini-2.5-flash", false)] {
         let config = json!({"thinkingConfig": {"includeThoughts": true}});
         let asked = generate("get_weather, get_time", json!({"tools": tools(), "generationConfig": config}));
@@ -99,7 +99,7 @@ async fn signatures_of_calls() {
 
 #[tokio::test]
 async fn candidates_limits_and_schemas() {
-    let simulator = start(Vendor::Google).await;
+    let simulator = start(SimulatedProvider::Google).await;
     let ask = async |config: Value| {
         let body = generate("x", json!({ "generationConfig": config }));
         post(&simulator, &path("gemini-2.5-flash", "generateContent"), &body).await.json()
@@ -118,7 +118,7 @@ async fn candidates_limits_and_schemas() {
 
 #[tokio::test]
 async fn requests_that_are_refused() {
-    let simulator = start(Vendor::Google).await;
+    let simulator = start(SimulatedProvider::Google).await;
     for (body, part) in [
         (json!({}), "contents is not specified"),
         (json!({"contents": "x"}), "Invalid value at 'contents'"),
@@ -157,7 +157,7 @@ async fn requests_that_are_refused() {
 #[tokio::test]
 async fn keys() {
     let options = Options { credential: Some("AIza".into()), ..Options::default() };
-    let simulator = Simulator::start(Vendor::Google, options).await.unwrap();
+    let simulator = Simulator::start(SimulatedProvider::Google, options).await.unwrap();
     let ask = async |path: &str, headers: &[(&str, &str)]| send(&simulator, "GET", path, headers, b"").await;
     assert_eq!(ask("/v1beta/models", &[("x-goog-api-key", "AIza")]).await.status, 200);
     assert_eq!(ask("/v1/models?key=AIza", &[]).await.status, 200);
@@ -173,7 +173,7 @@ async fn keys() {
 
 #[tokio::test]
 async fn embeddings_counts_and_models() {
-    let simulator = start(Vendor::Google).await;
+    let simulator = start(SimulatedProvider::Google).await;
     let content = json!({"parts": [{"text": "abcde"}]});
     let one = post(&simulator, &path("gemini-embedding-001", "embedContent"), &json!({ "content": content }))
         .await

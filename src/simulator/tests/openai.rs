@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Options, Simulator, Vendor};
+use super::super::{Options, SimulatedProvider, Simulator};
 use super::client::{get, joined, post, send};
 use super::start;
 
@@ -29,7 +29,7 @@ fn tools() -> Value {
 
 #[tokio::test]
 async fn a_stream_says_what_the_json_says() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let whole = post(&simulator, CHAT, &chat("Grüße 🤖")).await;
     assert_eq!(whole.header("content-type"), Some("application/json"));
     assert!(whole.header("x-request-id").unwrap().starts_with("req_"));
@@ -54,14 +54,14 @@ async fn a_stream_says_what_the_json_says() {
 
 #[tokio::test]
 async fn the_same_request_gets_the_same_text() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let text = async || post(&simulator, CHAT, &chat("x")).await.json()["choices"].clone();
     assert_eq!(text().await, text().await);
 }
 
 #[tokio::test]
 async fn parallel_calls_and_their_results() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let asked = with(chat("get_weather and get_time"), json!({"tools": tools()}));
     let stream = post(&simulator, CHAT, &with(asked.clone(), json!({"stream": true}))).await.data();
     let calls: Vec<&Value> =
@@ -92,7 +92,7 @@ async fn parallel_calls_and_their_results() {
 
 #[tokio::test]
 async fn choices_take_turns() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let body = with(chat("x"), json!({"stream": true, "n": 2}));
     let data = post(&simulator, CHAT, &body).await.data();
     let order: Vec<u64> = data.iter().map(|c| c["choices"][0]["index"].as_u64().unwrap()).take(6).collect();
@@ -101,7 +101,7 @@ async fn choices_take_turns() {
 
 #[tokio::test]
 async fn structured_answers_limits_and_reasoning() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
                         "additionalProperties": false});
     let format =
@@ -120,7 +120,7 @@ async fn structured_answers_limits_and_reasoning() {
 
 #[tokio::test]
 async fn requests_that_are_refused() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     for (body, param, code) in [
         (json!({"model": "m"}), json!("messages"), json!("missing_required_parameter")),
         (json!({"model": "m", "messages": []}), json!("messages"), json!("empty_array")),
@@ -155,7 +155,7 @@ async fn requests_that_are_refused() {
 #[tokio::test]
 async fn keys() {
     let options = Options { credential: Some("sk-right".into()), ..Options::default() };
-    let simulator = Simulator::start(Vendor::OpenAi, options).await.unwrap();
+    let simulator = Simulator::start(SimulatedProvider::OpenAi, options).await.unwrap();
     let ask = async |headers: &[(&str, &str)]| send(&simulator, "GET", "/v1/models", headers, b"").await;
     assert_eq!(ask(&[("authorization", "Bearer sk-right")]).await.status, 200);
     let wrong = ask(&[("authorization", "Bearer sk-wrong-wrong-wrong")]).await;
@@ -167,7 +167,7 @@ async fn keys() {
 
 #[tokio::test]
 async fn embeddings() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let embed = async |body: Value| post(&simulator, "/v1/embeddings", &body).await.json();
     let floats =
         embed(json!({"model": "text-embedding-3-small", "input": ["a", "b"], "dimensions": 4})).await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::Vendor;
+use super::super::SimulatedProvider;
 use super::client::{get, joined, post, send};
 use super::start;
 
@@ -15,7 +15,7 @@ fn tool() -> Value {
 
 #[tokio::test]
 async fn events_are_numbered_and_end_with_the_response() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let body = json!({"model": "gpt-5", "input": "hello", "stream": true, "reasoning": {"effort": "low", "summary": "auto"},
                       "include": ["reasoning.encrypted_content"]});
     let answer = post(&simulator, RESPONSES, &body).await;
@@ -56,7 +56,7 @@ async fn events_are_numbered_and_end_with_the_response() {
 
 #[tokio::test]
 async fn a_conversation_by_previous_response_id() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let first =
         post(&simulator, RESPONSES, &json!({"model": "m", "input": "add", "tools": tool()})).await.json();
     assert_eq!((&first["output"][0]["name"], &first["status"]), (&json!("add"), &json!("completed")));
@@ -81,7 +81,7 @@ async fn a_conversation_by_previous_response_id() {
 
 #[tokio::test]
 async fn an_answer_that_is_cut_is_incomplete() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let body = json!({"model": "m", "input": "[[words 99]]", "max_output_tokens": 16, "stream": true});
     let data = post(&simulator, RESPONSES, &body).await.data();
     let last = data.last().unwrap();
@@ -93,7 +93,7 @@ async fn an_answer_that_is_cut_is_incomplete() {
 
 #[tokio::test]
 async fn reasoning_comes_back_as_it_was() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let asked = json!({"model": "gpt-5", "input": "add", "tools": tool(), "store": false,
                        "reasoning": {"effort": "low"}, "include": ["reasoning.encrypted_content"]});
     let first = post(&simulator, RESPONSES, &asked).await.json();
@@ -113,7 +113,7 @@ async fn reasoning_comes_back_as_it_was() {
 
 #[tokio::test]
 async fn requests_that_are_refused() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     for (body, part) in [
         (json!({"input": "x"}), "Missing required parameter: 'model'."),
         (json!({"model": "m"}), "must be provided"),
@@ -146,7 +146,7 @@ async fn requests_that_are_refused() {
 
 #[tokio::test]
 async fn what_only_others_spell_is_refused() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let refused = async |path: &str, mut body: Value, more: Value, param: &str| {
         for (name, value) in more.as_object().unwrap() {
             body[name.as_str()] = value.clone();

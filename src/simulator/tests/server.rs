@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::super::{Options, Simulator, SimulatorError, Vendor};
+use super::super::{Options, SimulatedProvider, Simulator, SimulatorError};
 use super::client::{exchange, get, post, request, send};
 use super::start;
 
@@ -27,7 +27,7 @@ async fn eventually(count: impl Fn() -> u64, expected: u64) {
 
 #[tokio::test]
 async fn the_last_request_is_recorded_as_it_came() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     assert_eq!(simulator.base_url(), format!("http://{}/v1", simulator.addr()));
     assert!(simulator.last_request().is_none());
     let headers = [("x-b", "2"), ("x-a", "1"), ("transfer-encoding", "chunked")];
@@ -47,7 +47,7 @@ async fn the_last_request_is_recorded_as_it_came() {
 
 #[tokio::test]
 async fn clients_that_go_away_are_counted() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     for (nth, directive) in
         ["[[hang]]", "[[delay 60000]]", "[[stall 1]]", "[[pace 60000]]"].iter().enumerate()
     {
@@ -73,7 +73,7 @@ async fn clients_that_go_away_are_counted() {
 
 #[tokio::test]
 async fn a_client_that_leaves_in_the_middle_of_its_request_is_counted() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
     socket
         .write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nabc")
@@ -87,7 +87,7 @@ async fn a_client_that_leaves_in_the_middle_of_its_request_is_counted() {
 
 #[tokio::test]
 async fn each_frame_is_a_chunk() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     for directive in ["", "[[pace 1]]"] {
         let answer = post(&simulator, "/v1/chat/completions", &chat(directive, true)).await;
         assert!(answer.complete && answer.chunks.len() > 5);
@@ -100,7 +100,7 @@ async fn each_frame_is_a_chunk() {
 
 #[tokio::test]
 async fn a_paced_frame_arrives_by_itself() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
     let body = chat("[[pace 100]]", true).to_string();
     socket.write_all(&request("POST", "/v1/chat/completions", &[], body.as_bytes())).await.unwrap();
@@ -116,7 +116,7 @@ async fn a_paced_frame_arrives_by_itself() {
 #[tokio::test]
 async fn pauses_of_the_options_and_of_the_directives() {
     let options = Options { first_token: Duration::from_millis(150), ..Options::default() };
-    let simulator = Simulator::start(Vendor::OpenAi, options).await.unwrap();
+    let simulator = Simulator::start(SimulatedProvider::OpenAi, options).await.unwrap();
     let begin = std::time::Instant::now();
     post(&simulator, "/v1/chat/completions", &chat("hi", true)).await;
     assert!(begin.elapsed() >= Duration::from_millis(150));
@@ -128,7 +128,7 @@ async fn pauses_of_the_options_and_of_the_directives() {
 
 #[tokio::test]
 async fn a_connection_serves_several_requests() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let one = b"GET /v1/models/a HTTP/1.1\r\nhost: x\r\n\r\n";
     let both = [&one[..], &request("GET", "/v1/models/b", &[], b"")].concat();
     let text = exchange(&simulator, &both).await.text();
@@ -138,7 +138,7 @@ async fn a_connection_serves_several_requests() {
 
 #[tokio::test]
 async fn large_bodies_are_taken() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let answer = post(&simulator, "/v1/chat/completions", &chat(&"x".repeat(20_000_000), false)).await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json()["usage"]["prompt_tokens"], 5_000_000);
@@ -146,8 +146,8 @@ async fn large_bodies_are_taken() {
 
 #[tokio::test]
 async fn nonsense_breaks_nothing() {
-    for vendor in [Vendor::OpenAi, Vendor::Anthropic, Vendor::Google] {
-        let simulator = start(vendor).await;
+    for provider in [SimulatedProvider::OpenAi, SimulatedProvider::Anthropic, SimulatedProvider::Google] {
+        let simulator = start(provider).await;
         for nonsense in [
             &b"\0\0\0\0\r\n\r\n"[..],
             b"GET\r\n\r\n",
@@ -158,17 +158,17 @@ async fn nonsense_breaks_nothing() {
             let mut rest = Vec::new();
             let _ = timeout(Duration::from_secs(5), socket.read_to_end(&mut rest)).await.unwrap();
         }
-        let model = if vendor == Vendor::Google { "/v1beta/models/x" } else { "/v1/models/x" };
+        let model = if provider == SimulatedProvider::Google { "/v1beta/models/x" } else { "/v1/models/x" };
         assert_eq!(get(&simulator, model).await.status, 200);
     }
 }
 
 #[tokio::test]
 async fn a_taken_address_is_an_error_and_dropping_frees_it() {
-    let simulator = start(Vendor::Google).await;
+    let simulator = start(SimulatedProvider::Google).await;
     assert_eq!(simulator.base_url(), format!("http://{}/v1beta", simulator.addr()));
     let options = Options { addr: simulator.addr(), ..Options::default() };
-    let error = Simulator::start(Vendor::Google, options.clone()).await.unwrap_err();
+    let error = Simulator::start(SimulatedProvider::Google, options.clone()).await.unwrap_err();
     let SimulatorError::Listen { addr, .. } = &error;
     assert_eq!(*addr, simulator.addr());
     assert!(error.to_string().starts_with(&format!("cannot listen on {addr}: ")));
@@ -204,7 +204,7 @@ fn http2_request(method: u8, path: &str, body: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn http2_with_prior_knowledge_is_spoken_on_the_same_port() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
     socket.write_all(&http2_request(2, "/v1/models", b"")).await.unwrap();
     let mut status = None;
@@ -232,7 +232,7 @@ async fn http2_with_prior_knowledge_is_spoken_on_the_same_port() {
 
 #[tokio::test]
 async fn a_stream_of_http2_that_is_reset_is_counted() {
-    let simulator = start(Vendor::OpenAi).await;
+    let simulator = start(SimulatedProvider::OpenAi).await;
     for (nth, directive) in ["[[hang]]", "[[stall 2]]"].iter().enumerate() {
         let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
         let body = chat(directive, true).to_string();

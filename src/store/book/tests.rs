@@ -353,7 +353,7 @@ fn a_backup_is_whole_while_others_write() {
     assert_eq!(desk(folder.path()).account("acme").unwrap().balance(), 500);
 }
 
-/// Whatever a vendor says it used, the ledger goes on.
+/// Whatever a provider says it used, the ledger goes on.
 #[tokio::test]
 async fn figures_that_nobody_would_believe_do_not_stop_the_ledger() {
     let folder = tempfile::tempdir().unwrap();

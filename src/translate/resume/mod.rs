@@ -1,7 +1,7 @@
-//! An answer that broke off, and that another vendor goes on with.
+//! An answer that broke off, and that another provider goes on with.
 //!
 //! What the client is given is noted while it passes ([`Transcript`]), for routes that want it. When the answer breaks
-//! off, its text becomes the beginning that the next vendor is given ([`Prefill`]), and the events of that vendor's
+//! off, its text becomes the beginning that the next provider is given ([`Prefill`]), and the events of that provider's
 //! answer are fitted to what the client has ([`Seam`](seam)), so that it sees one answer.
 //!
 //! Whatever cannot be gone on with faithfully is [`Unfit`].
@@ -56,7 +56,7 @@ impl Along {
         }
     }
 
-    /// Whether another vendor has written before.
+    /// Whether another provider has written before.
     pub(super) fn goes_on(&self) -> bool {
         self.seam.is_some()
     }
@@ -87,7 +87,7 @@ impl Beside {
         }
     }
 
-    /// Reads a frame before it passes. What no client could read, or what is the vendor's error, does not.
+    /// Reads a frame before it passes. What no client could read, or what is the provider's error, does not.
     pub(super) fn frame(&mut self, data: &[u8], first: bool) -> Result<(), StreamError> {
         if self.transcript.unfit().is_some() || self.decoder.is_over() {
             return Ok(());
@@ -152,7 +152,7 @@ pub struct Terms {
 /// Reads a request whose answer broke off.
 ///
 /// # Errors
-/// It asks for something that a second vendor cannot go on with.
+/// It asks for something that a second provider cannot go on with.
 pub fn terms(body: &str, ask: &Ask<'_>) -> Result<Terms, Unfit> {
     let request = decode_request(ask.client, body).map_err(|_| Unfit::Request)?;
     let modalities = request.modalities.iter().all(|kind| kind.escaped().eq_ignore_ascii_case("text"));
@@ -210,17 +210,17 @@ impl Begun<'_> {
 /// How an answer is gone on with.
 #[derive(Debug)]
 pub struct Onward<'a> {
-    /// The formats of the client and of the next vendor.
+    /// The formats of the client and of the next provider.
     pub route: Route,
-    /// How the next vendor's answer arrives.
+    /// How the next provider's answer arrives.
     pub arrival: Arrival,
     /// What the answer's encoder is told.
     pub reply: &'a Reply,
-    /// What must be undone in the next vendor's answer.
+    /// What must be undone in the next provider's answer.
     pub restore: Restore,
     /// See [`Translated::new`].
     pub limit: usize,
-    /// What the next vendor was given.
+    /// What the next provider was given.
     pub prefill: &'a Prefill,
     /// It repeats that before it goes on.
     pub repeats: bool,
@@ -235,7 +235,7 @@ impl Exchange {
         }
     }
 
-    /// Why another vendor cannot go on with this answer; nothing if one can, as far as can be told while it passes.
+    /// Why another provider cannot go on with this answer; nothing if one can, as far as can be told while it passes.
     pub fn unfit(&self) -> Option<Unfit> {
         match self {
             Exchange::Verbatim(verbatim) => match verbatim.beside() {
@@ -249,7 +249,7 @@ impl Exchange {
         }
     }
 
-    /// What another vendor is given to go on with this answer, which has broken off.
+    /// What another provider is given to go on with this answer, which has broken off.
     ///
     /// # Errors
     /// None can.
@@ -267,7 +267,7 @@ impl Exchange {
         transcript.ok_or(Unfit::Content)?.prefill()
     }
 
-    /// Goes on with this answer, which has broken off: what follows comes from another vendor.
+    /// Goes on with this answer, which has broken off: what follows comes from another provider.
     #[must_use]
     pub fn go_on(mut self, onward: Onward<'_>) -> Exchange {
         self.cut();
@@ -277,7 +277,7 @@ impl Exchange {
         let mut before_all = &b""[..];
         let (mut to, transcript) = match self {
             Exchange::Verbatim(verbatim) => {
-                // Its vendor has named it; it is not kept under another name.
+                // Its provider has named it; it is not kept under another name.
                 reply.keep_as = Box::default();
                 let (beside, renamed) = verbatim.into_beside();
                 match beside {
@@ -317,7 +317,7 @@ impl Exchange {
             Exchange::Verbatim(verbatim) => verbatim.format().unwrap_or(Format::Chat),
             Exchange::Translated(translated) => translated.client(),
         };
-        let route = Route { client, vendor: client, stream: true };
+        let route = Route { client, provider: client, stream: true };
         let restore = Restore::default();
         let arrival = Arrival::Events;
         let onward = Onward { route, arrival, reply, restore, limit: 0, prefill, repeats: false };
@@ -334,12 +334,12 @@ impl Exchange {
         (exchange, out)
     }
 
-    /// What was used in all, by all vendors that wrote this answer.
+    /// What was used in all, by all providers that wrote this answer.
     pub fn usage(&self) -> Usage {
         self.total().0
     }
 
-    /// Whether the usage holds figures that no vendor said.
+    /// Whether the usage holds figures that no provider said.
     pub fn is_counted(&self) -> bool {
         self.total().1
     }

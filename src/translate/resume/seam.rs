@@ -1,4 +1,4 @@
-//! Where one vendor's answer ends and another's goes on: the second beginning, and what is said twice, are taken out.
+//! Where one provider's answer ends and another's goes on: the second beginning, and what is said twice, are taken out.
 
 use smallvec::SmallVec;
 
@@ -10,11 +10,11 @@ use crate::json::{JsonStr, push_escaped};
 #[derive(Debug)]
 pub(super) struct Seam {
     started: bool,
-    /// Which block of the client's a block of this vendor is; those that the client does not see are none.
+    /// Which block of the client's a block of this provider is; those that the client does not see are none.
     places: SmallVec<[Option<u32>; 4]>,
     /// The client's next block.
     next: u32,
-    /// The client's block that is open, until this vendor has begun one.
+    /// The client's block that is open, until this provider has begun one.
     open: Option<u32>,
     /// The answer had text or reasoning: more reasoning has no place behind it.
     spoken: bool,
@@ -26,14 +26,14 @@ pub(super) struct Seam {
     pub(super) counted: bool,
 }
 
-/// What the vendor may say that the client has already.
+/// What the provider may say that the client has already.
 #[derive(Debug, Default)]
 struct Joint {
-    /// The whole beginning, if the vendor repeats it.
+    /// The whole beginning, if the provider repeats it.
     echo: String,
     /// What may be the repetition, as far as it has come.
     heard: String,
-    /// The white space at its end, which no vendor was given.
+    /// The white space at its end, which no provider was given.
     space: String,
 }
 
@@ -102,7 +102,7 @@ impl Seam {
         }
     }
 
-    /// What was used in all: the prompt once, as the first vendor had it, and all output.
+    /// What was used in all: the prompt once, as the first provider had it, and all output.
     pub(super) fn total(&self, now: &Usage) -> Usage {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,
@@ -177,7 +177,7 @@ impl Seam {
         Some(index)
     }
 
-    /// Ends the block that this vendor did not go on with.
+    /// Ends the block that this provider did not go on with.
     fn close(&mut self, sink: &mut impl FnMut(&Event<'_>)) {
         if let Some(index) = self.open.take() {
             sink(&Event::BlockStop { index });

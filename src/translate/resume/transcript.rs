@@ -6,10 +6,10 @@ use crate::canonical::{BlockKind, Delta, Event, Start};
 use crate::json::{JsonStr, push_escaped};
 use crate::wire::Format;
 
-/// Text that is noted at most (bytes). An answer that is longer is worth a vendor's trouble no more.
+/// Text that is noted at most (bytes). An answer that is longer is worth a provider's trouble no more.
 const MOST: usize = 256 * 1024;
 
-/// Why no other vendor can go on with an answer.
+/// Why no other provider can go on with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
     /// It is too long.
@@ -37,12 +37,12 @@ impl Unfit {
     }
 }
 
-/// The beginning that a vendor is given to go on with.
+/// The beginning that a provider is given to go on with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefill {
     /// The text without the white space at its end, as the inside of a JSON string.
     text: String,
-    /// That white space. Some vendors refuse a beginning that ends with it, and models write it again.
+    /// That white space. Some providers refuse a beginning that ends with it, and models write it again.
     pub(super) space: String,
 }
 
@@ -55,7 +55,7 @@ impl Prefill {
         Prefill { text: String::from_utf8(text).unwrap_or_default(), space }
     }
 
-    /// Whether there is none: the vendor answers as if nobody had.
+    /// Whether there is none: the provider answers as if nobody had.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -142,7 +142,7 @@ impl Transcript {
         self.blocks = SmallVec::new();
     }
 
-    /// Why no other vendor can go on, if that is so already.
+    /// Why no other provider can go on, if that is so already.
     pub(super) fn unfit(&self) -> Option<Unfit> {
         self.unfit
     }
@@ -192,7 +192,7 @@ impl Transcript {
         }
     }
 
-    /// What another vendor is given.
+    /// What another provider is given.
     pub(super) fn prefill(&self) -> Result<Prefill, Unfit> {
         if let Some(why) = self.unfit {
             return Err(why);

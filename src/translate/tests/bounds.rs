@@ -10,12 +10,12 @@ use crate::canonical::Thinking;
 use crate::canonical::answer::{MAX_BLOCKS, MAX_CHOICES};
 use crate::error::{ApiError, Kind as ErrorKind};
 use crate::json::EscapedString;
+use crate::provider::{BaseUrl, Kind, Provider, Setup};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{
     Ask, MOST_CALLS, MOST_PARTS, MOST_TOOLS, Outgoing, Refused, Restore, Translated, outgoing,
 };
-use crate::vendor::{BaseUrl, Kind, Provider, Setup};
 use crate::wire::Format;
 use crate::wire::codec::{MOST_LOSSES, Reply};
 use crate::wire::loss::Policy;
@@ -23,18 +23,18 @@ use crate::wire::loss::Policy;
 /// A request on its way to another format.
 fn translate(client: Format, body: &str) -> Result<Outgoing, Refused> {
     let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
-    let (kind, vendor, model) = match client {
+    let (kind, format, model) = match client {
         Format::Messages => (Kind::OpenAi, Format::Chat, "gpt-4.1"),
         _ => (Kind::Anthropic, Format::Messages, "claude-sonnet-4-5"),
     };
-    let provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![vendor.api()], base });
+    let provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![format.api()], base });
     let ask = Ask {
         client,
-        vendor,
+        provider: format,
         stream: false,
         array: false,
         thinking: Thinking::Unsaid,
-        dialect: &provider.dialect(vendor.api(), model),
+        dialect: &provider.dialect(format.api(), model),
         model: &EscapedString::from(model),
         id: "req_1",
         seed: "req_1",
@@ -121,8 +121,8 @@ fn types_that_are_said_twice_do_not_double_a_schema() {
     assert!(sent.to_string().len() < 3 * body.to_string().len());
 }
 
-fn answered(vendor: Format, body: String) -> bool {
-    let route = Route { client: Format::Generate, vendor, stream: false };
+fn answered(provider: Format, body: String) -> bool {
+    let route = Route { client: Format::Generate, provider, stream: false };
     let reply = Arc::new(Reply::default());
     let mut translated = Translated::new(&route, Arrival::Whole, reply, Restore::default(), 1 << 28);
     translated.whole(Bytes::from(body)).is_ok()

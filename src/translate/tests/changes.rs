@@ -9,7 +9,7 @@ use crate::translate::Verbatim;
 use crate::translate::verbatim::{Arrival, Changes, StreamError};
 use crate::wire::Api;
 
-/// A name that needs escapes and is longer than the vendor's.
+/// A name that needs escapes and is longer than the provider's.
 const NAME: &str = "our \"own\" modèl";
 const ESCAPED: &str = r#"our \"own\" modèl"#;
 

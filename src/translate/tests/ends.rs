@@ -10,7 +10,7 @@ use crate::wire::error::{ArrayState, stream_tail};
 use crate::wire::watch::End;
 use crate::wire::{Api, Format};
 
-/// bugs.md 47: a truncated stream gets a finish reason that the vendor never gave.
+/// bugs.md 47: a truncated stream gets a finish reason that the provider never gave.
 #[test]
 fn bug_47_a_stream_cut_at_any_byte_is_an_error_until_it_is_complete() {
     for style in Style::few() {
@@ -77,7 +77,7 @@ fn cut_before(text: &str, at: usize) -> usize {
     (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap()
 }
 
-/// wire-facts 12: some vendors never send it, and it is not made up.
+/// wire-facts 12: some providers never send it, and it is not made up.
 #[test]
 fn fact_12_a_chat_stream_without_done_is_complete_with_its_finish_reason() {
     let finish = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\r\n\r\n";
@@ -125,7 +125,7 @@ fn the_terminator_leaves_exactly_once() {
         assert!(passed.text().trim_end_matches('\n').ends_with(done.trim_end()));
         assert!(passed.text().ends_with("\n\n"), "{:?}", passed.text());
     }
-    // wire-facts 26: one more at the end of a responses stream, from vendors who mean the chat format.
+    // wire-facts 26: one more at the end of a responses stream, from providers who mean the chat format.
     let stream = "data: {\"type\":\"response.completed\",\"response\":{}}\n\ndata: [DONE]\n\n";
     let passed = pass_events(Api::Responses, stream);
     assert_eq!((passed.result.clone(), passed.text()), (Ok(()), stream));
@@ -143,7 +143,7 @@ fn the_last_event_may_lack_its_blank_line_and_half_an_event_is_dropped() {
     assert_eq!((passed.result.clone(), passed.text()), (Ok(()), &*format!("{finish}data: [DONE]\n\n")));
 }
 
-/// wire-facts 13 and bugs.md 48: an error inside a stream reaches the client as the vendor wrote it.
+/// wire-facts 13 and bugs.md 48: an error inside a stream reaches the client as the provider wrote it.
 #[test]
 fn bug_48_an_error_in_the_middle_passes_and_ends_the_stream() {
     for (api, stream) in [

@@ -68,10 +68,10 @@ fn filler_stands_between_the_frames_of_an_answer_that_passes() {
 #[test]
 fn filler_stands_between_the_frames_of_an_answer_that_is_translated() {
     for answer in streams::all(Style::PLAIN).into_iter().filter(|answer| answer.arrival == Arrival::Events) {
-        let Some(vendor) = answer.api.format() else { continue };
-        for client in Format::ALL.into_iter().filter(|client| *client != vendor) {
+        let Some(provider) = answer.api.format() else { continue };
+        for client in Format::ALL.into_iter().filter(|client| *client != provider) {
             let pass = |size, filled| {
-                let route = Route { client, vendor, stream: true };
+                let route = Route { client, provider, stream: true };
                 let reply = Arc::new(Reply::default());
                 let translated = Translated::new(&route, answer.arrival, reply, Restore::default(), 1 << 20);
                 passed(Exchange::Translated(Box::new(translated)), &answer.text, size, filled)
@@ -79,7 +79,7 @@ fn filler_stands_between_the_frames_of_an_answer_that_is_translated() {
             for size in [1, 50] {
                 let (plain, filled) = (pass(size, false), pass(size, true));
                 assert!(filled.len() > plain.len() + 5 * filler(client).len(), "{client}");
-                assert_eq!(data(&filled), data(&plain), "{vendor} to {client} in pieces of {size}");
+                assert_eq!(data(&filled), data(&plain), "{provider} to {client} in pieces of {size}");
             }
         }
     }
@@ -90,8 +90,8 @@ fn a_document_is_never_filled() {
     for format in Format::ALL {
         let verbatim = Verbatim::new(format.api(), Arrival::Whole, Changes::default(), 1 << 20);
         assert!(Exchange::Verbatim(verbatim).keep_alive().is_empty(), "{format}");
-        let vendor = if format == Format::Chat { Format::Messages } else { Format::Chat };
-        let route = Route { client: format, vendor, stream: false };
+        let provider = if format == Format::Chat { Format::Messages } else { Format::Chat };
+        let route = Route { client: format, provider, stream: false };
         let reply = Arc::new(Reply::default());
         let translated = Translated::new(&route, Arrival::Events, reply, Restore::default(), 1 << 20);
         assert!(Exchange::Translated(Box::new(translated)).keep_alive().is_empty(), "{format}");

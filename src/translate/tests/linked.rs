@@ -1,11 +1,11 @@
-//! Media given by address, for vendors that must be given the bytes.
+//! Media given by address, for providers that must be given the bytes.
 
 use serde_json::{Value, json};
 
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
+use crate::provider::{BaseUrl, Kind, Provider, Setup};
 use crate::translate::{Ask, Brought, Linked, Stored, Wanted, links, outgoing_stored};
-use crate::vendor::{BaseUrl, Kind, Provider, Setup};
 use crate::wire::Format;
 
 const URL: &str = "https://pictures.example/a.png?x=1&y=\u{e9}";
@@ -32,7 +32,7 @@ impl Way {
     fn sent(&self, body: &Value, brought: &[Linked]) -> Result<Value, String> {
         let ask = Ask {
             client: self.from,
-            vendor: self.to,
+            provider: self.to,
             stream: false,
             array: false,
             thinking: Thinking::Unsaid,
@@ -55,7 +55,7 @@ fn linked(url: &str, media_type: &'static str, base64: &str) -> Linked {
 }
 
 #[test]
-fn mapping_2_an_image_at_an_address_reaches_a_vendor_of_bytes_as_bytes() {
+fn mapping_2_an_image_at_an_address_reaches_a_provider_of_bytes_as_bytes() {
     let way = way(Kind::Gemini, "gemini-2.5-pro", Format::Chat, Format::Generate);
     let image = json!({"type": "image_url", "image_url": {"url": URL}});
     let body = json!({"model": "m", "messages": [
@@ -104,7 +104,7 @@ fn results_of_tools_are_looked_into_as_well() {
 }
 
 #[test]
-fn nothing_is_brought_that_the_vendor_follows_itself_or_that_is_no_link() {
+fn nothing_is_brought_that_the_provider_follows_itself_or_that_is_no_link() {
     let image = |url: &str| {
         json!({"model": "m", "max_tokens": 9, "messages": [
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]},

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
+use crate::provider::{BaseUrl, Kind, Provider, Row, Setup};
 use crate::translate::{Ask, outgoing};
-use crate::vendor::{BaseUrl, Kind, Provider, Row, Setup};
 use crate::wire::Format;
 
 pub(super) fn sent(kind: Kind, model: &str, from: Format, to: Format, body: &Value) -> (Value, Vec<String>) {
@@ -27,7 +27,7 @@ fn sent_as(
         &body.to_string(),
         &Ask {
             client: from,
-            vendor: to,
+            provider: to,
             stream: false,
             array: false,
             thinking: Thinking::Unsaid,
@@ -48,12 +48,12 @@ fn says_json(value: &Value) -> bool {
 }
 
 #[test]
-fn mapping_5_any_json_is_spoken_of_where_the_vendor_wants_to_hear_it() {
+fn mapping_5_any_json_is_spoken_of_where_the_provider_wants_to_hear_it() {
     let ask = |text: &str| json!({"contents": [{"role": "user", "parts": [{"text": text}]}], "generationConfig": {"responseMimeType": "application/json"}});
     let (chat, _) = sent(Kind::OpenAi, "gpt-4.1", Format::Generate, Format::Chat, &ask("Name three birds."));
     assert_eq!(chat["response_format"], json!({"type": "json_object"}));
     assert!(says_json(&chat["messages"][0]), "{chat}");
-    // The vendor of responses does not look into the instructions.
+    // The provider of responses does not look into the instructions.
     let (responses, _) =
         sent(Kind::OpenAi, "gpt-4.1", Format::Generate, Format::Responses, &ask("Name three birds."));
     assert_eq!(responses["text"]["format"], json!({"type": "json_object"}));
@@ -67,7 +67,7 @@ fn mapping_5_any_json_is_spoken_of_where_the_vendor_wants_to_hear_it() {
 }
 
 #[test]
-fn mapping_2_bytes_in_the_alphabet_for_addresses_reach_other_vendors_in_the_usual_one() {
+fn mapping_2_bytes_in_the_alphabet_for_addresses_reach_other_providers_in_the_usual_one() {
     let image = |data: &str| json!({"contents": [{"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": data}}]}]});
     for (data, wanted) in
         [("-_-_", "+/+/"), ("aaaa-_8", "aaaa+/8="), ("_w", "/w=="), ("iVBO", "iVBO"), ("a/+=", "a/+=")]
@@ -76,7 +76,7 @@ fn mapping_2_bytes_in_the_alphabet_for_addresses_reach_other_vendors_in_the_usua
             sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Generate, Format::Messages, &image(data));
         assert_eq!(body["messages"][0]["content"][0]["source"]["data"], wanted, "{data}");
     }
-    // Its own vendor knows both.
+    // Its own provider knows both.
     let (body, _) = sent(Kind::Gemini, "gemini-2.5-pro", Format::Generate, Format::Generate, &image("-_-_"));
     assert_eq!(body["contents"][0]["parts"][0]["inlineData"]["data"], "-_-_");
 }
@@ -194,7 +194,7 @@ fn text_document_is_a_text_with_its_title_in_chat() {
     assert_eq!(messages[2]["role"], "tool");
     assert_eq!(messages[2]["content"], "Log\n\nLine 1\nLine 2");
     assert_eq!(messages.len(), 3, "nothing follows: {chat}");
-    // A vendor that wants one string gets one.
+    // A provider that wants one string gets one.
     let (row, kind) = (Some(Row::DeepSeek), Kind::OpenAiCompatible);
     let (joined, _) = sent_as(row, kind, "deepseek-chat", Format::Messages, Format::Chat, &body);
     assert_eq!(joined["messages"][0]["content"], "Two \"lines\"\n\nLine 1\nLine 2\n\nSum up.");

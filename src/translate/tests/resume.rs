@@ -15,7 +15,7 @@ use crate::translate::{Exchange, Restore, Translated, Verbatim};
 use crate::wire::Format;
 use crate::wire::codec::Reply;
 
-/// What all vendors would say, in pieces.
+/// What all providers would say, in pieces.
 const PIECES: [&str; 5] = ["Gr\\u00fc\u{df}e ", "\\\"und\\\" ", "\u{1f600} so:\\n\\n", "  weiter, ", "Ende."];
 const USED: (u64, u64) = (40, 9);
 
@@ -98,12 +98,12 @@ fn reply() -> Reply {
     }
 }
 
-fn exchange(vendor: Format, client: Format) -> Exchange {
-    let mut exchange = if vendor == client {
+fn exchange(provider: Format, client: Format) -> Exchange {
+    let mut exchange = if provider == client {
         let changes = Changes { model: Some(EscapedString::from("m")), ..Changes::default() };
         Exchange::Verbatim(Verbatim::new(client.api(), Arrival::Events, changes, 1 << 20))
     } else {
-        let route = Route { client, vendor, stream: true };
+        let route = Route { client, provider, stream: true };
         let reply = Arc::new(reply());
         Exchange::Translated(Box::new(Translated::new(
             &route,
@@ -130,10 +130,10 @@ fn feed(exchange: &mut Exchange, stream: &[u8]) -> (Vec<u8>, Result<(), StreamEr
     (out, passed)
 }
 
-/// The exchange with a vendor that is given the beginning.
-fn onward(exchange: Exchange, client: Format, vendor: Format, prefill: &Prefill) -> Exchange {
+/// The exchange with a provider that is given the beginning.
+fn onward(exchange: Exchange, client: Format, provider: Format, prefill: &Prefill) -> Exchange {
     exchange.go_on(Onward {
-        route: Route { client, vendor, stream: true },
+        route: Route { client, provider, stream: true },
         arrival: Arrival::Events,
         reply: &reply(),
         restore: Restore::default(),
@@ -143,8 +143,8 @@ fn onward(exchange: Exchange, client: Format, vendor: Format, prefill: &Prefill)
     })
 }
 
-/// Goes on behind what the client has, with a vendor that writes the white space at the seam anew.
-fn go_on(exchange: Exchange, client: Format, vendor: Format, out: &mut Vec<u8>) -> Exchange {
+/// Goes on behind what the client has, with a provider that writes the white space at the seam anew.
+fn go_on(exchange: Exchange, client: Format, provider: Format, out: &mut Vec<u8>) -> Exchange {
     let prefill = exchange.prefill().unwrap();
     let given = prefill.text().decode().into_owned();
     let all = story();
@@ -152,8 +152,8 @@ fn go_on(exchange: Exchange, client: Format, vendor: Format, out: &mut Vec<u8>) 
     let mut escaped = Vec::new();
     crate::json::push_escaped(&mut escaped, rest);
     let rest = String::from_utf8(escaped).unwrap();
-    let mut exchange = onward(exchange, client, vendor, &prefill);
-    let (more, passed) = feed(&mut exchange, stream(vendor, &[&rest]).as_bytes());
+    let mut exchange = onward(exchange, client, provider, &prefill);
+    let (more, passed) = feed(&mut exchange, stream(provider, &[&rest]).as_bytes());
     assert_eq!(passed, Ok(()), "{}", String::from_utf8_lossy(&more));
     out.extend_from_slice(&more);
     exchange
@@ -189,13 +189,13 @@ fn ended(format: Format, stream: &str) -> usize {
 
 #[test]
 fn an_answer_goes_on_wherever_it_broke_off() {
-    let vendors = [Format::Chat, Format::Messages, Format::Generate];
+    let providers = [Format::Chat, Format::Messages, Format::Generate];
     let mut cuts = 0;
     for client in [Format::Chat, Format::Messages, Format::Responses, Format::Generate] {
-        for first in vendors {
+        for first in providers {
             let whole = stream(first, &PIECES);
             for cut in 0..ended(first, &whole) {
-                let second = vendors[cut % 3];
+                let second = providers[cut % 3];
                 let what = format!("{client} by {first} and {second}, cut at {cut}");
                 let mut exchange = exchange(first, client);
                 let (mut out, passed) = feed(&mut exchange, &whole.as_bytes()[..cut]);
@@ -229,7 +229,7 @@ fn a_document_goes_on() {
         let (mut out, _) = feed(&mut exchange, &whole.as_bytes()[..end]);
         let prefill = exchange.prefill().unwrap();
         let mut exchange = exchange.go_on(Onward {
-            route: Route { client, vendor: Format::Chat, stream: true },
+            route: Route { client, provider: Format::Chat, stream: true },
             arrival: Arrival::Whole,
             reply: &reply(),
             restore: Restore::default(),
@@ -269,7 +269,7 @@ fn an_answer_may_break_off_again() {
     }
 }
 
-/// A client of its vendor's own format has that vendor's id, as it was.
+/// A client of its provider's own format has that provider's id, as it was.
 #[test]
 fn an_answer_keeps_its_id() {
     for (format, id) in
@@ -346,7 +346,7 @@ fn an_array_goes_on() {
         let mut rest = Vec::new();
         crate::json::push_escaped(&mut rest, story().strip_prefix(&given).unwrap());
         let mut exchange = exchange.go_on(Onward {
-            route: Route { client: Format::Generate, vendor: Format::Messages, stream: true },
+            route: Route { client: Format::Generate, provider: Format::Messages, stream: true },
             arrival: Arrival::Events,
             reply: &Reply { array: true, ..reply() },
             restore: Restore::default(),

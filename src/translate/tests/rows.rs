@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::requests::sent;
 use crate::canonical::Effort;
+use crate::provider::Kind;
 use crate::translate::Restore;
 use crate::translate::translated::{Route, Translated};
 use crate::translate::verbatim::Arrival;
-use crate::vendor::Kind;
 use crate::wire::Format;
 use crate::wire::codec::Reply;
 
@@ -125,7 +125,7 @@ fn mapping_4_efforts_and_budgets() {
 }
 
 #[test]
-fn mapping_6_what_each_vendor_tunes() {
+fn mapping_6_what_each_provider_tunes() {
     let body = json!({"model": "m", "temperature": 1.5, "top_p": 0.5, "top_k": 7, "seed": 3, "presence_penalty": 0.5, "stop": ["x"], "max_completion_tokens": 99, "messages": [{"role": "user", "content": "Hi"}]});
     let (claude, lost) = to_claude(&body);
     assert_eq!((&claude["max_tokens"], &claude["stop_sequences"]), (&json!(99), &json!(["x"])));
@@ -149,8 +149,8 @@ fn mapping_6_what_each_vendor_tunes() {
     }
 }
 
-fn through(vendor: Format, client: Format, pieces: &[&str]) -> String {
-    let route = Route { client, vendor, stream: true };
+fn through(provider: Format, client: Format, pieces: &[&str]) -> String {
+    let route = Route { client, provider, stream: true };
     let reply = Arc::new(Reply { show_thinking: true, usage_wanted: true, ..Reply::default() });
     let mut translated = Translated::new(&route, Arrival::Events, reply, Restore::default(), 1 << 20);
     let mut out = Vec::new();
@@ -189,7 +189,7 @@ fn fact_43_ids_names_of_events_and_data_without_a_space_mean_nothing_besides() {
 }
 
 #[test]
-fn bug_15_a_full_budget_is_length_and_never_the_vendors_word() {
+fn bug_15_a_full_budget_is_length_and_never_the_providers_word() {
     let frame = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Hi"}]},"finishReason":"MAX_TOKENS"}],"responseId":"r"}"#;
     let sse = format!("data: {frame}\r\n\r\n");
     let chat = through(Format::Generate, Format::Chat, &[&sse]);

@@ -1,4 +1,4 @@
-//! Answers that end for a reason of the vendor's own: with words before it they are answers, without they are errors.
+//! Answers that end for a reason of the provider's own: with words before it they are answers, without they are errors.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::wire::Format;
 use crate::wire::codec::Reply;
 
 fn through(client: Format, stream: bool, frames: &[&str]) -> Result<String, StreamError> {
-    let route = Route { client, vendor: Format::Generate, stream };
+    let route = Route { client, provider: Format::Generate, stream };
     let reply = Arc::new(Reply { show_thinking: true, ..Reply::default() });
     let mut translated = Translated::new(&route, Arrival::Events, reply, Restore::default(), 1 << 20);
     let mut out = Vec::new();
@@ -76,7 +76,7 @@ fn bug_18_a_full_budget_or_a_filter_without_a_word_is_an_answer() {
 fn an_answer_that_is_queued_has_not_given_up() {
     for status in ["queued", "in_progress"] {
         let body = format!(r#"{{"id":"resp_1","object":"response","status":"{status}","output":[]}}"#);
-        let route = Route { client: Format::Chat, vendor: Format::Responses, stream: false };
+        let route = Route { client: Format::Chat, provider: Format::Responses, stream: false };
         let reply = Arc::new(Reply::default());
         let mut translated = Translated::new(&route, Arrival::Whole, reply, Restore::default(), 1 << 20);
         let answer = translated.whole(Bytes::from(body)).unwrap();

@@ -1,4 +1,4 @@
-//! Answers of each format, made for these tests: with what vendors really put between the frames.
+//! Answers of each format, made for these tests: with what providers really put between the frames.
 
 use crate::canonical::Usage;
 use crate::translate::verbatim::Arrival;
@@ -20,7 +20,7 @@ pub(super) struct Style {
 }
 
 impl Style {
-    /// As most vendors write.
+    /// As most providers write.
     pub(super) const PLAIN: Style = Style { end: "\n", space: true, names: true, noise: false, mark: false };
 
     /// All styles that are tried.

@@ -1,8 +1,8 @@
-//! `reasoning_details`: what compatible vendors want to see again of reasoning, and where seals travel through clients
-//! of this format.
+//! `reasoning_details`: what compatible providers want to see again of reasoning, and where seals travel through
+//! clients of this format.
 //!
 //! An element is `{"type":"reasoning.text","text","signature"}`, `{"type":"reasoning.summary","summary"}` or
-//! `{"type":"reasoning.encrypted","data"}`, with `id`, `format` and `index` as the vendor likes. The seal of an
+//! `{"type":"reasoning.encrypted","data"}`, with `id`, `format` and `index` as the provider likes. The seal of an
 //! element is the element itself without its text; so it can be made again, whatever else stands in it.
 
 use bytes::{BufMut, BytesMut};
@@ -18,7 +18,7 @@ pub(super) enum DetailKind {
     Text,
     /// A summary of reasoning.
     Summary,
-    /// Reasoning that only the vendor can read.
+    /// Reasoning that only the provider can read.
     Encrypted,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Detail<'a> {
     pub(super) opaque: JsonStr<'a>,
     /// Its id; may be empty.
     pub(super) id: JsonStr<'a>,
-    /// Which block it is a part of, in the vendor's count.
+    /// Which block it is a part of, in the provider's count.
     pub(super) index: &'a str,
     raw: RawJson<'a>,
 }
@@ -80,7 +80,7 @@ impl<'a> Detail<'a> {
         Ok(detail)
     }
 
-    /// Whether there is something besides text that the vendor must see again.
+    /// Whether there is something besides text that the provider must see again.
     pub(super) fn has_seal(&self) -> bool {
         !self.opaque.is_empty()
     }
@@ -109,8 +109,8 @@ impl<'a> Detail<'a> {
     }
 }
 
-/// Writes elements of `reasoning_details` again for the vendor that has issued the seal: what is in the seal, with the text
-/// in its place. A bare seal is a signature.
+/// Writes elements of `reasoning_details` again for the provider that has issued the seal: what is in the seal, with
+/// the text in its place. A bare seal is a signature.
 pub(super) fn write_again(json: &mut Writer<'_, BytesMut>, text: &[JsonStr<'_>], seal: &str) {
     let plain = JsonStr::from_escaped(seal).decode();
     let element = RawJson::from_text(&plain);

@@ -28,7 +28,8 @@ pub fn glance(data: &[u8]) -> Glance {
     if plain { Glance::Content } else { Glance::Read }
 }
 
-/// Whether a chunk says whose turn it is and nothing else: what many vendors begin with before they know how it goes on.
+/// Whether a chunk says whose turn it is and nothing else: what many providers begin with before they know how it goes
+/// on.
 pub fn is_opening(text: &str) -> bool {
     let mut empty = true;
     let mut json = Cursor::new(text);
@@ -97,7 +98,7 @@ fn choice<'a>(json: &mut Cursor<'a>, sight: &mut Sight<'a>) -> Result<(), JsonEr
         match key.escaped() {
             "index" => index = json.u64_or_skip()?.unwrap_or(0),
             "finish_reason" => {
-                // Empty at some vendors while the answer goes on; null or absent at the others.
+                // Empty at some providers while the answer goes on; null or absent at the others.
                 if let Some(reason) = json.raw()?.as_str().filter(|reason| !reason.is_empty()) {
                     sight.finish = Some(reason);
                     finished = true;
@@ -122,11 +123,11 @@ fn set_usage<'a>(sight: &mut Sight<'a>, json: &mut Cursor<'a>) -> Result<(), Jso
     Ok(())
 }
 
-/// Reads a usage object of the chat format, with the vendors' deviations.
+/// Reads a usage object of the chat format, with the providers' deviations.
 ///
 /// `completion_tokens` includes reasoning, except at xAI, where `total_tokens` is the sum of all three, and at gateways
 /// before Gemini, where reasoning is more than the whole: that is how both are recognised. What stands in
-/// the details has a second home, beside the totals, at half a dozen vendors.
+/// the details has a second home, beside the totals, at half a dozen providers.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     let mut usage = Usage::default();
     let (mut total, mut cached_elsewhere) = (None, None);

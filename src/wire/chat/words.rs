@@ -5,7 +5,7 @@ use crate::canonical::answer::FinishOwned;
 use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::watch::members;
 
-/// What a `finish_reason` means; `sequence` is the stop sequence, where the vendor says it beside.
+/// What a `finish_reason` means; `sequence` is the stop sequence, where the provider says it beside.
 ///
 /// | word | meaning |
 /// |---|---|
@@ -15,7 +15,7 @@ use crate::wire::watch::members;
 /// | `tool_calls`, `function_call`, `tool_use` | tools |
 /// | `content_filter`, `sensitive`, `refusal`, `safety` | a filter |
 /// | `pause_turn` | a pause |
-/// | any other | the vendor's own reason |
+/// | any other | the provider's own reason |
 pub(super) fn finish(word: JsonStr<'_>, sequence: JsonStr<'_>) -> FinishOwned {
     let lower;
     let name = word.escaped();
@@ -41,7 +41,7 @@ pub(super) fn finish(word: JsonStr<'_>, sequence: JsonStr<'_>) -> FinishOwned {
     }
 }
 
-/// The word for a reason, and the vendor's own where this format has none. Who calls tools never says a plain `stop`:
+/// The word for a reason, and the provider's own where this format has none. Who calls tools never says a plain `stop`:
 /// clients look at the word to know whether to go on.
 pub(super) fn finish_word<'a>(finish: Finish<'a>, calls: bool) -> (&'static str, Option<JsonStr<'a>>) {
     match finish {
@@ -89,7 +89,7 @@ pub(super) fn url_of(value: RawJson<'_>) -> JsonStr<'_> {
     url
 }
 
-/// The address of an image as compatible vendors give it: `{"image_url":{"url":"..."}}`, or less of that.
+/// The address of an image as compatible providers give it: `{"image_url":{"url":"..."}}`, or less of that.
 pub(super) fn image_address(image: RawJson<'_>) -> JsonStr<'_> {
     let mut url = image.as_str().unwrap_or_default();
     let _ = members(&mut Cursor::new(image.text()), |key, json| {

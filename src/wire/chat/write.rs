@@ -8,7 +8,7 @@ use crate::wire::codec::{Reply, bare_id, make_id};
 
 /// `"id","object","created","model"`, in an object that is open.
 pub(super) fn head(json: &mut Writer<'_, BytesMut>, object: &str, start: &Start<'_>, reply: &Reply) {
-    // The vendor's, or one of the gateway's; either has nothing in it to escape.
+    // The provider's, or one of the gateway's; either has nothing in it to escape.
     json.key("id").pasted(|out| match &*bare_id(start.id.escaped()) {
         "" => out.put_slice(make_id("chatcmpl-", &reply.seed, 0).as_bytes()),
         id => {
@@ -21,7 +21,7 @@ pub(super) fn head(json: &mut Writer<'_, BytesMut>, object: &str, start: &Start<
     json.key("model").paste(model(&reply.model));
 }
 
-/// The same for a stream whose beginning came from its vendor as it was.
+/// The same for a stream whose beginning came from its provider as it was.
 pub(super) fn head_as(json: &mut Writer<'_, BytesMut>, start: &Start<'_>, reply: &Reply) {
     json.key("id").paste(start.id).key("object").string("chat.completion.chunk");
     json.key("created").number(start.created.unwrap_or(reply.created));
@@ -32,7 +32,7 @@ fn model(model: &EscapedString) -> JsonStr<'_> {
     model.as_json_str()
 }
 
-/// A usage object. Details that the vendor did not give are left out; a zero that it gave stays.
+/// A usage object. Details that the provider did not give are left out; a zero that it gave stays.
 pub(super) fn usage(json: &mut Writer<'_, BytesMut>, usage: &Usage) {
     let (input, output) = (usage.input.unwrap_or(0), usage.output.unwrap_or(0));
     json.begin_object();
@@ -77,7 +77,7 @@ fn details(json: &mut Writer<'_, BytesMut>, name: &str, figures: [(&str, Option<
     json.end_object();
 }
 
-/// One annotation. `span` is what is cited where the vendor does not say it.
+/// One annotation. `span` is what is cited where the provider does not say it.
 pub(super) fn annotation(json: &mut Writer<'_, BytesMut>, citation: &Citation<'_>, span: (u64, u64)) {
     let (start, end) = citation.span.unwrap_or(span);
     json.begin_object();
@@ -105,8 +105,8 @@ pub(super) enum SealOf<'a> {
     Call(&'a str),
 }
 
-/// One element of `reasoning_details`: a seal in its envelope, or a text that must be kept apart from others. `index` is
-/// its place in the list of the whole answer; SDKs join the elements of several chunks by it.
+/// One element of `reasoning_details`: a seal in its envelope, or a text that must be kept apart from others. `index`
+/// is its place in the list of the whole answer; SDKs join the elements of several chunks by it.
 pub(super) fn detail(json: &mut Writer<'_, BytesMut>, of: SealOf<'_>, index: u32, seal: Option<Sealed<'_>>) {
     json.begin_object();
     let (kind, opaque) = match of {

@@ -1,6 +1,6 @@
-//! What vendors answer with vectors, whatever its form: the forms share no member that would mean two things.
+//! What providers answer with vectors, whatever its form: the forms share no member that would mean two things.
 //!
-//! | Vendor | Vectors | Usage |
+//! | Provider | Vectors | Usage |
 //! |---|---|---|
 //! | OpenAI and its likes, Voyage, Jina | `data[].embedding`, with `index` | `usage.prompt_tokens`, or only `total_tokens` |
 //! | Gemini | `embedding.values`, `embeddings[].values` | `usageMetadata.promptTokenCount`, of newer models |
@@ -43,7 +43,8 @@ impl Vector<'_> {
         }
     }
 
-    /// Writes it in the form that is wanted. Text that holds no floats stays what it is: some vendors answer in bytes.
+    /// Writes it in the form that is wanted. Text that holds no floats stays what it is: some providers answer in
+    /// bytes.
     pub(super) fn write(self, base64: bool, out: &mut BytesMut) -> Result<(), Broken> {
         match self {
             Vector::Numbers(numbers) if base64 => {
@@ -68,7 +69,7 @@ impl Vector<'_> {
 pub struct Answer<'a> {
     /// The vectors in the order of what was asked.
     pub vectors: Vec<Vector<'a>>,
-    /// Tokens of the input, where the vendor says it.
+    /// Tokens of the input, where the provider says it.
     pub tokens: Option<u64>,
     /// An error instead, in a 200.
     pub failed: bool,
@@ -205,7 +206,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A list that a vendor answered, with its vectors in the form that is wanted; nothing where they are in it already.
+/// A list that a provider answered, with its vectors in the form that is wanted; nothing where they are in it already.
 ///
 /// # Errors
 /// It is not JSON, or a vector is none.
@@ -282,7 +283,7 @@ pub fn sight(body: &str) -> Result<Sight<'_>, JsonError> {
     Ok(sight)
 }
 
-/// Embeddings have no output tokens; some vendors say so with a zero.
+/// Embeddings have no output tokens; some providers say so with a zero.
 fn only_input(usage: Usage) -> Usage {
     Usage { input: usage.input, ..Usage::default() }
 }

@@ -1,4 +1,4 @@
-//! What vendors are asked for vectors in.
+//! What providers are asked for vectors in.
 
 use bytes::BytesMut;
 
@@ -10,7 +10,7 @@ use crate::json::{Cursor, JsonStr, RawJson, Writer};
 /// a single vector.
 ///
 /// # Errors
-/// The vendor cannot be asked for it; the error names the member.
+/// The provider cannot be asked for it; the error names the member.
 pub fn encode(
     embed: &Embed<'_>,
     items: &[EmbedItem<'_>],
@@ -58,7 +58,7 @@ pub fn encode(
     Ok(())
 }
 
-/// Whether two items can be asked for in one request: the settings of most vendors are those of all texts in it.
+/// Whether two items can be asked for in one request: the settings of most providers are those of all texts in it.
 pub fn alike(one: &EmbedItem<'_>, other: &EmbedItem<'_>, dialect: &EmbedDialect) -> bool {
     dialect.shape == EmbedShape::Parts
         || one.dimensions == other.dimensions

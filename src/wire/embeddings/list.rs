@@ -10,7 +10,7 @@ use crate::canonical::request::Extra;
 use crate::error::ApiError;
 use crate::json::{Cursor, EscapedString, JsonStr, Kind, RawJson, Writer};
 
-/// Members by which clients of vendors with this format tell what a vector is for (Cohere and Voyage, Gemini's
+/// Members by which clients of providers with this format tell what a vector is for (Cohere and Voyage, Gemini's
 /// successors of this format, Jina).
 const PURPOSES: [&str; 3] = ["input_type", "task_type", "task"];
 
@@ -99,7 +99,7 @@ fn tokens(name: &str, value: RawJson<'_>) -> Result<(), ApiError> {
     all.map(|_| ()).ok_or_else(|| wrong(name, "an array of tokens: whole numbers, at least one"))
 }
 
-/// Writes an answer. `extra` are members that the vendor's own list had beside these.
+/// Writes an answer. `extra` are members that the provider's own list had beside these.
 ///
 /// # Errors
 /// A vector is none.

@@ -1,7 +1,8 @@
 //! Embeddings: texts into vectors.
 //!
-//! Here live the two formats that clients speak, the list (`list`) and contents of parts (`parts`), what vendors are
-//! asked in ([`ask`](ask::encode)), what they answer, whatever its form (`answer`), and vectors as numbers and as base64 ([`number`]).
+//! Here live the two formats that clients speak, the list (`list`) and contents of parts (`parts`), what providers are
+//! asked in ([`ask`](ask::encode)), what they answer, whatever its form (`answer`), and vectors as numbers and as
+//! base64 ([`number`]).
 //!
 //! Here must not live: who speaks in which form, or how a request is cut into several.
 
@@ -20,7 +21,7 @@ pub use parts::{decode as decode_parts, decode_one as decode_part, encode as enc
 
 use crate::error::{ApiError, Kind};
 
-/// Why a vendor's answer cannot be used.
+/// Why a provider's answer cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// It is not JSON.

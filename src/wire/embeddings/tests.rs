@@ -29,7 +29,7 @@ const NESTED: EmbedDialect = EmbedDialect {
 };
 
 #[test]
-fn a_list_becomes_what_each_vendor_wants() {
+fn a_list_becomes_what_each_provider_wants() {
     let body = r#"{"model":"m","input":["a\n","ü"],"dimensions":8,"input_type":"query","truncate":"END"}"#;
     let embed = decode_list(body).unwrap();
     assert!(embed.items.iter().all(|item| item.purpose == Some(Purpose::Query)));
@@ -107,7 +107,7 @@ fn parts_are_joined_or_kept_whole() {
 }
 
 #[test]
-fn every_vendor_s_answer_is_read() {
+fn every_provider_s_answer_is_read() {
     let (one, two) = ("[0.10,-2]", "[3,4.5e-1]");
     for (body, tokens) in [
         (

@@ -92,7 +92,7 @@ fn write_part(block: &Block, reply: &Reply, json: &mut Writer<'_, BytesMut>) -> 
         Kind::Reasoning if reply.show_thinking && (sealed || !text.is_empty()) => {
             part::begin_text(json, text, true);
         }
-        // The text is not asked for, but the vendor will want to see its seal again.
+        // The text is not asked for, but the provider will want to see its seal again.
         Kind::Reasoning if sealed => part::begin_text(json, JsonStr::default(), true),
         Kind::HiddenReasoning if sealed => {
             json.begin_object().key("thought").boolean(true);

@@ -28,7 +28,7 @@ pub(super) fn read(word: JsonStr<'_>) -> FinishOwned {
 /// The reason of a complete answer that names none: what an absent enumeration means in this format.
 pub(super) const UNSPECIFIED: &str = "FINISH_REASON_UNSPECIFIED";
 
-/// The words that clients know beside those that [`write`] makes, so that a reason may pass in the vendor's own word.
+/// The words that clients know beside those that [`write`] makes, so that a reason may pass in the provider's own word.
 const KNOWN: [&str; 9] = [
     "OTHER",
     "MALFORMED_FUNCTION_CALL",

@@ -12,7 +12,7 @@
 //!
 //! Here live both directions of it: [`request`], [`stream`], [`answer`]. What they share has a file each: how parts are
 //! written, signatures, grounding, log probabilities, reasons to finish. Here must not live: what another format says,
-//! or what a vendor of this one does differently (that is in the [`Dialect`](crate::canonical::Dialect)).
+//! or what a provider of this one does differently (that is in the [`Dialect`](crate::canonical::Dialect)).
 
 pub mod answer;
 pub mod error;

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_the_vendors_own() {
+    fn what_is_no_envelope_is_the_providers_own() {
         for own in ["EqQB/+==", SKIP, "skip_thought_signature_validator", "Z3cxL", "Z3cxLg=="] {
             let seal = read(JsonStr::from_escaped(own)).unwrap();
             assert_eq!((seal.issuer, &*seal.text), (None, own));

@@ -1,4 +1,4 @@
-//! What vendors answer, whatever its form: images, a task, or a refusal.
+//! What providers answer, whatever its form: images, a task, or a refusal.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
 pub struct Answer {
     /// In the order in which they came.
     pub images: Vec<Image>,
-    /// As far as the vendor says it.
+    /// As far as the provider says it.
     pub usage: Usage,
     /// Why an image, or all of them, were not made: a code and a text.
     pub refusals: Vec<(String, String)>,
@@ -18,7 +18,7 @@ pub struct Answer {
     pub failed: bool,
     /// What is to be asked for again.
     pub task: Option<Task>,
-    /// Their size, where the vendor says it.
+    /// Their size, where the provider says it.
     pub size: Option<String>,
     /// Their quality, likewise.
     pub quality: Option<String>,
@@ -45,7 +45,7 @@ pub enum Place {
 /// A task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Its id at the vendor.
+    /// Its id at the provider.
     pub id: String,
     /// How far it is.
     pub state: State,
@@ -62,7 +62,7 @@ pub enum State {
     Failed,
 }
 
-/// Why a vendor's answer cannot be used.
+/// Why a provider's answer cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer holds no images")]
 pub struct Broken;

@@ -1,4 +1,5 @@
-//! What a vendor is asked in. A mark on images is always said, whichever way: vendors differ in what they do unasked.
+//! What a provider is asked in. A mark on images is always said, whichever way: providers differ in what they do
+//! unasked.
 
 use base64_simd::STANDARD;
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -75,7 +76,7 @@ fn extras(json: &mut Json<'_>, request: &ImageRequest, dialect: &ImageDialect) {
     }
 }
 
-/// The format of the images as this shape's vendors name it, unless the client named it so itself.
+/// The format of the images as this shape's providers name it, unless the client named it so itself.
 fn output_format(request: &ImageRequest, dialect: &ImageDialect) -> Option<String> {
     let named = request.extra.iter().any(|(name, _)| name == "output_format");
     let media = request.media.as_ref().filter(|_| !named && dialect.takes("output_format"))?;

@@ -195,17 +195,17 @@ fn size(
     }
 }
 
-/// Whether the vendor makes an image of these sides although the family has no such size.
+/// Whether the provider makes an image of these sides although the family has no such size.
 fn is_free((width, height): (u32, u32), rules: &ImageRules) -> bool {
     let (long, short) = (u64::from(width.max(height)), u64::from(width.min(height)));
     let (least, most) = rules.free;
     (least.max(1)..=most).contains(&(long * short)) && long <= short * u64::from(rules.ratio.max(1))
 }
 
-/// Puts a step of size into the vendor's words.
+/// Puts a step of size into the provider's words.
 fn step(request: &mut ImageRequest, rules: &ImageRules) {
     let Some(tier) = &request.tier else { return };
-    // No vendor has a step of this name.
+    // No provider has a step of this name.
     let between = tier == "3K";
     match rules.tells {
         Tells::Nothing => request.tier = None,

@@ -1,5 +1,5 @@
-//! Images in a form that a vendor takes: the first picture of a GIF as a PNG, and a grey mask as one whose white part is
-//! transparent. Nothing is compressed; what is made has a byte for each point.
+//! Images in a form that a provider takes: the first picture of a GIF as a PNG, and a grey mask as one whose white part
+//! is transparent. Nothing is compressed; what is made has a byte for each point.
 
 use bytes::Bytes;
 
@@ -72,8 +72,8 @@ pub fn gif_to_png(gif: &[u8]) -> Option<Bytes> {
     Some(png(width, height, &common, alpha.as_deref(), &canvas))
 }
 
-/// A mask that is black and white as one that is transparent where it is white; a mask that has a transparent part already
-/// stays as it is. Nothing where it is neither.
+/// A mask that is black and white as one that is transparent where it is white; a mask that has a transparent part
+/// already stays as it is. Nothing where it is neither.
 pub fn mask(bytes: &Bytes) -> Option<Bytes> {
     let mut reader = Reader(bytes.strip_prefix(SIGNATURE)?);
     let mut out = SIGNATURE.to_vec();

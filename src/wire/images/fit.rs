@@ -1,5 +1,5 @@
-//! What of a request has a place in a vendor's form. What has none is refused, where the answer would be another without it,
-//! and is dropped otherwise; what is dropped is said.
+//! What of a request has a place in a provider's form. What has none is refused, where the answer would be another
+//! without it, and is dropped otherwise; what is dropped is said.
 
 use super::ask::is_third;
 use super::check::{nearest, sides};
@@ -14,13 +14,13 @@ const IMAGEN_RATIOS: [&str; 5] = ["1:1", "3:4", "4:3", "9:16", "16:9"];
 const QUIET: [&str; 2] = ["user", "safety_identifier"];
 /// How closely the Seedream type 3.0 keeps to the prompt where nothing is said (specification, 4.11).
 const USUAL_GUIDANCE: &str = "2.5";
-/// What most vendors make.
+/// What most providers make.
 const USUAL_MEDIA: &str = "image/png";
 
-/// Fits a request that has been held to its family into its vendor's form.
+/// Fits a request that has been held to its family into its provider's form.
 ///
 /// # Errors
-/// It wants what the vendor cannot be told, and what no image would show the lack of; the error names the field.
+/// It wants what the provider cannot be told, and what no image would show the lack of; the error names the field.
 pub fn fit(request: &mut ImageRequest, dialect: &ImageDialect, rules: &ImageRules) -> Result<(), ApiError> {
     use ImageShape::{Flat, Instances, List, Parts, PromptLater, Turns, TurnsLater};
     let shape = dialect.shape;
@@ -109,8 +109,8 @@ pub fn fit(request: &mut ImageRequest, dialect: &ImageDialect, rules: &ImageRule
     Ok(())
 }
 
-/// A mask is a file of its own at some vendors. Others understand it as one more image, if they are shown several; a client
-/// of the task group has it so.
+/// A mask is a file of its own at some providers. Others understand it as one more image, if they are shown several; a
+/// client of the task group has it so.
 fn mask(request: &mut ImageRequest, shape: ImageShape, rules: &ImageRules) -> Result<(), ApiError> {
     use ImageShape::{Flat, Parts, Turns, TurnsLater};
     if shape == ImageShape::List {

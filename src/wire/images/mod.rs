@@ -1,7 +1,7 @@
-//! Images: what clients ask for and get (specification, sections 2.9, 4.11 and 8), what vendors are asked in, and what
-//! they answer, whatever its form.
+//! Images: what clients ask for and get (specification, sections 2.9, 4.11 and 8), what providers are asked in, and
+//! what they answer, whatever its form.
 //!
-//! | Vendor's form | Images | Usage |
+//! | Provider's form | Images | Usage |
 //! |---|---|---|
 //! | OpenAI, Ark | `data[]` with `b64_json` or `url`; at Ark an element may be an error | `usage`, with `input_tokens_details` |
 //! | Gemini | `candidates[].content.parts[].inlineData` | `usageMetadata` |

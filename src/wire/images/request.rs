@@ -55,7 +55,7 @@ impl<'a> Given<'a> {
     pub(super) fn number(self, name: &str, range: RangeInclusive<f64>) -> Result<String, ApiError> {
         let text = self.scalar();
         let number = text.parse::<f64>().ok().filter(|number| range.contains(number));
-        // What a vendor is given is JSON, of which Rust reads more than there is.
+        // What a provider is given is JSON, of which Rust reads more than there is.
         let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
         let wanted = || format!("a number from {} to {}", range.start(), range.end());
         match number {

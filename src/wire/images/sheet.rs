@@ -36,7 +36,7 @@ fn sizes(sizes: Sizes) -> String {
         Sizes::Ratios(ratios) => format!("ratios {}", ratios.join(", ")),
         Sizes::Pixels(known, words) => [known, words].concat().join(", "),
         Sizes::Adaptive(word) => format!("`{word}`: that of the image"),
-        Sizes::Any => "any that the vendor takes".to_owned(),
+        Sizes::Any => "any that the provider takes".to_owned(),
     }
 }
 

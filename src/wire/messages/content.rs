@@ -69,7 +69,7 @@ impl<'a> Content<'a> {
         self.kind.escaped() == "tool_use" && !self.name.is_empty()
     }
 
-    /// The vendor searches the web.
+    /// The provider searches the web.
     pub(super) fn is_search(&self) -> bool {
         self.kind.escaped() == "server_tool_use" && self.name.escaped() == "web_search"
     }
@@ -108,13 +108,13 @@ enum Kind {
         /// Its input came as an object.
         whole: bool,
     },
-    /// Of the vendor's own. `grown` is for those whose input grows: they are told when they are complete.
+    /// Of the provider's own. `grown` is for those whose input grows: they are told when they are complete.
     Foreign(Option<Box<Grown>>),
     /// Nothing that can be told.
     Nothing,
 }
 
-/// A tool that the vendor runs, while its input arrives.
+/// A tool that the provider runs, while its input arrives.
 #[derive(Debug)]
 struct Grown {
     name: String,
@@ -137,7 +137,7 @@ impl Open {
             "text" => BlockKind::Text,
             "thinking" => BlockKind::Reasoning,
             "redacted_thinking" => BlockKind::HiddenReasoning,
-            // A shell that some vendors send when there was nothing to call.
+            // A shell that some providers send when there was nothing to call.
             "" | "tool_use" if content.name.is_empty() => return Ok(Open::new(*next, Kind::Nothing, from)),
             "tool_use" => {
                 made_id = make_id("toolu_", seed, u64::from(*next));

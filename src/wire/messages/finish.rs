@@ -3,7 +3,7 @@
 use crate::canonical::Finish;
 use crate::json::JsonStr;
 
-/// What a `stop_reason` means. `called` says that the answer holds a call: then it ended for it, whatever the vendor
+/// What a `stop_reason` means. `called` says that the answer holds a call: then it ended for it, whatever the provider
 /// calls it.
 pub(super) fn decode<'a>(reason: JsonStr<'a>, sequence: Option<JsonStr<'a>>, called: bool) -> Finish<'a> {
     match reason.escaped() {

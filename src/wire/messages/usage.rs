@@ -83,7 +83,7 @@ impl Counts {
 
     /// Takes over what a later report says. Reports are cumulative; the parts of one may come in another.
     pub(super) fn update(&mut self, later: &Counts) {
-        // Some vendors repeat the input as 0 when they close the stream.
+        // Some providers repeat the input as 0 when they close the stream.
         if later.input.is_some_and(|input| input > 0) || self.input.is_none() {
             self.input = later.input.or(self.input);
         }
@@ -104,7 +104,7 @@ impl Counts {
 
     /// Under the arithmetic of the hub, where the input includes all that was read and written.
     pub(super) fn canonical(&self) -> Usage {
-        // The buckets are parts of the sum; a vendor that gives no buckets means the short-lived cache.
+        // The buckets are parts of the sum; a provider that gives no buckets means the short-lived cache.
         let long = self.created_1h;
         let short = match (self.created_5m, self.created) {
             (Some(short), _) => Some(short),

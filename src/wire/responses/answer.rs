@@ -10,7 +10,7 @@ use crate::wire::codec::Reply;
 
 pub use super::shell::{echo, repeated};
 
-/// Reads one whole answer as the events of a stream. `seed` is what ids are made from where the vendor gives none.
+/// Reads one whole answer as the events of a stream. `seed` is what ids are made from where the provider gives none.
 ///
 /// # Errors
 /// The body is not JSON, or neither a response nor an error.

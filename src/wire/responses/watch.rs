@@ -14,7 +14,7 @@ pub fn glance(data: &[u8]) -> Glance {
     }
 }
 
-/// Reads the data of one frame. Vendors without `event:` lines exist, so the data's `type` decides; deltas are not
+/// Reads the data of one frame. Providers without `event:` lines exist, so the data's `type` decides; deltas are not
 /// read further.
 #[inline]
 pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {

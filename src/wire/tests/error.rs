@@ -6,7 +6,7 @@ use crate::error::{ApiError, Kind, RetryAfter};
 use crate::framing::json_array::ArraySplitter;
 use crate::framing::sse::{Event, SseSplitter};
 use crate::wire::Format;
-use crate::wire::error::{ArrayState, VendorError, body, from_vendor, is_in_shape, stream_tail};
+use crate::wire::error::{ArrayState, ProviderError, body, from_provider, is_in_shape, stream_tail};
 use crate::wire::watch::{self, End};
 
 fn text(bytes: &[u8]) -> &str {
@@ -110,7 +110,7 @@ fn an_error_event_of_the_responses_format_holds_what_both_kinds_of_clients_read(
 }
 
 #[test]
-fn a_vendor_s_body_passes_only_in_the_shape_of_the_format() {
+fn a_provider_s_body_passes_only_in_the_shape_of_the_format() {
     for (format, status, body, passes) in [
         (Format::Chat, 400, r#"{"error":{"message":"m","type":"t","param":null,"code":null}}"#, true),
         (Format::Chat, 400, r#"{"error":{"message":"m","type":"t","code":"c"},"user_id":"u"}"#, true),
@@ -149,27 +149,27 @@ fn a_vendor_s_body_passes_only_in_the_shape_of_the_format() {
     }
 }
 
-fn vendor(message: &str, code: Option<&str>) -> VendorError {
-    VendorError { message: message.into(), code: code.map(str::to_owned), ..VendorError::default() }
+fn provider(message: &str, code: Option<&str>) -> ProviderError {
+    ProviderError { message: message.into(), code: code.map(str::to_owned), ..ProviderError::default() }
 }
 
 #[test]
 fn a_refused_credential_is_never_blamed_on_the_client_s_key() {
     for (status, error) in [
-        (401, vendor("Incorrect API key provided: sk-secret", None)),
-        (403, vendor("project proj_secret has no access", None)),
-        (402, vendor("balance of account-secret", None)),
-        (400, vendor("Incorrect API key provided: secret", None)),
+        (401, provider("Incorrect API key provided: sk-secret", None)),
+        (403, provider("project proj_secret has no access", None)),
+        (402, provider("balance of account-secret", None)),
+        (400, provider("Incorrect API key provided: secret", None)),
     ] {
-        let error = from_vendor(status, error, None);
+        let error = from_provider(status, error, None);
         assert_eq!(error.kind, Kind::UpstreamAuth);
         assert_ne!(error.status, 401, "{status}");
         assert!(!error.message.contains("secret"), "{}", error.message);
     }
     // wire-facts 39: Google says 400.
-    let error = from_vendor(
+    let error = from_provider(
         400,
-        vendor("API key not valid. Please pass a valid API key.", Some("API_KEY_INVALID")),
+        provider("API key not valid. Please pass a valid API key.", Some("API_KEY_INVALID")),
         None,
     );
     assert_eq!((error.kind, error.status), (Kind::UpstreamAuth, 400));
@@ -177,7 +177,7 @@ fn a_refused_credential_is_never_blamed_on_the_client_s_key() {
 }
 
 #[test]
-fn a_vendor_s_status_and_words_are_kept() {
+fn a_provider_s_status_and_words_are_kept() {
     for (status, kind, out) in [
         (400, Kind::UpstreamRejected, 400),
         (404, Kind::UpstreamRejected, 404),
@@ -189,13 +189,13 @@ fn a_vendor_s_status_and_words_are_kept() {
         (302, Kind::UpstreamFailed, 500),
         (999, Kind::UpstreamFailed, 500),
     ] {
-        let error = from_vendor(status, vendor("why", Some("context_length_exceeded")), None);
+        let error = from_provider(status, provider("why", Some("context_length_exceeded")), None);
         assert_eq!((error.kind, error.status), (kind, out), "{status}");
         assert_eq!(error.message, "why");
         let code = matches!(kind, Kind::UpstreamRejected | Kind::UpstreamRateLimit);
         assert_eq!(error.code.as_deref(), code.then_some("context_length_exceeded"), "{status}");
     }
-    let error = from_vendor(502, vendor("  ", None), Some(RetryAfter::Header("7".into())));
+    let error = from_provider(502, provider("  ", None), Some(RetryAfter::Header("7".into())));
     assert_eq!(error.message, "The upstream provider answered with HTTP status 502.");
     assert_eq!(
         error.retry_after,

@@ -25,7 +25,7 @@ fn one(shape: Shape, id: &str) -> Value {
 
 #[test]
 fn headers_and_path_tell_which_shape_a_client_expects() {
-    for (beta, vendor_version, google_key, shape) in [
+    for (beta, provider_version, google_key, shape) in [
         (false, false, false, Shape::List),
         (false, true, false, Shape::Messages),
         (false, true, true, Shape::Messages),
@@ -33,7 +33,7 @@ fn headers_and_path_tell_which_shape_a_client_expects() {
         (true, false, false, Shape::Generate),
         (true, true, false, Shape::Generate),
     ] {
-        assert_eq!(Hints { beta, vendor_version, google_key }.shape(), shape);
+        assert_eq!(Hints { beta, provider_version, google_key }.shape(), shape);
     }
 }
 

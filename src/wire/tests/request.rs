@@ -86,7 +86,10 @@ fn a_member_given_twice_is_refused_however_it_is_spelled() {
         assert_eq!(error.kind, Kind::InvalidJson, "{text}");
         assert_eq!(error.message, format!("The request body has the member \"{name}\" twice."));
     }
-    assert!(read(Api::Chat, r#"{"model":"a","messages":[{"x":1,"x":2}]}"#).is_ok(), "the vendor's to judge");
+    assert!(
+        read(Api::Chat, r#"{"model":"a","messages":[{"x":1,"x":2}]}"#).is_ok(),
+        "the provider's to judge"
+    );
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn a_delta_is_content_and_not_read_further() {
     }
 }
 
-/// wire-facts 26: vendors without `event:` lines.
+/// wire-facts 26: providers without `event:` lines.
 #[test]
 fn fact_26_the_type_in_the_data_decides_wherever_it_stands() {
     let data = r#"{"response":{"id":"r","status":"completed","usage":{"input_tokens":3}},"sequence_number":9,"type":"response.completed"}"#;

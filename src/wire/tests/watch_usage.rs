@@ -73,7 +73,7 @@ fn bug_38_a_zero_stays_and_what_is_absent_stays_absent() {
 
 /// wire-facts 15: xAI's completion tokens exclude reasoning.
 #[test]
-fn fact_15_vendors_deviations_are_recognised() {
+fn fact_15_providers_deviations_are_recognised() {
     let read = |text| read(Format::Chat, text);
     let xai = r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":115,"completion_tokens_details":{"reasoning_tokens":100}}"#;
     assert_eq!(read(xai), Usage { reasoning: Some(100), ..usage(10, 105) });

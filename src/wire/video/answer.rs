@@ -15,7 +15,7 @@ pub struct View<'a> {
     pub id: &'a str,
     /// The model, as the client named it.
     pub model: &'a str,
-    /// How far it is; nothing while the vendor has not been asked since it began.
+    /// How far it is; nothing while the provider has not been asked since it began.
     pub stage: Option<Stage>,
     /// In percent.
     pub progress: Option<u64>,
@@ -57,7 +57,8 @@ pub fn status(stage: Option<Stage>) -> &'static str {
     }
 }
 
-/// The answer to a query (specification, 2.8). Its end is missing: the address of the video, if there is one, stands there.
+/// The answer to a query (specification, 2.8). Its end is missing: the address of the video, if there is one, stands
+/// there.
 fn query(view: &View<'_>, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("task_id").string(view.id).key("status").string(status(view.stage));
@@ -111,8 +112,8 @@ pub fn operation_whole(view: &View<'_>) -> Frame {
     Frame { head: head.freeze(), middle: None, tail: Bytes::from_static(b"\"}]}}") }
 }
 
-/// What an answer with a video in it consists of: a text before it, the video in base64, a text between, the video again
-/// where that is wanted, and a text at the end.
+/// What an answer with a video in it consists of: a text before it, the video in base64, a text between, the video
+/// again where that is wanted, and a text at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Before the video.

@@ -12,8 +12,8 @@ const NAMES: [(&str, &[&str]); 8] = [
     ("watermark", &["watermark", "wm"]),
 ];
 
-/// The options of a prompt: each with its full name and its value, in their order. Vendors find one at the end of a word
-/// too.
+/// The options of a prompt: each with its full name and its value, in their order. Providers find one at the end of a
+/// word too.
 pub fn read(prompt: &str) -> Vec<(&'static str, &str)> {
     let mut found = Vec::new();
     let mut words = prompt.split_whitespace().peekable();

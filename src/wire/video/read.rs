@@ -1,4 +1,4 @@
-//! What a vendor says of a task.
+//! What a provider says of a task.
 //!
 //! | Form | A task begins | It goes on | It has ended |
 //! |---|---|---|---|
@@ -10,7 +10,7 @@
 use crate::canonical::video::{Medium, Report, Stage, VideoShape};
 use crate::json::{Cursor, JsonError, RawJson};
 
-/// Why a vendor's answer cannot be used.
+/// Why a provider's answer cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer does not say what becomes of the task")]
 pub struct Broken;

@@ -1,5 +1,5 @@
-//! Lengths, sizes, resolutions and ratios: what a client says of them in the words of any family becomes what the model is
-//! told, and what the model cannot do is refused.
+//! Lengths, sizes, resolutions and ratios: what a client says of them in the words of any family becomes what the model
+//! is told, and what the model cannot do is refused.
 
 use std::borrow::Cow;
 
@@ -186,7 +186,7 @@ fn named(dialect: &VideoDialect, video: &mut Video<'_>, size: (u64, u64)) -> Res
 /// Sides that no video has.
 const LONGEST_SIDE: u64 = 16_384;
 
-/// The resolution by the shorter side, and the ratio; vendors round sides to what their coders want.
+/// The resolution by the shorter side, and the ratio; providers round sides to what their coders want.
 fn usual_names((width, height): (u64, u64), exact: bool) -> Option<(&'static str, &'static str)> {
     let resolution = lines(width.min(height))?;
     let long = width.max(height);
@@ -203,13 +203,13 @@ fn usual_names((width, height): (u64, u64), exact: bool) -> Option<(&'static str
     ratio.map(|ratio| (resolution, *ratio))
 }
 
-/// The same at the vendor of the nested form, which has sizes of its own.
+/// The same at the provider of the nested form, which has sizes of its own.
 fn nested_names((width, height): (u64, u64)) -> Option<(&'static str, &'static str)> {
     let size = format!("{width}*{height}");
     NESTED_SIZES.iter().find(|(.., known)| *known == size).map(|(resolution, ratio, _)| (*resolution, *ratio))
 }
 
-/// The highest resolutions, and the way from a first to a last image, have but one length at some vendors.
+/// The highest resolutions, and the way from a first to a last image, have but one length at some providers.
 fn in_full(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiError> {
     let Some(only) = dialect.seconds_in_full else { return Ok(()) };
     let is_full = |resolution: &str| matches!(resolution, "1080p" | "4k");
@@ -237,7 +237,7 @@ fn in_full(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiError
     Ok(())
 }
 
-/// Sizes at the vendor of the nested form, by resolution and ratio.
+/// Sizes at the provider of the nested form, by resolution and ratio.
 const NESTED_SIZES: [(&str, &str, &str); 13] = [
     ("480p", "16:9", "832*480"),
     ("480p", "9:16", "480*832"),
@@ -254,7 +254,7 @@ const NESTED_SIZES: [(&str, &str, &str); 13] = [
     ("1080p", "3:4", "1248*1632"),
 ];
 
-/// The size of a resolution and a ratio at the vendor of the nested form.
+/// The size of a resolution and a ratio at the provider of the nested form.
 pub(super) fn nested_size(resolution: &str, ratio: &str) -> Option<&'static str> {
     let known = NESTED_SIZES.iter().find(|(r, a, _)| *r == resolution && *a == ratio);
     known.map(|(.., size)| *size)

@@ -1,4 +1,5 @@
-//! Whatever comes from outside: no bytes make a reader fail otherwise than with an error, and what a vendor says is read alike.
+//! Whatever comes from outside: no bytes make a reader fail otherwise than with an error, and what a provider says is
+//! read alike.
 
 use proptest::prelude::*;
 
@@ -86,7 +87,7 @@ proptest! {
 }
 
 #[test]
-fn what_vendors_say_of_a_task_is_read_alike() {
+fn what_providers_say_of_a_task_is_read_alike() {
     let url = || Medium::Public("https://h/v.mp4".to_owned());
     for (shape, body, stage, media) in [
         (VideoShape::Remix, r#"{"status":"in_progress","progress":140}"#, Stage::Running, vec![]),

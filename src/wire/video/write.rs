@@ -1,4 +1,4 @@
-//! A request in the form that a vendor wants.
+//! A request in the form that a provider wants.
 
 use bytes::BytesMut;
 
@@ -11,7 +11,7 @@ use crate::json::{JsonStr, Writer};
 
 type Json<'o> = Writer<'o, BytesMut>;
 
-/// Writes the request for a model. `from` is the vendor's id of the video that it is made from.
+/// Writes the request for a model. `from` is the provider's id of the video that it is made from.
 pub fn encode(video: &Video<'_>, dialect: &VideoDialect, model: &str, from: bool, out: &mut BytesMut) {
     let pictures = video.pictures.iter().map(|picture| match &picture.source {
         PictureSource::Link(url) => url.len(),
@@ -47,8 +47,8 @@ fn frames_as_millis(frames: u64) -> u64 {
     frames.saturating_mul(1_000).div_ceil(FRAMES_A_SECOND)
 }
 
-/// How long the video will be, said or not, in thousandths of a second: what it will cost depends on it. Of several lengths
-/// that are said it is the longest.
+/// How long the video will be, said or not, in thousandths of a second: what it will cost depends on it. Of several
+/// lengths that are said it is the longest.
 pub fn millis(video: &Video<'_>, dialect: &VideoDialect) -> u64 {
     let numbers = |name| marked(video, dialect, name).into_iter().filter_map(|text| text.parse::<u64>().ok());
     let seconds = video.seconds.into_iter().chain(numbers("duration"));
@@ -261,8 +261,8 @@ fn bundled(video: &Video<'_>, dialect: &VideoDialect, model: &str, json: &mut Js
         json.raw(*item);
     }
     json.end_array();
-    // What the prompt's markers say is said there; what the client says beside it is said beside it. What is said nowhere
-    // is told, since models differ in what they do unasked; but the ratio of a picture is that of the video.
+    // What the prompt's markers say is said there; what the client says beside it is said beside it. What is said
+    // nowhere is told, since models differ in what they do unasked; but the ratio of a picture is that of the video.
     let unsaid = |name| marked(video, dialect, name).is_empty();
     let resolution = video.resolution.as_deref();
     if let Some(resolution) = resolution.or(unsaid("resolution").then_some(dialect.usual_resolution)) {

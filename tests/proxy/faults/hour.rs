@@ -78,13 +78,13 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
     let mut setup = Setup::new();
     setup.routes += "[breaker]\ncooldown = \"100ms\"\nlongest = \"400ms\"\n\n";
     let mut upstreams = Vec::new();
-    let (vendor, api, version) = kind(Form::Chat);
+    let (provider, api, version) = kind(Form::Chat);
     for (which, name) in ["first", "second", "third"].into_iter().enumerate() {
         let upstream = one_of_three(which, minute.clone()).await;
         let lines = format!(
             "apis = [\"{api}\"]\ntimeouts = {{ connect = \"400ms\", first_byte = \"300ms\", idle = \"300ms\" }}"
         );
-        setup = setup.provider(name, vendor, &format!("http://{}/{version}", upstream.addr), &lines);
+        setup = setup.provider(name, provider, &format!("http://{}/{version}", upstream.addr), &lines);
         upstreams.push(upstream);
     }
     let policy = "policy = \"latency\"\nretry = { percent = 50, reserve = 1000 }";

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::support::client::post;
-use crate::support::form::{Form, vendor_error};
+use crate::support::form::{Form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::setup::{KEY, Setup, key};
 use crate::support::sse::read_until;
@@ -198,7 +198,7 @@ async fn two(first: impl Into<Vec<u8>>, second: impl Into<Vec<u8>>, lines: &str)
 }
 
 fn refused(status: u16, message: &str) -> Vec<u8> {
-    reply::json(status, vendor_error(Form::Chat, status, message))
+    reply::json(status, provider_error(Form::Chat, status, message))
 }
 
 #[tokio::test]
@@ -275,7 +275,7 @@ async fn attempts_and_budget_are_bounds() {
 async fn a_retry_after_is_honoured() {
     let busy = || {
         let headers = [("content-type", "application/json"), ("retry-after", "30")];
-        reply::whole(429, &headers, vendor_error(Form::Chat, 429, "slow down"))
+        reply::whole(429, &headers, provider_error(Form::Chat, 429, "slow down"))
     };
     let (gateway, [first, second]) = two(busy(), good(Form::Chat, false), "").await;
     for _ in 0..5 {
@@ -299,7 +299,7 @@ async fn a_retry_after_is_honoured() {
 }
 
 #[tokio::test]
-async fn what_a_vendor_says_of_its_limit_is_believed() {
+async fn what_a_provider_says_of_its_limit_is_believed() {
     let headers = [
         ("content-type", "application/json"),
         ("x-ratelimit-remaining-requests", "0"),
@@ -458,7 +458,7 @@ async fn a_model_waits_as_long_as_it_says() {
 /// Vectors are asked for again at the next target.
 #[tokio::test]
 async fn jobs_go_on_at_the_next_target() {
-    let first = Upstream::answering(reply::json(503, vendor_error(Form::Chat, 503, "no"))).await;
+    let first = Upstream::answering(reply::json(503, provider_error(Form::Chat, 503, "no"))).await;
     let vectors = "{\"object\":\"list\",\"model\":\"m\",\"data\":[{\"object\":\"embedding\",\"index\":0,\
                    \"embedding\":[0.5,0.25]}],\"usage\":{\"prompt_tokens\":2,\"total_tokens\":2}}";
     let orders = "{\"id\":\"r\",\"results\":[{\"index\":0,\"relevance_score\":0.9}]}";

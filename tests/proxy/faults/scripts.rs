@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::form::{Form, vendor_error};
+use crate::support::form::{Form, provider_error};
 use crate::support::reply;
 use crate::support::upstream::{Conn, Upstream};
 
@@ -170,10 +170,10 @@ pub(crate) async fn answer(
             }
             return None;
         }
-        Fault::Status(status) => conn.send(reply::json(status, vendor_error(form, status, "no"))).await,
+        Fault::Status(status) => conn.send(reply::json(status, provider_error(form, status, "no"))).await,
         Fault::Busy(status) => {
             let headers = [("content-type", "application/json"), ("retry-after", "30")];
-            conn.send(reply::whole(status, &headers, vendor_error(form, status, "busy"))).await;
+            conn.send(reply::whole(status, &headers, provider_error(form, status, "busy"))).await;
         }
         Fault::Garbage => {
             conn.send(b"\x00\xff\xfeSSH-2.0-nothing\r\n\r\n").await;
@@ -193,14 +193,14 @@ pub(crate) async fn answer(
             let half: String = whole.chars().take(whole.chars().count() / 2).collect();
             conn.send(reply::json(200, half)).await;
         }
-        Fault::ErrorInside => conn.send(reply::json(200, vendor_error(form, 500, "inside"))).await,
+        Fault::ErrorInside => conn.send(reply::json(200, provider_error(form, 500, "inside"))).await,
         Fault::ErrorFirst | Fault::ErrorLater => {
             conn.send(reply::stream_head()).await;
             if fault == Fault::ErrorLater {
                 conn.send(reply::chunk(beginning())).await;
             }
             let name = if form == Form::Messages || form == Form::Responses { "event: error\n" } else { "" };
-            let body: String = vendor_error(form, 529, "overloaded").split_whitespace().collect();
+            let body: String = provider_error(form, 529, "overloaded").split_whitespace().collect();
             conn.send(reply::chunk(format!("{name}data: {body}\n\n"))).await;
             conn.send(reply::LAST_CHUNK).await;
         }
@@ -216,7 +216,7 @@ pub(crate) async fn answer(
             return None;
         }
         Fault::Flapping if turn.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) => {
-            conn.send(reply::json(503, vendor_error(form, 503, "down"))).await;
+            conn.send(reply::json(503, provider_error(form, 503, "down"))).await;
         }
         Fault::Flapping => conn.send(good(form, stream)).await,
         Fault::Refuse | Fault::NoAddress | Fault::NoTls | Fault::SilentTls => return None,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::vendors::{Break, STORY, beginning, breaking, frames, going_on, pieces, stream};
+use super::providers::{Break, STORY, beginning, breaking, frames, going_on, pieces, stream};
 use super::{ON, able, asking, gateway, gateway_with, hear, whole};
 use crate::support::client::{Answer, request};
 use crate::support::form::Form;

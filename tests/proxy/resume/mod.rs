@@ -1,9 +1,9 @@
 //! Streams that break off when their clients have a part of them, and go on at another target.
 
 mod after;
+mod providers;
 mod refused;
 mod told;
-mod vendors;
 
 use std::sync::{Arc, Mutex};
 
@@ -12,15 +12,17 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::support::client::{Answer, post};
-use crate::support::form::{Form, vendor_error};
+use crate::support::form::{Form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::http1::Piece;
 use crate::support::setup::{KEY, Setup, key};
 use crate::support::sse::read_until;
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
+use providers::{
+    BREAKS, Break, Frames, STORY, USED, beginning, break_off, breaking, frames, going_on, pieces,
+};
 use told::{Told, read};
-use vendors::{BREAKS, Break, Frames, STORY, USED, beginning, break_off, breaking, frames, going_on, pieces};
 
 /// What clients ask.
 const QUESTION: &str = "Tell me the story of the city.";
@@ -232,9 +234,9 @@ async fn a_stream_may_break_off_at_any_byte() {
     }
 }
 
-/// Vendors are told in their own way that the answer has begun; one says the beginning once more.
+/// Providers are told in their own way that the answer has begun; one says the beginning once more.
 #[tokio::test]
-async fn each_vendor_is_told_in_its_way() {
+async fn each_provider_is_told_in_its_way() {
     for (lines, repeats, marks) in [
         ("dialect = \"mistral\"", true, json!({"prefix": true})),
         ("dialect = \"moonshot\"", false, json!({"partial": true})),
@@ -265,7 +267,7 @@ async fn who_goes_on_may_break_off_as_well() {
     let gates = [Gate::new(), Gate::new()];
     let gate = gates[1].clone();
     let one = breaking(Form::Chat, 3, Break::Cut, &gates[0]).await;
-    let two = Upstream::answering(reply::json(500, vendor_error(Form::Messages, 500, "no"))).await;
+    let two = Upstream::answering(reply::json(500, provider_error(Form::Messages, 500, "no"))).await;
     let three = Upstream::start(move |mut conn| {
         let gate = gate.clone();
         async move {

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::providers::{Break, Frames, STORY, frames, going_on, pieces};
 use super::told::read;
-use super::vendors::{Break, Frames, STORY, frames, going_on, pieces};
 use super::{Asked, CONTINUED, ON, able, asking, gateway, hear, sending};
 use crate::support::client::Answer;
-use crate::support::form::{Form, vendor_error};
+use crate::support::form::{Form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
@@ -133,7 +133,7 @@ async fn when_all_fail_the_error_is_the_first_one_s() {
     let gate = Gate::new();
     let one = sending(Form::Messages, begun(Form::Messages), Break::End, &gate).await;
     let two =
-        Upstream::answering(reply::json(401, vendor_error(Form::Messages, 401, "bad key of yours"))).await;
+        Upstream::answering(reply::json(401, provider_error(Form::Messages, 401, "bad key of yours"))).await;
     let gateway = gateway(&[able(Form::Messages, &one), able(Form::Messages, &two)], ON).await;
     let answer = hear(&gateway, asking(Form::Messages, json!({})), "dann:", &gate).await;
     is_an_error(&gateway, Form::Messages, &answer, "all fail").await;

@@ -120,7 +120,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         self.json.end_object();
     }
 
-    /// A single text is a string, which every vendor takes; everything else is a list of parts. `between` stands
+    /// A single text is a string, which every provider takes; everything else is a list of parts. `between` stands
     /// between texts that must be one string.
     fn content(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone, between: &str) {
         let mut alone = blocks.clone();
@@ -153,7 +153,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
     }
 
-    /// Whether these are texts that the vendor wants as one string.
+    /// Whether these are texts that the provider wants as one string.
     fn joins(&self, mut blocks: impl Iterator<Item = &'b Block<'a>>) -> bool {
         self.parts.dialect.habits.joins_texts
             && blocks.all(|block| match block {
@@ -210,7 +210,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
             (None, None) if !content.is_empty() => {
                 self.json.string(SEE_BELOW);
             }
-            // Results are strings to most vendors.
+            // Results are strings to most providers.
             (Some(file @ Block::File { cache: None, .. }), _)
                 if let (1, Some(text)) = (said().take(2).count(), text_of(file, same_format)) =>
             {
@@ -266,7 +266,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         self.thoughts(blocks());
         let told = |block: &Block<'_>| matches!(block, Block::Reasoning { text, .. } if !text.is_empty());
         if called && self.reasons && !blocks().any(told) {
-            // A client that does not know the member cannot send it; the vendor insists on it.
+            // A client that does not know the member cannot send it; the provider insists on it.
             self.json.key(self.parts.dialect.habits.member("reasoning_content")).string(" ");
         }
         self.calls(blocks());
@@ -299,7 +299,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
     }
 
-    /// Reasoning: its text where the vendor wants it back, and whatever it has sealed.
+    /// Reasoning: its text where the provider wants it back, and whatever it has sealed.
     fn thoughts(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone) {
         let thoughts = blocks.filter_map(|block| match block {
             Block::Reasoning { text, seal, .. } => Some((text, seal.as_ref())),
@@ -383,7 +383,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         self.json.end_object().end_object();
     }
 
-    /// Images that the model has made: in the answer's own member for those vendors that have it, else they follow in
+    /// Images that the model has made: in the answer's own member for those providers that have it, else they follow in
     /// the next message of the user.
     fn images(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone) {
         if !blocks.clone().any(is_media) {
@@ -400,7 +400,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
     }
 
-    /// The answer's beginning, for vendors that must be told that it is one.
+    /// The answer's beginning, for providers that must be told that it is one.
     fn prefix(&mut self) {
         if !self.parts.dialect.prefill {
             return;

@@ -1,4 +1,4 @@
-//! A request as a vendor of this format takes it.
+//! A request as a provider of this format takes it.
 
 use bytes::BytesMut;
 
@@ -27,7 +27,7 @@ const OWN: [&str; 7] = [
     "safety_identifier",
 ];
 
-/// Whether a vendor is known to understand an extension: not just to ignore what it does not know.
+/// Whether a provider is known to understand an extension: not just to ignore what it does not know.
 pub(super) fn speaks(dialect: &Dialect<'_>, extension: &str) -> bool {
     dialect.extensions.contains(&extension)
 }
@@ -138,7 +138,7 @@ fn output(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, notes: &Notes)
             json.key("response_format").begin_object().key("type").string("json_object").end_object();
         }
         OutputFormat::Schema { name, description, schema, openapi, strict } => {
-            // Other formats have no name; clients of this one who say none speak to a vendor that wants none.
+            // Other formats have no name; clients of this one who say none speak to a provider that wants none.
             let named = !name.is_empty() || notes.from() != Format::Chat;
             let name = named.then(|| schema_name(name));
             json_schema(json, name, description, schema, openapi, strict);

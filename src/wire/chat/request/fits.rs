@@ -1,14 +1,14 @@
-//! Whether a vendor that takes less than all of this format takes a request as it is.
+//! Whether a provider that takes less than all of this format takes a request as it is.
 //!
-//! Most clients that speak to such a vendor have been written for it, and what they say passes untouched. A request with
-//! a word that the vendor refuses is said anew.
+//! Most clients that speak to such a provider have been written for it, and what they say passes untouched. A request
+//! with a word that the provider refuses is said anew.
 
 use crate::canonical::Dialect;
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
 use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
 use crate::wire::watch::{elements, members};
 
-/// Whether a sound request can go to the vendor as the client wrote it.
+/// Whether a sound request can go to the provider as the client wrote it.
 pub fn fits(body: &str, dialect: &Dialect<'_>) -> bool {
     let mut fit = Fit { dialect, stream: false, fits: true };
     let read = members(&mut Cursor::new(body), |key, json| fit.member(key, json));
@@ -54,7 +54,7 @@ impl Fit<'_, '_> {
                         let speaks = self.dialect.extensions.contains(&"enable_search");
                         !(habits.lacks("web_search") || habits.search_tool.is_some() || speaks)
                     }
-                    // Members that one vendor has invented, and its clients send to others too.
+                    // Members that one provider has invented, and its clients send to others too.
                     "thinking" | "enable_thinking" | "parameters" | "reasoning" => {
                         self.dialect.understands(name)
                     }
@@ -74,7 +74,7 @@ impl Fit<'_, '_> {
                 "role" => role = json.raw()?.as_str().unwrap_or_default(),
                 "name" => {
                     json.skip()?;
-                    // A result has its tool's name, which vendors take who take no other.
+                    // A result has its tool's name, which providers take who take no other.
                     self.fits &= role.is("tool") || !habits.lacks("name");
                 }
                 "content" if habits.joins_texts && json.kind()? == Kind::Array => {
@@ -147,7 +147,7 @@ impl Fit<'_, '_> {
             Some(word) if word.is("auto") => true,
             Some(word) if word.is("none") => choices.none,
             Some(word) if word.is("required") => choices.any == Some("required") && choices.while_reasoning,
-            // A word of the vendor's own.
+            // A word of the provider's own.
             Some(_) => true,
             None if is_type(choice, "allowed_tools") => choices.some,
             None => choices.named && choices.while_reasoning,

@@ -1,4 +1,4 @@
-//! Parts that are no text, and marks for the vendor's cache: their words, and how they are written.
+//! Parts that are no text, and marks for the provider's cache: their words, and how they are written.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::wire::chat::write::data_url;
 use crate::wire::codec::Notes;
 use crate::wire::watch::members;
 
-/// A mark of compatible vendors that pass the messages format's marks on.
+/// A mark of compatible providers that pass the messages format's marks on.
 pub(super) const CACHE_CONTROL: &str = "cache_control";
 /// OpenAI's mark.
 pub(super) const BREAKPOINT: &str = "prompt_cache_breakpoint";
@@ -101,12 +101,12 @@ pub(super) struct Parts<'r, 'd> {
 }
 
 impl Parts<'_, '_> {
-    /// Whether the client speaks this format too, and so has written what it means for this vendor.
+    /// Whether the client speaks this format too, and so has written what it means for this provider.
     pub(super) fn same_format(&self) -> bool {
         self.notes.from() == Format::Chat
     }
 
-    /// Whether the vendor understands an extension of this name that may change the meaning where it does not.
+    /// Whether the provider understands an extension of this name that may change the meaning where it does not.
     pub(super) fn takes(&self, extension: &str) -> bool {
         speaks(self.dialect, extension) || (self.same_format() && self.dialect.understands(extension))
     }
@@ -181,7 +181,7 @@ impl Parts<'_, '_> {
         json.key("type").string("image_url");
         json.key("image_url").begin_object();
         json.key("url");
-        // A name that is no media type, and that some vendors refuse.
+        // A name that is no media type, and that some providers refuse.
         let mime = if mime == "image/jpg" { "image/jpeg" } else { mime };
         paste_data(json, mime, data);
         match detail.escaped() {
@@ -296,8 +296,8 @@ impl Parts<'_, '_> {
     }
 }
 
-/// The text of a document that has nothing but text, under its title, as the inside of a JSON string. This format's files
-/// are PDF only (OpenAI, "File inputs", 2026-11: other files go as their text).
+/// The text of a document that has nothing but text, under its title, as the inside of a JSON string. This format's
+/// files are PDF only (OpenAI, "File inputs", 2026-11: other files go as their text).
 pub(super) fn document_text<'t>(
     source: &Source<'t>,
     name: JsonStr<'_>,

@@ -159,7 +159,7 @@ impl Reader {
         if let Some(raw) = message.audio {
             blocks.push(Block::Opaque { name: JsonStr::from_escaped("audio"), raw });
         }
-        // One vendor signs the message instead of its parts.
+        // One provider signs the message instead of its parts.
         if let Some(seal) = Seal::read(message.signature) {
             elsewhere.insert(0, Elsewhere { id: JsonStr::from_escaped("text"), seal });
         }
@@ -272,7 +272,7 @@ impl<'a> Function<'a> {
     }
 }
 
-/// `images`: as compatible vendors give them in answers, or bare base64.
+/// `images`: as compatible providers give them in answers, or bare base64.
 fn images<'a>(message: &Message<'a>, path: Arguments<'_>, blocks: &mut Vec<Block<'a>>) -> Result<()> {
     let Some(images) = message.images else { return Ok(()) };
     let path = format_args!("{path}.images");

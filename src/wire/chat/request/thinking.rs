@@ -61,7 +61,7 @@ impl Wishes {
         match word.escaped() {
             "none" | "off" | "disabled" => self.switch = Some(false),
             "auto" | "dynamic" => self.adaptive = true,
-            // The model's own default, in one vendor's word.
+            // The model's own default, in one provider's word.
             "default" => {}
             word => match Effort::from_name(word) {
                 Some(effort) => self.effort = Some(effort),
@@ -203,7 +203,7 @@ pub(super) fn write(
     }
 }
 
-/// A vendor's own word for an effort.
+/// A provider's own word for an effort.
 fn own_word(words: [&'static str; 6], effort: Effort) -> &'static str {
     let at = Effort::ALL.iter().position(|known| *known == effort).unwrap_or_default();
     words.get(at).copied().unwrap_or_else(|| effort.name())

@@ -7,7 +7,7 @@ use crate::canonical::request::Extra;
 use crate::canonical::{Request, Tool, ToolChoice, ToolKind};
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
 
-/// `tools`. What the vendor runs itself has no place but a search of the web.
+/// `tools`. What the provider runs itself has no place but a search of the web.
 pub(super) fn list<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<()> {
     array(json, "tools", |number, json| {
         let path = || format!("tools[{number}]");

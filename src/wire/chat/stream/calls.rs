@@ -1,6 +1,6 @@
 //! The calls of a choice: which fragment belongs to which.
 //!
-//! Vendors number calls, or not, or all with 0; they say a call's id once, in each fragment, as an empty string, or
+//! Providers number calls, or not, or all with 0; they say a call's id once, in each fragment, as an empty string, or
 //! never. What is common to all: a call has one name, and its fragments come in order.
 
 use crate::canonical::{BlockKind, Delta, Event, Index, Key, ToolKind};
@@ -42,7 +42,7 @@ impl<'a> Fragment<'a> {
             }
             Ok(())
         })?;
-        // One vendor sends both, one of them empty.
+        // One provider sends both, one of them empty.
         let said = |half: &Fragment<'_>| !half.name.is_empty() || half.has_input();
         if said(&custom) && !said(&fragment) {
             fragment.name = custom.name;
@@ -86,7 +86,7 @@ impl<'a> Fragment<'a> {
         self.input.is_some_and(|input| input.text() != "\"\"")
     }
 
-    /// An empty shell, as one vendor adds to every message.
+    /// An empty shell, as one provider adds to every message.
     pub(super) fn is_void(&self) -> bool {
         self.id.is_empty() && self.name.is_empty() && !self.has_input()
     }
@@ -263,7 +263,7 @@ impl Calls {
         if !fragment.name.is_empty() {
             self.close_complete(sink);
         }
-        // A vendor that repeats an id cannot tell the calls apart; the client must be able to.
+        // A provider that repeats an id cannot tell the calls apart; the client must be able to.
         let repeated = fragment.id.is_empty() || self.with_id(fragment.id.escaped(), None).is_some();
         let Some(call) = self.list.get_mut(at) else { return };
         if call.id.is_empty() && !repeated {

@@ -1,4 +1,4 @@
-//! Chunks become events, whichever of the many vendors has sent them.
+//! Chunks become events, whichever of the many providers has sent them.
 
 use smallvec::SmallVec;
 
@@ -57,7 +57,7 @@ struct Frame<'a> {
     choices: usize,
     /// The only thing that one of them says, if it is a usual one.
     usual: Option<(Usual, JsonStr<'a>)>,
-    /// What makes all chunks of a vendor equally long.
+    /// What makes all chunks of a provider equally long.
     padding: JsonStr<'a>,
 }
 
@@ -80,7 +80,7 @@ impl Frame<'_> {
 }
 
 impl Decoder {
-    /// A reader of one answer. Ids that the vendor does not give are made from `seed`.
+    /// A reader of one answer. Ids that the provider does not give are made from `seed`.
     pub fn new(seed: &str) -> Self {
         Decoder {
             ids: Ids::new(seed),
@@ -151,7 +151,7 @@ impl Decoder {
         self.over
     }
 
-    /// The reasons why the choices ended are said here and not before: usage follows them at most vendors, at some an
+    /// The reasons why the choices ended are said here and not before: usage follows them at most providers, at some an
     /// error, and some say them more than once.
     pub(in crate::wire::chat) fn end(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         // `[DONE]` and nothing before it is no answer.
@@ -299,8 +299,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Begins the answer with the first chunk that has a choice: one vendor's first chunk has none, and no id either.
-    /// Few vendors write what an answer begins with behind the choices.
+    /// Begins the answer with the first chunk that has a choice: one provider's first chunk has none, and no id either.
+    /// Few providers write what an answer begins with behind the choices.
     #[cold]
     fn start<'a>(
         &mut self,

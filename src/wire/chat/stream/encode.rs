@@ -11,7 +11,7 @@ use crate::json::{JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::chat::words::finish_word;
 use crate::wire::chat::write::{self, SealOf};
 use crate::wire::codec::Reply;
-use crate::wire::error::{VendorError, from_vendor};
+use crate::wire::error::{ProviderError, from_provider};
 use crate::wire::{Format, filler};
 
 use super::pending::{Call, Media};
@@ -77,7 +77,7 @@ impl Encoder {
         }
     }
 
-    /// What it was told has changed: another vendor goes on with the answer.
+    /// What it was told has changed: another provider goes on with the answer.
     pub fn retell(&mut self, reply: Arc<Reply>) {
         self.reply = reply;
     }
@@ -115,8 +115,8 @@ impl Encoder {
             Event::Finish { choice, finish } => self.finish(choice, finish, out),
             Event::Ping => {}
             Event::Error(error) => {
-                let vendor = VendorError::decode(error.text().as_bytes());
-                self.fail(&from_vendor(500, vendor, None), out);
+                let provider = ProviderError::decode(error.text().as_bytes());
+                self.fail(&from_provider(500, provider, None), out);
             }
             Event::End => self.end(out),
         }

@@ -1,5 +1,5 @@
-//! What cannot be written when it begins: calls, whose id may have to carry a seal that comes behind it, and media, which
-//! must be in one piece.
+//! What cannot be written when it begins: calls, whose id may have to carry a seal that comes behind it, and media,
+//! which must be in one piece.
 
 use bytes::BytesMut;
 
@@ -113,7 +113,7 @@ impl Media {
     }
 }
 
-/// An image as compatible vendors give it.
+/// An image as compatible providers give it.
 pub(in crate::wire::chat) fn image(
     json: &mut Writer<'_, BytesMut>,
     mime: &str,

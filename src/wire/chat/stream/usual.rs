@@ -40,7 +40,7 @@ impl Usual {
             words.annotations,
             words.extra,
         ];
-        // Empty ones say nothing: there are vendors that never leave a member out.
+        // Empty ones say nothing: there are providers that never leave a member out.
         let says = |value: &RawJson<'a>| !matches!(value.text(), "\"\"" | "[]");
         if others.iter().flatten().any(says) || !said.finish.is_empty() {
             return Ok(None);

@@ -88,7 +88,7 @@ fn map_7_reasons_have_their_words() {
 }
 
 #[test]
-fn bug_16_the_vendors_own_reason_stands_beside_a_word_of_the_format() {
+fn bug_16_the_providers_own_reason_stands_beside_a_word_of_the_format() {
     let finish = FinishOwned::Other("MALFORMED_FUNCTION_CALL".to_owned());
     let written = whole_written(&answer(vec![block(Kind::Text, "a")], finish), &reply());
     assert_eq!(written["choices"][0]["finish_reason"], "stop");
@@ -139,7 +139,7 @@ fn calls_have_text_for_arguments_and_content_is_null_without_text() {
 }
 
 #[test]
-fn map_8_usage_has_details_only_where_the_vendor_gave_them() {
+fn map_8_usage_has_details_only_where_the_provider_gave_them() {
     let usage = Usage {
         input: Some(10),
         output: Some(7),
@@ -227,8 +227,8 @@ fn several_choices_are_several_messages() {
 
 #[test]
 fn ids_are_of_the_formats_style_and_do_not_change() {
-    let id = |vendor: &str| {
-        let answer = Answer { id: vendor.to_owned(), ..answer(Vec::new(), FinishOwned::Stop) };
+    let id = |provider: &str| {
+        let answer = Answer { id: provider.to_owned(), ..answer(Vec::new(), FinishOwned::Stop) };
         whole_written(&answer, &reply())["id"].as_str().unwrap().to_owned()
     };
     assert_eq!(id("resp_0a"), "chatcmpl-0a");

@@ -1,4 +1,4 @@
-//! Fragments of calls, which vendors number and name as they like.
+//! Fragments of calls, which providers number and name as they like.
 
 use super::*;
 use crate::canonical::ToolKind;
@@ -192,7 +192,7 @@ fn map_12_tools_with_free_text_are_called_with_text() {
     let answer = read(&frames);
     let Kind::ToolUse { kind, name, .. } = &answer.blocks[0].kind else { panic!("{answer:?}") };
     assert_eq!((*kind, name.as_str(), answer.blocks[0].text.as_str()), (ToolKind::Custom, "run", "a {"));
-    // One vendor sends both, one of them empty.
+    // One provider sends both, one of them empty.
     let both = r#"{"content":"","tool_calls":[{"custom":{"input":"","name":""},"function":{"arguments":"{}","name":"f"},"id":"c","type":"function"}]}"#;
     assert_eq!(calls_of(&read_whole(&completion(both, "\"tool_calls\""))), [call("c", "f", "{}")]);
 }

@@ -1,4 +1,4 @@
-//! What the vendors of this format send, each in its own way.
+//! What the providers of this format send, each in its own way.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn a_plain_stream_is_one_block_of_text() {
     let expected = ["start", "0 Text", "0 Text(\"Hel\")", "0 Text(\"lo\")", "0 stop", "finish 0 Stop", "end"];
     assert_eq!(events(&frames), expected);
     let answer = read(&frames);
-    assert_eq!((&*answer.id, &*answer.model, answer.created), ("c-1", "vendor-model", Some(7)));
+    assert_eq!((&*answer.id, &*answer.model, answer.created), ("c-1", "provider-model", Some(7)));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn fact_3_a_first_chunk_without_choices_does_not_begin_the_answer() {
         r#"{"index":0,"content_filter_results":{"hate":{"filtered":false}},"delta":{"content":"a"},"finish_reason":null}"#,
     );
     let answer = read(&[filter, &text, &end("stop"), DONE]);
-    assert_eq!((&*answer.id, &*answer.model), ("c-1", "vendor-model"));
+    assert_eq!((&*answer.id, &*answer.model), ("c-1", "provider-model"));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn members_may_come_in_any_order() {
 fn whole_messages_in_a_stream_are_deltas_unless_there_is_a_delta_beside() {
     let whole = chunk(r#"{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}"#);
     assert_eq!(text_of(&read(&[&whole, DONE]), &Kind::Text), "Hi");
-    // One vendor repeats all that was said so far.
+    // One provider repeats all that was said so far.
     let both = |delta: &str, all: &str| {
         chunk(&format!(
             r#"{{"index":0,"delta":{{"content":"{delta}"}},"message":{{"content":"{all}"}},"finish_reason":null}}"#
@@ -214,7 +214,7 @@ fn sources_in_a_list_beside_the_choices_are_sources_once() {
         let urls: Vec<_> = answer.blocks[0].citations.iter().map(|citation| citation.url.as_str()).collect();
         assert_eq!((answer.blocks.len(), urls), (1, vec!["https://a", "https://b"]));
     }
-    // What the vendor says in the answer itself counts more.
+    // What the provider says in the answer itself counts more.
     let annotated = delta(r#""content":"a","annotations":[{"type":"url_citation","url":"https://c"}]"#);
     assert_eq!(read(&[annotated, with(&end("stop"))]).blocks[0].citations.len(), 1);
 }

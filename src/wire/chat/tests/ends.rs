@@ -28,7 +28,7 @@ fn fact_9_every_word_has_its_reason() {
 }
 
 #[test]
-fn bug_23_a_stop_sequence_is_told_where_the_vendor_tells_it() {
+fn bug_23_a_stop_sequence_is_told_where_the_provider_tells_it() {
     for name in ["stop_reason", "matched_stop"] {
         let frame = chunk(&format!(r#"{{"index":0,"delta":{{}},"finish_reason":"stop","{name}":"END"}}"#));
         let answer = read(&[&delta(r#""content":"a""#), &frame, DONE]);
@@ -106,13 +106,13 @@ fn bug_47_a_cut_stream_is_no_end() {
         assert!(!complete && !answer.complete);
         assert!(!events.iter().any(|event| event.starts_with("finish")), "{events:?}");
     }
-    // The vendor's own word for the end, and nothing before it.
+    // The provider's own word for the end, and nothing before it.
     let (answer, events, complete) = try_read(&[DONE.to_owned()]);
     assert!(!complete && !answer.complete && events.is_empty());
 }
 
 #[test]
-fn the_vendors_own_end_counts_where_it_gives_no_reason() {
+fn the_providers_own_end_counts_where_it_gives_no_reason() {
     let answer = read(&[&delta(r#""content":"a""#), DONE]);
     assert_eq!(finish_of(&answer), FinishOwned::Stop);
 }
@@ -152,7 +152,7 @@ fn fact_14_errors_have_many_shapes() {
     ] {
         let (answer, ..) = try_read(&[error.to_owned()]);
         let said = answer.error.unwrap_or_else(|| panic!("{error}"));
-        let said = crate::wire::error::VendorError::decode(said.as_bytes());
+        let said = crate::wire::error::ProviderError::decode(said.as_bytes());
         assert_eq!(said.message, "no", "{error}");
         assert!(read_whole(error).error.is_some(), "{error}");
     }

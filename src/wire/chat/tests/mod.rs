@@ -35,7 +35,7 @@ use crate::wire::codec::{Notes, Reply};
 /// A chunk with these choices.
 fn chunk(choices: &str) -> String {
     format!(
-        r#"{{"id":"c-1","object":"chat.completion.chunk","created":7,"model":"vendor-model","choices":[{choices}]}}"#
+        r#"{{"id":"c-1","object":"chat.completion.chunk","created":7,"model":"provider-model","choices":[{choices}]}}"#
     )
 }
 
@@ -147,7 +147,7 @@ fn reply() -> Reply {
         created: 1_700_000_000,
         usage_wanted: false,
         show_thinking: true,
-        issuer: "vendor".into(),
+        issuer: "provider".into(),
         ..Reply::default()
     }
 }
@@ -189,8 +189,8 @@ fn js(text: &str) -> JsonStr<'_> {
 /// A model of OpenAI's without extensions.
 fn dialect() -> Dialect<'static> {
     Dialect {
-        model: "vendor-model",
-        issuer: "vendor",
+        model: "provider-model",
+        issuer: "provider",
         reasoning: Reasoning::Effort { min: Effort::Low, max: Effort::High, off: true },
         max_output: 8192,
         sampling: Sampling::All,
@@ -228,7 +228,7 @@ fn sent(request: &Request<'_>, dialect: &Dialect<'_>) -> Value {
     sent_from(Format::Messages, request, dialect).0
 }
 
-/// A request of this format, read and sent to a vendor of this format.
+/// A request of this format, read and sent to a provider of this format.
 fn through(body: &str, dialect: &Dialect<'_>) -> (Value, Vec<String>) {
     let request = request::decode(body).unwrap();
     let (value, losses, refusal) = sent_from(Format::Chat, &request, dialect);

@@ -1,4 +1,4 @@
-//! Reasoning in every spelling, and the extensions of compatible vendors and of the specification.
+//! Reasoning in every spelling, and the extensions of compatible providers and of the specification.
 
 use super::*;
 use crate::canonical::Thinking;
@@ -57,7 +57,7 @@ fn whether_reasoning_is_shown() {
     }
 }
 
-/// What is sent of a wish to a vendor with these extensions.
+/// What is sent of a wish to a provider with these extensions.
 fn told(wish: Thinking, reasoning: Reasoning, extensions: &'static [&'static str]) -> Value {
     let request = Request { thinking: wish, ..Request::default() };
     let mut value = sent(&request, &Dialect { reasoning, extensions, ..dialect() });
@@ -68,7 +68,7 @@ fn told(wish: Thinking, reasoning: Reasoning, extensions: &'static [&'static str
 }
 
 #[test]
-fn map_4_a_vendor_is_told_in_its_own_spelling() {
+fn map_4_a_provider_is_told_in_its_own_spelling() {
     use serde_json::json;
     let effort = Reasoning::Effort { min: Effort::Low, max: Effort::High, off: true };
     let budget = Reasoning::Budget { min: 1, max: 30_000, off: true };
@@ -119,7 +119,7 @@ fn the_specifications_parameters_count_less_than_what_stands_outside() {
     let names: Vec<_> = request.extra.iter().map(|extra| extra.name).collect();
     assert_eq!(names, ["search_options", "incremental_output", "asr_options"]);
     assert_eq!(request.turns.len(), 1);
-    // Their vendor has all of them outside.
+    // Their provider has all of them outside.
     let knows = Dialect { extensions: &["enable_search", "search_options"], ..dialect() };
     let (sent, losses) = through(&body, &knows);
     assert_eq!((&sent["enable_search"], &sent["search_options"]["region"]), (&true.into(), &"x".into()));
@@ -128,7 +128,7 @@ fn the_specifications_parameters_count_less_than_what_stands_outside() {
 }
 
 #[test]
-fn extensions_go_to_vendors_that_understand_them() {
+fn extensions_go_to_providers_that_understand_them() {
     let body = asking(r#","min_p":0.1,"top_k":5,"logit_bias":{"1":1},"provider":{"order":["a"]}"#);
     let (sent, losses) = through(&body, &dialect());
     assert_eq!(sent["logit_bias"], serde_json::json!({"1": 1}));
@@ -138,7 +138,7 @@ fn extensions_go_to_vendors_that_understand_them() {
     let (sent, losses) = through(&body, &all);
     assert_eq!((&sent["min_p"], &sent["top_k"]), (&0.1.into(), &5.into()));
     assert!(losses.is_empty() && sent["provider"]["order"][0] == "a");
-    // What only another format has is not sent, however much the vendor understands.
+    // What only another format has is not sent, however much the provider understands.
     let foreign = crate::canonical::request::Extra {
         name: "mcp_servers",
         value: crate::json::RawJson::from_text("[]"),

@@ -46,7 +46,7 @@ fn map_2_images_are_read_from_data_and_from_addresses() {
         let expected = [Part::Image { source, detail: js(detail), cache: None, seal: None }];
         assert_eq!(parts(&with_part(part)), expected);
     }
-    // As one vendor's own API has them.
+    // As one provider's own API has them.
     let body = saying(r#"{"role":"user","content":"u","images":["iVBORw0KGgo=","/9j/4AAQ"]}"#);
     let images = parts(&body);
     let is = |block: &Part<'_>, mime: &str| matches!(block, Part::Image { source: Source::Base64 { mime: is, .. }, .. } if is.is(mime));

@@ -170,11 +170,11 @@ fn accounts_caches_and_transport() {
 #[test]
 fn members_without_a_place_keep_their_names_and_their_order() {
     decoded(
-        r#","logit_bias":{"1":-100},"x_vendor":{"f":1.0,"big":12345678901234567890},"min_p":0.1,"prediction":{"type":"content","content":"a"}"#,
+        r#","logit_bias":{"1":-100},"x_provider":{"f":1.0,"big":12345678901234567890},"min_p":0.1,"prediction":{"type":"content","content":"a"}"#,
         |request| {
             let names: Vec<_> = request.extra.iter().map(|extra| (extra.name, extra.value.text())).collect();
             assert_eq!(names[0], ("logit_bias", r#"{"1":-100}"#));
-            assert_eq!(names[1], ("x_vendor", r#"{"f":1.0,"big":12345678901234567890}"#));
+            assert_eq!(names[1], ("x_provider", r#"{"f":1.0,"big":12345678901234567890}"#));
             assert_eq!((names[2].0, names[3].0, names.len()), ("min_p", "prediction", 4));
         },
     );

@@ -133,7 +133,7 @@ fn bug_61_schemas_of_the_other_dialect_become_json_schema() {
 }
 
 #[test]
-fn tools_that_a_vendor_runs_stay_in_their_format() {
+fn tools_that_a_provider_runs_stay_in_their_format() {
     let body = asking(
         r#","tools":[{"type":"builtin_function","function":{"name":"$web_search"}},{"type":"openrouter:advisor","parameters":{}}]"#,
     );
@@ -142,7 +142,7 @@ fn tools_that_a_vendor_runs_stay_in_their_format() {
     assert!(request.extra.iter().all(|extra| extra.name == "server_tool"));
     let before: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(through(&body, &dialect()).0["tools"], before["tools"]);
-    // From another format they are nothing that this vendor has.
+    // From another format they are nothing that this provider has.
     let (_, losses, refusal) = sent_from(Format::Messages, &request, &dialect());
     assert!(losses == ["server_tool"] && refusal.is_some());
 }
@@ -176,7 +176,7 @@ fn map_9_a_search_of_the_web_is_read_in_both_spellings_and_sent_in_one() {
 }
 
 #[test]
-fn marks_on_tools_go_to_vendors_that_know_them() {
+fn marks_on_tools_go_to_providers_that_know_them() {
     let request =
         Request { tools: vec![Tool { cache: Some(CacheMark::Long), ..tool("f") }], ..Request::default() };
     let knows = Dialect { extensions: &["cache_control"], ..dialect() };

@@ -1,4 +1,4 @@
-//! Requests of other formats, as a vendor of this one gets them.
+//! Requests of other formats, as a provider of this one gets them.
 
 use super::*;
 use crate::canonical::{Block as Part, CacheMark, Input, Role, Seal, Source, Turn};
@@ -70,7 +70,7 @@ fn map_1_texts_are_strings_and_parts_are_lists() {
 }
 
 #[test]
-fn map_1_instructions_have_the_vendors_word_and_place() {
+fn map_1_instructions_have_the_providers_word_and_place() {
     let request = conversation(vec![
         (System, vec![text("a")]),
         (User, vec![text("b")]),
@@ -205,8 +205,8 @@ fn map_4_reasoning_goes_back_where_it_is_wanted() {
     let (value, losses, _) = sent_from(Format::Messages, &request, &wants);
     assert_eq!(value["messages"][0]["reasoning_content"], "ab");
     assert!(losses.is_empty());
-    // What the vendor has sealed it sees again.
-    let seal = Some(Seal { issuer: Some("vendor".into()), text: "Eq".into() });
+    // What the provider has sealed it sees again.
+    let seal = Some(Seal { issuer: Some("provider".into()), text: "Eq".into() });
     let request = conversation(vec![(
         Assistant,
         vec![Part::Reasoning { text: vec![js("a")], seal, hidden: false }, text("x")],
@@ -217,7 +217,7 @@ fn map_4_reasoning_goes_back_where_it_is_wanted() {
 }
 
 #[test]
-fn bug_52_and_59_marks_go_to_vendors_that_know_them_and_never_leak() {
+fn bug_52_and_59_marks_go_to_providers_that_know_them_and_never_leak() {
     let marked = Part::Text { text: js("Hi"), cache: Some(CacheMark::Short), seal: None };
     let request = conversation(vec![(User, vec![marked])]);
     let (value, losses, refusal) = sent_from(Format::Messages, &request, &dialect());
@@ -229,7 +229,7 @@ fn bug_52_and_59_marks_go_to_vendors_that_know_them_and_never_leak() {
     let openai = Dialect { extensions: &["prompt_cache_breakpoint"], ..dialect() };
     let part = &sent(&request, &openai)["messages"][0]["content"][0];
     assert_eq!(part["prompt_cache_breakpoint"]["mode"], "explicit");
-    // A vendor that takes everything still gets plain texts, unless the client wrote the mark for it.
+    // A provider that takes everything still gets plain texts, unless the client wrote the mark for it.
     let all = Dialect { extensions: &["*"], ..dialect() };
     assert_eq!(sent(&request, &all)["messages"][0]["content"], "Hi");
 }

@@ -1,4 +1,4 @@
-//! What vendors want to see again: out to a client of this format, and back.
+//! What providers want to see again: out to a client of this format, and back.
 
 use super::*;
 use crate::canonical::{Block as Part, BlockKind, Delta, Finish, Seal, Start};
@@ -91,7 +91,7 @@ fn check_comes_back(message: &Value) {
     let seal = |seal: &Option<Seal<'_>>| {
         let seal = seal.as_ref().unwrap();
         assert_eq!(seal.for_issuer("another"), None);
-        seal.for_issuer("vendor").unwrap().escaped().to_owned()
+        seal.for_issuer("provider").unwrap().escaped().to_owned()
     };
     let mut thoughts = Vec::new();
     for block in blocks {
@@ -186,7 +186,7 @@ fn bug_30_an_envelope_that_was_tampered_with_is_no_seal() {
     assert_eq!((id.escaped(), seal), ("t__gw1__vendor__***", &None));
 }
 
-/// What a vendor of this format gives in `reasoning_details`, through a hub, back to the same vendor.
+/// What a provider of this format gives in `reasoning_details`, through a hub, back to the same provider.
 fn round_trip(details: &str, plain: &str) -> Value {
     let message = format!(r#"{{"role":"assistant","content":"a",{plain}"reasoning_details":{details}}}"#);
     let answer = read_whole(&completion(&message, "\"stop\""));
@@ -197,7 +197,7 @@ fn round_trip(details: &str, plain: &str) -> Value {
 }
 
 #[test]
-fn bug_26_a_vendors_own_list_comes_back_to_it_as_it_was() {
+fn bug_26_a_providers_own_list_comes_back_to_it_as_it_was() {
     let signed = r#"[{"type":"reasoning.text","text":"hm","signature":"Eq+/=","format":"anthropic-claude-v1","index":0}]"#;
     let two = r#"[{"type":"reasoning.text","text":"a","signature":"1","index":0},{"type":"reasoning.text","text":"b","signature":"2","index":1}]"#;
     let encrypted = r#"[{"type":"reasoning.encrypted","data":"gAAA","id":"rs_1","format":"openai-responses-v1","index":0}]"#;

@@ -1,4 +1,4 @@
-//! Reasoning in the text itself, for vendors of whom it is known.
+//! Reasoning in the text itself, for providers of whom it is known.
 
 use super::*;
 

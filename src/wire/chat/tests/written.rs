@@ -260,7 +260,7 @@ fn bug_49_an_error_ends_the_stream_in_any_state() {
 }
 
 #[test]
-fn bug_48_a_vendors_error_is_told() {
+fn bug_48_a_providers_error_is_told() {
     let error = Event::Error(RawJson::from_text(r#"{"message":"overloaded","type":"overloaded_error"}"#));
     let chunks = written(reply(), &[START, begin(0, BlockKind::Text), text(0, "a"), error]);
     assert_eq!(chunks.last().unwrap()["error"]["message"], "overloaded");

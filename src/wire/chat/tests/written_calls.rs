@@ -127,7 +127,7 @@ fn bug_28_a_seal_travels_in_the_id_and_is_found_there_again() {
     let id = found[0]["id"].as_str().unwrap();
     let carried = Carried::read(js(id));
     assert_eq!(carried.id, js("a"));
-    assert_eq!(carried.seal.unwrap().for_issuer("vendor"), Some(seal));
+    assert_eq!(carried.seal.unwrap().for_issuer("provider"), Some(seal));
     // Known only when the id is already written: beside it.
     let events = [
         Event::Start(Start::default()),
@@ -140,7 +140,7 @@ fn bug_28_a_seal_travels_in_the_id_and_is_found_there_again() {
     ];
     let text = text_written(reply(), &events);
     assert!(
-        text.contains(r#""reasoning_details":[{"type":"reasoning.encrypted","id":"a","data":"gw1.vendor."#)
+        text.contains(r#""reasoning_details":[{"type":"reasoning.encrypted","id":"a","data":"gw1.provider."#)
     );
     // Whole answers carry it in the same place.
     let mut answer = Answer::default();

@@ -362,7 +362,7 @@ fn detail_of(value: RawJson<'_>) -> Result<JsonStr<'_>, Fault> {
     }))
 }
 
-/// A file that was uploaded to the vendor has an address too, which nobody else can read.
+/// A file that was uploaded to the provider has an address too, which nobody else can read.
 fn file_source<'a>(uri: JsonStr<'a>, mime: JsonStr<'a>) -> Source<'a> {
     let plain = uri.decode();
     if plain.starts_with("files/") || plain.contains("generativelanguage.googleapis.com/") {

@@ -71,7 +71,8 @@ fn read(body: &str) -> Result<Request<'_>, Fault> {
     Ok(request)
 }
 
-/// A member that this format does not have, as far as can be told: its vendor refuses such a request, whoever serves it.
+/// A member that this format does not have, as far as can be told: its provider refuses such a request, whoever serves
+/// it.
 pub fn unknown(request: &Request<'_>) -> Option<ApiError> {
     let top = |name: &str| !name.contains('.') && !OWN.contains(&name) && !tools::is_own(name);
     let named = request.extra.iter().find_map(|extra| match extra.name {

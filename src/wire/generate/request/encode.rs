@@ -1,4 +1,4 @@
-//! A request to a vendor of this format.
+//! A request to a provider of this format.
 
 use bytes::BytesMut;
 
@@ -10,7 +10,7 @@ use crate::wire::Format;
 use crate::wire::codec::Notes;
 use crate::wire::generate::part;
 
-/// Writes a request. What is the same from turn to turn stands in front, for the vendor's prompt cache.
+/// Writes a request. What is the same from turn to turn stands in front, for the provider's prompt cache.
 pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object();
@@ -57,7 +57,7 @@ fn members(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, Bytes
         if elsewhere {
             continue;
         }
-        // What one of this format's own clients says, its vendor may understand.
+        // What one of this format's own clients says, its provider may understand.
         if decode::OWN.contains(&extra.name) || notes.from() == Format::Generate {
             json.paste_key(JsonStr::from_escaped(extra.name)).raw(extra.value);
         } else {

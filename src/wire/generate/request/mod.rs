@@ -1,4 +1,4 @@
-//! Requests of this format: [`decode`] what a client sends, [`encode`] what a vendor gets.
+//! Requests of this format: [`decode`] what a client sends, [`encode`] what a provider gets.
 //!
 //! Here live contents, tools and generation settings, in both directions. Schemas have a room of their own beside this
 //! one. Clients mix camelCase and snake_case at every depth, so names are compared in one spelling only.

@@ -27,7 +27,7 @@ pub(super) fn takes_files_in_responses(model: &str) -> bool {
     is_third(model)
 }
 
-/// Whether functions may stand beside the vendor's own search.
+/// Whether functions may stand beside the provider's own search.
 pub(super) fn takes_functions_beside_search(model: &str) -> bool {
     is_third(model)
 }

@@ -1,4 +1,4 @@
-//! `generationConfig`, as a vendor gets it.
+//! `generationConfig`, as a provider gets it.
 
 use bytes::BytesMut;
 
@@ -98,7 +98,7 @@ fn sampling(
                 let nearest = if number < *range.start() { *range.start() } else { *range.end() };
                 json.raw(RawJson::from_text(&format!("{nearest}")))
             }
-            // Not a number: the vendor may say so.
+            // Not a number: the provider may say so.
             Err(_) => json.raw(value),
         };
     }

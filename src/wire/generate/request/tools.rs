@@ -11,7 +11,7 @@ use crate::wire::Format;
 use crate::wire::codec::Notes;
 use crate::wire::generate::schema;
 
-/// Tools that the vendor runs, besides its search.
+/// Tools that the provider runs, besides its search.
 const HOSTED: [&str; 8] = [
     "tools.codeExecution",
     "tools.urlContext",
@@ -311,7 +311,7 @@ const FREE_TEXT: &str = r#"{"type":"OBJECT","properties":{"input":{"type":"STRIN
 fn write_search(search: &Search<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
     json.begin_object().key("googleSearch").begin_object();
     match search.blocked_domains {
-        // One of this format's own clients knows what its vendor takes.
+        // One of this format's own clients knows what its provider takes.
         Some(domains) if notes.from() == Format::Generate => {
             json.key("excludeDomains");
             json.raw(domains);
@@ -362,7 +362,7 @@ fn write_config(
     let streamed = request.extra.iter().find(|extra| extra.name == STREAM_ARGUMENTS);
     let is_setting = |name| SETTINGS.contains(&name) || name == UNKNOWN_SETTING;
     let settings = request.extra.iter().filter(|extra| is_setting(extra.name));
-    // Functions beside the vendor's own tools must be asked for; its cloud, which also knows no ids of calls, does
+    // Functions beside the provider's own tools must be asked for; its cloud, which also knows no ids of calls, does
     // not know the word.
     let mixed = functions && search && !own && dialect.call_ids;
     if calling.is_none() && streamed.is_none() && settings.clone().next().is_none() && !mixed {

@@ -1,4 +1,4 @@
-//! Contents, as a vendor gets them: one for each run of the same role, results of functions apart.
+//! Contents, as a provider gets them: one for each run of the same role, results of functions apart.
 
 use std::borrow::Cow;
 
@@ -207,7 +207,7 @@ impl<'r> Contents<'_, '_, 'r> {
         self.json.key("thoughtSignature").paste(JsonStr::from_escaped(&seal.text));
     }
 
-    /// A thought without a signature tells its vendor nothing, unless its own client sends it back.
+    /// A thought without a signature tells its provider nothing, unless its own client sends it back.
     fn thought(&mut self, text: &[JsonStr<'_>], seal: Option<&Seal<'_>>, hidden: bool) {
         if seal.is_none() && !self.own {
             self.notes.lose("thinking_block");
@@ -323,7 +323,7 @@ impl<'r> Contents<'_, '_, 'r> {
             _ => return,
         };
         self.cached(cache);
-        // Only the vendor's cloud takes names, as a client of this format may know.
+        // Only the provider's cloud takes names, as a client of this format may know.
         let name = if self.own { name } else { JsonStr::default() };
         match *source {
             Source::Base64 { mime, data } => {
@@ -384,7 +384,7 @@ fn joined<'c>(content: &[Block<'c>]) -> Cow<'c, str> {
     texts.fold(Cow::Borrowed(first), |all, text| Cow::Owned(format!("{all}\\n{text}")))
 }
 
-/// Pages of the one site whose videos the vendor watches by address.
+/// Pages of the one site whose videos the provider watches by address.
 fn is_video_page(url: JsonStr<'_>) -> bool {
     let url = url.decode();
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or_default();

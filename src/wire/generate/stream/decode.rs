@@ -56,7 +56,7 @@ struct Open {
 }
 
 impl Decoder {
-    /// Ids are made from the seed where the vendor gives none.
+    /// Ids are made from the seed where the provider gives none.
     pub fn new(seed: &str) -> Self {
         Decoder {
             seed: seed.into(),

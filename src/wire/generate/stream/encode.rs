@@ -89,7 +89,7 @@ impl Encoder {
         }
     }
 
-    /// What it was told has changed: another vendor goes on with the answer.
+    /// What it was told has changed: another provider goes on with the answer.
     pub fn retell(&mut self, reply: Arc<Reply>) {
         self.reply = reply;
     }
@@ -134,8 +134,8 @@ impl Encoder {
             // Silence is the proxy's to fill.
             Event::Ping => {}
             Event::Error(raw) => {
-                let vendor = crate::wire::error::VendorError::decode(raw.text().as_bytes());
-                self.fail(&crate::wire::error::from_vendor(500, vendor, None), out);
+                let provider = crate::wire::error::ProviderError::decode(raw.text().as_bytes());
+                self.fail(&crate::wire::error::from_provider(500, provider, None), out);
             }
             Event::End => self.end(out),
         }
@@ -330,7 +330,7 @@ impl Encoder {
         let mut json = Writer::new(out);
         for (index, choice) in &self.choices {
             json.begin_object().key("content").begin_object();
-            // An empty text, as the vendor writes: clients take content without parts for a broken answer.
+            // An empty text, as the provider writes: clients take content without parts for a broken answer.
             json.key("parts").begin_array();
             part::begin_text(&mut json, JsonStr::default(), false);
             json.end_object().end_array();

@@ -81,7 +81,7 @@ fn said(answer: &Answer) -> Vec<(u32, String, String, usize)> {
 }
 
 proptest! {
-    /// Whatever a vendor sends keeps the grammar, and what is written for it is read as the same.
+    /// Whatever a provider sends keeps the grammar, and what is written for it is read as the same.
     #[test]
     fn any_frames_keep_the_grammar_and_come_back(frames in prop::collection::vec(frame(), 0..8), array in any::<bool>()) {
         let (mut grammar, mut answer) = (Grammar::default(), Answer::default());

@@ -227,7 +227,7 @@ fn client_4_a_thought_in_several_contents_is_one() {
 }
 
 #[test]
-fn fact_37_parts_of_the_vendors_tools_stay_whole() {
+fn fact_37_parts_of_the_providers_tools_stay_whole() {
     let code = r#"{"executable_code":{"language":"PYTHON","code":"1"},"thought_signature":"S"}"#;
     let body = user(code);
     assert!(matches!(&read(&body).turns[0].blocks[..], [Block::Opaque { name, raw }]
@@ -319,7 +319,7 @@ fn every_mode_of_calling() {
 }
 
 #[test]
-fn search_has_several_names_and_other_tools_of_the_vendor_are_named() {
+fn search_has_several_names_and_other_tools_of_the_provider_are_named() {
     for name in
         ["googleSearch", "google_search", "groundingSearch", "grounding_search", "googleSearchRetrieval"]
     {
@@ -337,7 +337,7 @@ fn settings_in_either_spelling_and_numbers_as_written() {
     let body = beside(
         r#""generation_config":{"temperature":0.50,"top_p":"0.9","topK":40,"max_output_tokens":"77","candidateCount":2,"stopSequences":["END"],"seed":7,
         "presence_penalty":-1,"frequencyPenalty":1e-1,"responseLogprobs":true,"logprobs":3,"responseModalities":["TEXT","IMAGE"],"mediaResolution":"MEDIA_RESOLUTION_LOW","someNewThing":[1]},
-        "serviceTier":"flex","store":false,"safetySettings":[{"category":10}],"cached_content":"cachedContents/x","labels":{"a":"b"},"x_vendor":1,"model":"models/m""#,
+        "serviceTier":"flex","store":false,"safetySettings":[{"category":10}],"cached_content":"cachedContents/x","labels":{"a":"b"},"x_provider":1,"model":"models/m""#,
     );
     let request = read(&body);
     let number = |value: Option<crate::json::RawJson<'_>>| value.unwrap().text().to_owned();
@@ -360,7 +360,7 @@ fn settings_in_either_spelling_and_numbers_as_written() {
             "safetySettings",
             "cachedContent",
             "labels",
-            "x_vendor"
+            "x_provider"
         ]
     );
 }

@@ -101,7 +101,7 @@ fn bug_58_strict_tools_are_validated_where_that_is_known() {
 }
 
 #[test]
-fn bug_62_search_is_the_vendors_own() {
+fn bug_62_search_is_the_providers_own() {
     let mut request = hi();
     request.search = Some(Search {
         context: s("low"),

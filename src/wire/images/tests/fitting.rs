@@ -11,7 +11,7 @@ use crate::canonical::image::ImageFamily::{
 };
 use crate::canonical::image::{ImageDialect, ImageFamily, ImageShape};
 
-/// How a family is asked for at its vendor.
+/// How a family is asked for at its provider.
 fn dialect(family: ImageFamily) -> ImageDialect {
     let (shape, extensions): (ImageShape, &[&str]) = match family {
         Multimodal | MultimodalPro => (ImageShape::Parts, &[]),
@@ -32,7 +32,7 @@ fn dialect(family: ImageFamily) -> ImageDialect {
     }
 }
 
-/// What a vendor is asked, and what the client is told of it.
+/// What a provider is asked, and what the client is told of it.
 fn told(family: ImageFamily, members: Value) -> (Value, String) {
     let mut members = members;
     if family.rules().inputs.0 > 0 {

@@ -1,6 +1,6 @@
 mod families;
 mod fitting;
-mod vendors;
+mod providers;
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! A vendor's request: its parameters, in an order in which the conversation comes last.
+//! A provider's request: its parameters, in an order in which the conversation comes last.
 
 use bytes::BytesMut;
 
@@ -12,10 +12,10 @@ use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::Notes;
 
-/// The vendor takes so many marks and refuses a request with more.
+/// The provider takes so many marks and refuses a request with more.
 const MAX_MARKS: usize = 4;
 
-/// The vendor refuses a smaller budget.
+/// The provider refuses a smaller budget.
 const MIN_BUDGET: u64 = 1024;
 
 /// Writes a request. What cannot be carried goes into the notes.
@@ -162,7 +162,7 @@ impl<'a> Scribe<'_, '_, 'a> {
     }
 
     fn stop(&mut self) {
-        // The vendor refuses sequences of nothing but white space.
+        // The provider refuses sequences of nothing but white space.
         let (kept, blank): (Vec<&JsonStr<'_>>, Vec<_>) =
             self.request.stop.iter().partition(|text| !is_blank(**text));
         if !blank.is_empty() {

@@ -1,8 +1,8 @@
 //! Requests of the messages format.
 //!
 //! Here live the reader of a client's request ([`decode`]: parameters, and its turns and blocks) and the writer of a
-//! vendor's ([`encode`]: parameters, the conversation as the vendor wants it, tools and schemas). What a target can do
-//! at all is told by the dialect; what must not live here is the name of anybody who speaks the format.
+//! provider's ([`encode`]: parameters, the conversation as the provider wants it, tools and schemas). What a target can
+//! do at all is told by the dialect; what must not live here is the name of anybody who speaks the format.
 
 mod blocks;
 mod decode;

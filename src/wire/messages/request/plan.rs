@@ -1,5 +1,5 @@
 //! The conversation as the format wants it: instructions apart, turns that alternate, results of tools before anything
-//! else, and nothing in it that the vendor refuses.
+//! else, and nothing in it that the provider refuses.
 
 use std::borrow::Cow;
 
@@ -73,7 +73,7 @@ impl<'r, 'a> Plan<'r, 'a> {
             plan.messages.push(Message::new(Role::User, blocks));
         }
         plan.close(request, dialect, notes);
-        // Some vendors of the format insist on it; a client of the format knows its vendor.
+        // Some providers of the format insist on it; a client of the format knows its provider.
         let begun = plan.messages.first().is_some_and(|first| first.role == Role::Assistant);
         if begun && notes.from() != Format::Messages {
             plan.messages.insert(0, Message::filler());
@@ -149,7 +149,7 @@ impl<'r, 'a> Plan<'r, 'a> {
         let words = |block: &&Block<'_>| {
             matches!(block, Block::Text { .. } | Block::Refusal { .. } | Block::Reasoning { .. })
         };
-        // A turn that ends otherwise is one that the vendor paused, or a call that waits for its result.
+        // A turn that ends otherwise is one that the provider paused, or a call that waits for its result.
         let ends_open = self
             .messages
             .last()
@@ -175,7 +175,7 @@ impl<'r, 'a> Plan<'r, 'a> {
         }
     }
 
-    /// The last turn of the model calls tools and shows no reasoning before: the vendor would miss it.
+    /// The last turn of the model calls tools and shows no reasoning before: the provider would miss it.
     pub(super) fn lacks_reasoning(&self) -> bool {
         let last = self.messages.iter().rev().find(|message| message.role == Role::Assistant);
         last.is_some_and(|last| last.calls() && !matches!(last.blocks.first(), Some(Block::Reasoning { .. })))
@@ -235,7 +235,7 @@ pub(super) fn carried(block: &Block<'_>, dialect: &Dialect<'_>, from: Format) ->
         },
         Block::Audio { .. } => Err(Lost::Element("audio")),
         Block::Video { .. } => Err(Lost::Element("video")),
-        // The vendor takes only what it has signed.
+        // The provider takes only what it has signed.
         Block::Reasoning { seal, .. } => only(seal.is_some(), "thinking_block"),
         Block::ToolUse { .. } | Block::ToolResult { .. } => Ok(()),
         Block::Opaque { .. } => only(own, "server_tool_block"),
@@ -282,7 +282,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The type of an image. The vendor refuses one that its bytes belie, so the bytes are asked first.
+/// The type of an image. The provider refuses one that its bytes belie, so the bytes are asked first.
 pub(super) fn image_type<'a>(mime: JsonStr<'a>, data: JsonStr<'a>) -> &'a str {
     const KNOWN: [(&str, &str); 5] = [
         ("iVBORw0KGgo", "image/png"),
@@ -301,7 +301,7 @@ pub(super) fn image_type<'a>(mime: JsonStr<'a>, data: JsonStr<'a>) -> &'a str {
     }
 }
 
-/// Nothing but white space, which the vendor takes for nothing.
+/// Nothing but white space, which the provider takes for nothing.
 pub(super) fn is_blank(text: JsonStr<'_>) -> bool {
     let mut rest = text.escaped();
     loop {

@@ -1,4 +1,4 @@
-//! Schemas, as the format takes them: JSON schema, of an object for a tool, and with fewer words where the vendor
+//! Schemas, as the format takes them: JSON schema, of an object for a tool, and with fewer words where the provider
 //! holds the model to it.
 
 use bytes::BufMut;
@@ -19,11 +19,11 @@ const TYPES: usize = 7;
 pub(super) struct Rules {
     /// It is in the dialect of OpenAPI 3.0, with types in capitals and `nullable`.
     pub(super) openapi: bool,
-    /// The model is held to it: objects are closed, and what the vendor does not enforce is told in words.
+    /// The model is held to it: objects are closed, and what the provider does not enforce is told in words.
     pub(super) strict: bool,
 }
 
-/// Formats of strings that the vendor enforces.
+/// Formats of strings that the provider enforces.
 const FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
 
@@ -140,7 +140,7 @@ impl<'a> Node<'a> {
         Ok(types)
     }
 
-    /// With the words that the vendor enforces; what else was asked for is told in the description.
+    /// With the words that the provider enforces; what else was asked for is told in the description.
     /// Of several types `only_type` is the one that is written.
     fn write<B: BufMut>(&self, only_type: Option<&str>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         json.begin_object();

@@ -34,7 +34,7 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
             self.notes.lose("server_tool");
         }
         let search = self.request.search.as_ref().filter(|_| {
-            // The vendor's tool has a fixed name.
+            // The provider's tool has a fixed name.
             !self.request.tools.iter().any(|tool| tool.name.is("web_search"))
         });
         if self.request.search.is_some() && search.is_none() {
@@ -104,7 +104,7 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
         match (search.allowed_domains, search.blocked_domains) {
             (Some(allowed), blocked) => {
                 self.json.key("allowed_domains").raw(allowed);
-                // The vendor takes one list or the other.
+                // The provider takes one list or the other.
                 if blocked.is_some() {
                     self.notes.lose("web_search_filters");
                 }

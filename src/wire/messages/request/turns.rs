@@ -11,8 +11,8 @@ use crate::wire::Format;
 use crate::wire::codec::wrapped;
 use crate::wire::messages::arguments;
 
-/// The ids of calls that were written: the vendor refuses one that is there twice, and some vendors count their calls
-/// from 0 in every turn.
+/// The ids of calls that were written: the provider refuses one that is there twice, and some providers count their
+/// calls from 0 in every turn.
 #[derive(Default)]
 pub(super) struct Ids(HashMap<String, (u32, u32), foldhash::fast::RandomState>);
 
@@ -163,7 +163,7 @@ impl Scribe<'_, '_, '_> {
         self.json.key("source").begin_object().key("type");
         match source {
             Source::Base64 { mime, data } => {
-                // A client of the format has named its image as its vendor wants it.
+                // A client of the format has named its image as its provider wants it.
                 let own = self.notes.from() == Format::Messages;
                 let mime = if own { mime.escaped() } else { image_type(mime, data) };
                 self.json.string("base64").key("media_type").paste(JsonStr::from_escaped(mime));

@@ -14,12 +14,12 @@ pub struct Decoder {
     seed: Box<str>,
     started: bool,
     over: bool,
-    /// Blocks that were begun and not ended; one, unless the vendor forgot to end another.
+    /// Blocks that were begun and not ended; one, unless the provider forgot to end another.
     open: Slots<Open>,
     /// The index of the next block in the hub.
     next: u32,
     called: bool,
-    /// Searches that were seen, for vendors that do not count them.
+    /// Searches that were seen, for providers that do not count them.
     searches: u64,
     /// Characters of text so far.
     length: u64,
@@ -57,7 +57,7 @@ enum Field {
     Signature,
 }
 
-/// How the deltas of the format's own vendor begin, to the letter.
+/// How the deltas of the format's own provider begin, to the letter.
 const HEAD: &str = r#"{"type":"content_block_delta","index":"#;
 
 /// How they go on, up to their text.
@@ -68,7 +68,7 @@ const KINDS: [(&str, Field); 3] = [
 ];
 
 impl Decoder {
-    /// For one answer; ids that the vendor does not give are made from the seed.
+    /// For one answer; ids that the provider does not give are made from the seed.
     pub fn new(seed: &str) -> Self {
         Decoder { seed: seed.into(), ..Decoder::default() }
     }
@@ -178,7 +178,7 @@ impl Decoder {
             "message_stop" => self.end(sink),
             "ping" => sink(Event::Ping),
             "error" => self.error(frame.error.unwrap_or(RawJson::from_text(data.trim_ascii())), sink),
-            // Vendors that only imitate the format forget the type of an error.
+            // Providers that only imitate the format forget the type of an error.
             "" if frame.error.is_some() => self.error(frame.error.unwrap_or(RawJson::NULL), sink),
             _ => {}
         }
@@ -215,7 +215,7 @@ impl Decoder {
         self.usage(usage, sink)
     }
 
-    /// Reports are merged as the vendor counts, and only then converted: a later one may lack the cache's figures.
+    /// Reports are merged as the provider counts, and only then converted: a later one may lack the cache's figures.
     pub(in super::super) fn usage(
         &mut self,
         usage: Option<RawJson<'_>>,
@@ -254,7 +254,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A block begins: `index` is what the vendor calls it.
+    /// A block begins: `index` is what the provider calls it.
     pub(in super::super) fn block_start(
         &mut self,
         index: u64,
@@ -328,14 +328,14 @@ impl Decoder {
         self.over = true;
     }
 
-    /// The vendor gives up.
+    /// The provider gives up.
     pub(in super::super) fn error(&mut self, error: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) {
         sink(Event::Error(error));
         self.over = true;
     }
 }
 
-/// Reads a delta that is written as the format's own vendor writes it; most frames are such deltas.
+/// Reads a delta that is written as the format's own provider writes it; most frames are such deltas.
 #[inline]
 fn usual(data: &str) -> Option<(u64, Field, Result<JsonStr<'_>, JsonError>)> {
     let rest = data.strip_prefix(HEAD)?;

@@ -12,7 +12,7 @@ use crate::canonical::{BlockKind, Delta, Event, Finish, Start, Usage};
 use crate::error::{ApiError, Kind};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::codec::{Reply, bare_id, make_id};
-use crate::wire::error::{VendorError, from_vendor};
+use crate::wire::error::{ProviderError, from_provider};
 use crate::wire::{Format, filler};
 
 /// Writes one answer.
@@ -63,7 +63,7 @@ impl Encoder {
         }
     }
 
-    /// What it was told has changed: another vendor goes on with the answer.
+    /// What it was told has changed: another provider goes on with the answer.
     pub fn retell(&mut self, reply: Arc<Reply>) {
         self.reply = reply;
     }
@@ -89,8 +89,8 @@ impl Encoder {
             }
             Event::Ping => out.put_slice(PING),
             Event::Error(error) => {
-                let error = VendorError::decode(error.text().as_bytes());
-                self.fail(&from_vendor(Kind::UpstreamFailed.row().status, error, None), out);
+                let error = ProviderError::decode(error.text().as_bytes());
+                self.fail(&from_provider(Kind::UpstreamFailed.row().status, error, None), out);
             }
             Event::End => self.end(out),
         }

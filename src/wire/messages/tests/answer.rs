@@ -150,7 +150,7 @@ fn bug_27_signatures_are_in_whole_answers_too() {
         &reply(),
         &[START, start(0, BlockKind::Reasoning), text(0, "a"), seal, stop(0), finish(Finish::Stop)],
     );
-    assert!(message["content"][0]["signature"].as_str().unwrap().starts_with("gw1.vendor."));
+    assert!(message["content"][0]["signature"].as_str().unwrap().starts_with("gw1.provider."));
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn what_breaks_off_is_ended_and_marked() {
 fn a_stream_that_the_limit_cut_off_ends_where_it_was_cut() {
     let heard = hear(&[start(0, call("c", "f")), arguments(0, r#"{\"a\":\"x"#), stop(0)], Finish::Length);
     assert_eq!(heard.events[heard.events.len() - 4].1["delta"]["partial_json"], r#"{"a":"x"#);
-    // Where the vendor says that the call is complete, the client could not know.
+    // Where the provider says that the call is complete, the client could not know.
     let heard = hear(&[start(0, call("c", "f")), arguments(0, r#"{\"a\":\"x"#), stop(0)], Finish::ToolUse);
     assert_eq!(heard.content()[0]["input"], json!({"a": "x", "_raw": ""}));
 }

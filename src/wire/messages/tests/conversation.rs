@@ -1,4 +1,4 @@
-//! The conversation that is sent to a vendor.
+//! The conversation that is sent to a provider.
 
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn result<'a>(id: &'a str, content: Vec<Block<'a>>) -> Block<'a> {
 }
 
 fn reasoning(text: &'static str, seal: Option<&'static str>) -> Block<'static> {
-    let seal = seal.map(|seal| Seal { issuer: Some("vendor".into()), text: seal.into() });
+    let seal = seal.map(|seal| Seal { issuer: Some("provider".into()), text: seal.into() });
     Block::Reasoning { text: vec![s(text)], seal, hidden: text.is_empty() }
 }
 
@@ -384,7 +384,7 @@ fn names_and_phases_are_dropped_in_silence() {
 }
 
 #[test]
-fn blocks_of_the_vendors_own_tools_go_back_to_the_same_format_only() {
+fn blocks_of_the_providers_own_tools_go_back_to_the_same_format_only() {
     let raw = r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[]}"#;
     let opaque = Block::Opaque { name: s("web_search_tool_result"), raw: RawJson::from_text(raw) };
     let turns = vec![(User, vec![text("a")]), (Assistant, vec![opaque, text("b")]), (User, vec![text("c")])];

@@ -1,4 +1,4 @@
-//! Images, documents, sounds and videos that are sent to a vendor.
+//! Images, documents, sounds and videos that are sent to a provider.
 
 use serde_json::json;
 
@@ -34,7 +34,7 @@ fn mapping_2_images() {
     );
     let sent = send_image(url, &Dialect { media_urls: false, ..dialect() }, Format::Chat);
     assert_eq!(sent.refused.as_deref(), Some("image_url"));
-    // An id means nothing to another vendor.
+    // An id means nothing to another provider.
     let id = Source::Id { id: s("file_1") };
     assert_eq!(send_image(id, &dialect(), Format::Chat).refused.as_deref(), Some("file_id"));
     let sent = send_image(id, &dialect(), Format::Messages);

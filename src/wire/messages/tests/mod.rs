@@ -1,4 +1,4 @@
-//! What a client and a vendor of this format would notice.
+//! What a client and a provider of this format would notice.
 //!
 //! Here live a client that reads streams as the official SDKs do ([`client`]), and the tests, by what they look at.
 //! Numbers in names (`fact_18`, `bug_13`, `client_2`, `mapping_7`) are those of the tables of wire facts, of known
@@ -37,16 +37,16 @@ fn reply() -> Reply {
         request: "req_1".into(),
         seed: "req_1".into(),
         show_thinking: true,
-        issuer: "vendor".into(),
+        issuer: "provider".into(),
         ..Reply::default()
     }
 }
 
-/// A vendor that can do everything.
+/// A provider that can do everything.
 fn dialect() -> Dialect<'static> {
     Dialect {
         model: "claude-sonnet",
-        issuer: "vendor",
+        issuer: "provider",
         reasoning: Reasoning::Adaptive { max: Effort::Max, off: true },
         max_output: 8192,
         sampling: Sampling::All,

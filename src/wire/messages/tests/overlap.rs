@@ -58,7 +58,7 @@ fn bug_5_and_6_interleaved_fragments_wait_for_their_block() {
 
 #[test]
 fn a_call_whose_arguments_are_complete_does_not_hold_up_the_next() {
-    // Chat vendors end all calls together, at the very end.
+    // Chat providers end all calls together, at the very end.
     let before = [
         start(0, call("a", "f")),
         arguments(0, r#"{\"x\":1}"#),

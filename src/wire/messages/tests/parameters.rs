@@ -1,4 +1,4 @@
-//! The parameters that are sent to a vendor.
+//! The parameters that are sent to a provider.
 
 use serde_json::{Value, json};
 
@@ -177,13 +177,13 @@ fn mapping_6_user_and_tier() {
 
 #[test]
 fn mapping_12_members_of_the_format_reach_it_and_those_of_others_do_not() {
-    let own = r#""context_management":{"edits":[]},"container":"c","mcp_servers":[],"inference_geo":"eu","speed":"fast","cache_control":{"type":"ephemeral"},"x_vendor":{"f":1.0}"#;
+    let own = r#""context_management":{"edits":[]},"container":"c","mcp_servers":[],"inference_geo":"eu","speed":"fast","cache_control":{"type":"ephemeral"},"x_provider":{"f":1.0}"#;
     let kept = send_as(Format::Messages, &body(own), &dialect());
     for name in ["context_management", "container", "mcp_servers", "inference_geo", "speed", "cache_control"]
     {
         assert!(kept.body.get(name).is_some(), "{name}");
     }
-    assert!(kept.raw.contains(r#""x_vendor":{"f":1.0}"#));
+    assert!(kept.raw.contains(r#""x_provider":{"f":1.0}"#));
     assert!(kept.losses.is_empty());
 
     let foreign =

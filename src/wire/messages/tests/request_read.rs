@@ -164,7 +164,7 @@ fn mapping_4_reasoning_comes_back_with_its_seal_and_calls_too() {
 }
 
 #[test]
-fn blocks_of_the_vendors_own_tools_are_carried_whole() {
+fn blocks_of_the_providers_own_tools_are_carried_whole() {
     let raw = r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"web_search_result","url":"u"}]}"#;
     let body = said("assistant", &format!("[{raw}]"));
     let request = decode(&body).unwrap();
@@ -262,7 +262,7 @@ fn mapping_3_tools_and_choices() {
 }
 
 #[test]
-fn bug_62_web_search_is_a_search_and_other_tools_of_the_vendor_are_told() {
+fn bug_62_web_search_is_a_search_and_other_tools_of_the_provider_are_told() {
     let body = with(
         r#""tools":[{"type":"web_search_20260209","name":"web_search","max_uses":3,"allowed_domains":["a.example"],"blocked_domains":null,
             "user_location":{"type":"approximate","city":"Oslo"},"cache_control":{"type":"ephemeral"}},
@@ -282,7 +282,7 @@ fn bug_62_web_search_is_a_search_and_other_tools_of_the_vendor_are_told() {
 #[test]
 fn client_2_members_without_a_place_are_kept_in_order() {
     let body = with(
-        r#""context_management":{"edits":[]},"cache_control":{"type":"ephemeral"},"container":"c","mcp_servers":[],"inference_geo":"eu","x_vendor":{"f":1.0},"speed":null"#,
+        r#""context_management":{"edits":[]},"cache_control":{"type":"ephemeral"},"container":"c","mcp_servers":[],"inference_geo":"eu","x_provider":{"f":1.0},"speed":null"#,
     );
     let request = decode(&body).unwrap();
     let extra: Vec<(&str, &str)> =
@@ -295,7 +295,7 @@ fn client_2_members_without_a_place_are_kept_in_order() {
             ("container", "\"c\""),
             ("mcp_servers", "[]"),
             ("inference_geo", "\"eu\""),
-            ("x_vendor", r#"{"f":1.0}"#)
+            ("x_provider", r#"{"f":1.0}"#)
         ]
     );
 }

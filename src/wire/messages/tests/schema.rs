@@ -1,4 +1,4 @@
-//! Schemas that are sent to a vendor.
+//! Schemas that are sent to a provider.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn client_6_and_bug_64_a_schema_is_asked_for_natively() {
 }
 
 #[test]
-fn mapping_5_what_the_vendor_does_not_enforce_is_told_in_words() {
+fn mapping_5_what_the_provider_does_not_enforce_is_told_in_words() {
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "title": "T",
         "properties": {

@@ -1,4 +1,4 @@
-//! Streams of vendors, read.
+//! Streams of providers, read.
 
 use super::super::stream::Decoder;
 use super::{read, read_each};
@@ -220,7 +220,7 @@ fn fact_23_thinking_with_its_signature_and_redacted_thinking() {
 }
 
 #[test]
-fn fact_24_the_vendors_own_blocks_are_carried_whole_with_their_input() {
+fn fact_24_the_providers_own_blocks_are_carried_whole_with_their_input() {
     let answer = of_block(
         r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}"#,
         &[
@@ -247,7 +247,7 @@ fn fact_24_the_vendors_own_blocks_are_carried_whole_with_their_input() {
 }
 
 #[test]
-fn searches_are_those_that_the_vendor_counts() {
+fn searches_are_those_that_the_provider_counts() {
     let answer = read(&[
         START,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"s","name":"web_search","input":{}}}"#,
@@ -304,7 +304,7 @@ fn fact_24_unknown_events_and_deltas_are_no_error() {
 }
 
 #[test]
-fn fact_25_an_error_ends_the_stream_in_the_vendors_words() {
+fn fact_25_an_error_ends_the_stream_in_the_providers_words() {
     for frame in [
         r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":null}"#,
         r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#,
@@ -360,7 +360,7 @@ fn a_frame_that_is_no_json_is_an_error_and_the_marker_of_the_chat_world_is_none(
 }
 
 #[test]
-fn a_vendor_that_forgets_starts_and_stops_is_understood() {
+fn a_provider_that_forgets_starts_and_stops_is_understood() {
     let answer = read(&[
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}"#,
         r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}"#,

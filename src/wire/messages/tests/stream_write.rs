@@ -74,7 +74,7 @@ fn an_answer_of_text_has_every_event_once_and_in_order() {
             "content": [{"type": "text", "text": "Hello"}], "stop_reason": "end_turn", "stop_sequence": null,
             "usage": {"input_tokens": 0, "output_tokens": 0}})
     );
-    // The start is followed by a ping, as in the vendor's own streams.
+    // The start is followed by a ping, as in the provider's own streams.
     assert_eq!(heard.events[1].0, "ping");
 }
 
@@ -134,7 +134,7 @@ fn bug_23_a_stop_sequence_is_told_when_it_is_known() {
 }
 
 #[test]
-fn bug_13_a_call_is_the_reason_whatever_the_vendor_says() {
+fn bug_13_a_call_is_the_reason_whatever_the_provider_says() {
     for reason in [Finish::Stop, Finish::ToolUse, Finish::Other(s("x")), Finish::StopSequence(None)] {
         let heard = hear(&[start(0, call("c", "f")), arguments(0, "{}"), stop(0)], reason);
         assert_eq!(heard.message["stop_reason"], "tool_use", "{reason:?}");
@@ -161,7 +161,7 @@ fn bug_25_a_signature_comes_before_the_stop_in_an_envelope() {
     assert_eq!(last["delta"]["type"], "signature_delta");
     let signature = block["signature"].as_str().unwrap();
     let read = Seal::read(s(signature)).unwrap();
-    assert_eq!(read.for_issuer("vendor"), Some(s("Eq\\/+==")));
+    assert_eq!(read.for_issuer("provider"), Some(s("Eq\\/+==")));
     assert_eq!(read.for_issuer("another"), None);
 }
 
@@ -170,11 +170,11 @@ fn fact_23_a_signature_without_text_still_makes_a_block() {
     let seal = Event::Delta { index: 0, delta: Delta::Seal(s("Eq")) };
     let heard = hear(&[start(0, BlockKind::Reasoning), seal, stop(0)], Finish::Stop);
     assert_eq!(heard.content()[0]["thinking"], "");
-    assert!(heard.content()[0]["signature"].as_str().unwrap().starts_with("gw1.vendor."));
+    assert!(heard.content()[0]["signature"].as_str().unwrap().starts_with("gw1.provider."));
 
     let hidden = hear(&[start(0, BlockKind::HiddenReasoning), seal, stop(0)], Finish::Stop);
     assert_eq!(hidden.content()[0]["type"], "redacted_thinking");
-    assert!(hidden.content()[0]["data"].as_str().unwrap().starts_with("gw1.vendor."));
+    assert!(hidden.content()[0]["data"].as_str().unwrap().starts_with("gw1.provider."));
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn mapping_8_usage_excludes_the_cache_and_comes_at_the_end() {
         searches: Some(2),
         ..Usage::default()
     };
-    // Chat vendors tell it behind the reason.
+    // Chat providers tell it behind the reason.
     let events = [START, finish(Finish::Stop), Event::Usage(usage), Event::End];
     let heard = Heard::to(&write(reply(), &events));
     assert_eq!(
@@ -342,7 +342,7 @@ fn bug_48_and_49_an_error_in_the_middle_is_an_error_event_and_the_last() {
 }
 
 #[test]
-fn a_vendors_error_is_told_in_its_words() {
+fn a_providers_error_is_told_in_its_words() {
     let error = Event::Error(RawJson::from_text(r#"{"type":"overloaded_error","message":"Overloaded"}"#));
     let heard = Heard::to(&write(reply(), &[START, error]));
     assert_eq!(heard.error.unwrap()["message"], "Overloaded");

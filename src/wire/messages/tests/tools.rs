@@ -1,4 +1,4 @@
-//! Tools that are sent to a vendor.
+//! Tools that are sent to a provider.
 
 use serde_json::{Value, json};
 
@@ -184,7 +184,7 @@ fn mapping_9_web_search() {
 }
 
 #[test]
-fn mapping_12_other_tools_of_the_vendor_go_to_the_same_format_only() {
+fn mapping_12_other_tools_of_the_provider_go_to_the_same_format_only() {
     let body = r#"{"messages":[{"role":"user","content":"Hi"}],"tools":[
         {"type":"bash_20250124","name":"bash"},{"name":"f","input_schema":{"type":"object"},"input_examples":[{}]}]}"#;
     let own = send_as(Format::Messages, body, &dialect());

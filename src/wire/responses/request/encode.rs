@@ -14,7 +14,7 @@ use crate::wire::codec::Notes;
 use crate::wire::watch::{elements, members};
 use crate::wire::{Format, schema};
 
-/// The least limit of output tokens that the format's vendor takes.
+/// The least limit of output tokens that the format's provider takes.
 const MIN_OUTPUT: u64 = 16;
 
 /// What a client must have asked for to get reasoning back that it can send again.
@@ -280,7 +280,7 @@ fn put_tool(tool: &Tool<'_>, notes: &mut Notes, json: &mut Json<'_>) {
                     json.key("parameters").null();
                 }
             }
-            // Unsaid, the vendor would hold the model to the schema, and refuse schemas that cannot be held to.
+            // Unsaid, the provider would hold the model to the schema, and refuse schemas that cannot be held to.
             json.key("strict").boolean(tool.strict.unwrap_or(false));
         }
     }
@@ -350,7 +350,7 @@ fn put_choice(request: &Request<'_>, notes: &Notes, json: &mut Json<'_>) {
     let kind = |name: &JsonStr<'_>| if custom.has(Key::of(*name)) { "custom" } else { "function" };
     match &request.tool_choice {
         None => {
-            // One of the vendor's own tools.
+            // One of the provider's own tools.
             let own = |extra: &&Extra<'_>| extra.name == "tool_choice" && notes.from() == Format::Responses;
             if let Some(extra) = request.extra.iter().find(own) {
                 json.key("tool_choice").raw(extra.value);
@@ -395,7 +395,7 @@ fn put_account(request: &Request<'_>, json: &mut Json<'_>) {
             json.key(name).paste(value);
         }
     }
-    // Nothing is kept with the vendor that the client did not ask to be kept.
+    // Nothing is kept with the provider that the client did not ask to be kept.
     json.key("store").boolean(request.store.unwrap_or(false));
 }
 
@@ -414,7 +414,7 @@ fn put_include(request: &Request<'_>, dialect: &Dialect<'_>, notes: &Notes, json
     let own = |extra: &&Extra<'_>| extra.name == "include" && notes.from() == Format::Responses;
     let asked = request.extra.iter().find(own).map_or("[]", |extra| extra.value.text());
     let asks = |word: &str| asked.contains(word);
-    // What the vendor does not keep must be sent again; models that do not reason refuse the question.
+    // What the provider does not keep must be sent again; models that do not reason refuse the question.
     let kept = request.store == Some(true);
     let encrypted = !kept && dialect.reasoning != Reasoning::Fixed && !asks(ENCRYPTED);
     let logprobs = request.logprobs.is_some() && !asks(LOGPROBS);
@@ -436,7 +436,7 @@ fn put_include(request: &Request<'_>, dialect: &Dialect<'_>, notes: &Notes, json
     json.end_array();
 }
 
-/// Whether an extra is one of the vendor's own tools.
+/// Whether an extra is one of the provider's own tools.
 fn is_tool(name: &str) -> bool {
     name.starts_with("tools.") || name == "server_tool"
 }

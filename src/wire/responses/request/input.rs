@@ -12,7 +12,7 @@ use crate::wire::codec::{Notes, make_id, wrapped};
 
 type Json<'o> = Writer<'o, BytesMut>;
 
-/// The longest id of a call that the format's vendor takes.
+/// The longest id of a call that the format's provider takes.
 const MAX_CALL_ID: usize = 64;
 
 /// Writes `instructions` and `input`.
@@ -129,7 +129,7 @@ impl Items<'_, '_, '_> {
         parts.clear();
     }
 
-    /// Marks of caches are this format's own only in requests that came in it: others mean another vendor's cache.
+    /// Marks of caches are this format's own only in requests that came in it: others mean another provider's cache.
     fn keeps_marks(&self) -> bool {
         self.notes.from() == Format::Responses
     }
@@ -231,7 +231,7 @@ impl Items<'_, '_, '_> {
         self.json.key("filename").paste(name);
     }
 
-    /// An id means something only to the vendor that gave it.
+    /// An id means something only to the provider that gave it.
     fn file_id(&mut self, id: JsonStr<'_>) {
         if self.notes.from() != Format::Responses {
             self.notes.lose("file_id");
@@ -411,7 +411,7 @@ impl Items<'_, '_, '_> {
     }
 
     fn reasoning(&mut self, text: &[JsonStr<'_>], seal: Option<&str>) {
-        // The vendor takes no reasoning that it did not sign; models that show theirs take it as it was.
+        // The provider takes no reasoning that it did not sign; models that show theirs take it as it was.
         if seal.is_none() && (text.is_empty() || !self.dialect.reasoning_replay) {
             self.notes.lose("thinking_block");
             return;
@@ -435,7 +435,7 @@ impl Items<'_, '_, '_> {
         self.json.end_object();
     }
 
-    /// An image that the model made: the vendor's own item where it was that, else an image that the user shows.
+    /// An image that the model made: the provider's own item where it was that, else an image that the user shows.
     fn made_image(&mut self, source: &Source<'_>, detail: JsonStr<'_>) {
         let own = self.notes.from() == Format::Responses;
         let (Source::Base64 { mime, data }, true) = (source, own) else {

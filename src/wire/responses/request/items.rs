@@ -211,7 +211,7 @@ impl<'a> Items<'a> {
         if hidden && piece.id.escaped().starts_with(SEAL_OF_TEXT) && self.seal_text(&seal) {
             return;
         }
-        // Without text and seal there is nothing left of it but an id, which means something to the vendor alone
+        // Without text and seal there is nothing left of it but an id, which means something to the provider alone
         // that keeps the item.
         if !hidden || seal.is_some() {
             self.answer(true).blocks.push(Block::Reasoning { text, seal, hidden });

@@ -128,7 +128,7 @@ fn search<'a>(tool: &Read<'a>) -> Result<Search<'a>, Fault> {
     Ok(search)
 }
 
-/// Tools that the vendor runs, by the name under which their loss is told.
+/// Tools that the provider runs, by the name under which their loss is told.
 fn hosted(kind: &str) -> &'static str {
     match kind {
         "file_search" => "tools.file_search",
@@ -182,7 +182,7 @@ pub(super) fn choice<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Resul
             request.tool_choice = Some(ToolChoice::Tool(read.name));
         }
         "function" | "custom" | "" => return Err(Fault::missing("tool_choice.name".to_owned())),
-        // One of the vendor's own tools.
+        // One of the provider's own tools.
         _ => request.extra.push(Extra { name: "tool_choice", value }),
     }
     Ok(())

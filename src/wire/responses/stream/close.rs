@@ -109,7 +109,7 @@ impl Encoder {
         });
     }
 
-    /// The format has no place for what a vendor wants to see again with a text: an item of reasoning without text
+    /// The format has no place for what a provider wants to see again with a text: an item of reasoning without text
     /// carries it behind the message. Its id says what it is.
     fn seal_of_text(&mut self, seal: Vec<u8>, out: &mut BytesMut) {
         let id = make_id(SEAL_OF_TEXT, &self.reply.seed, self.items.len() as u64 + 1);
@@ -186,7 +186,7 @@ impl Encoder {
         self.end_block(index, out);
     }
 
-    /// Something that the vendor did by itself. Items of this format pass as they are; a search in another format's
+    /// Something that the provider did by itself. Items of this format pass as they are; a search in another format's
     /// words is put into this one's; what else there is, a client of this format could not read.
     pub(super) fn whole(&mut self, name: JsonStr<'_>, raw: RawJson<'_>, out: &mut BytesMut) {
         let Ok(seen) = Hosted::read(raw) else { return };
@@ -272,7 +272,7 @@ impl Encoder {
     }
 }
 
-/// What is read of an item that the vendor made by itself.
+/// What is read of an item that the provider made by itself.
 #[derive(Default)]
 struct Hosted<'a> {
     id: JsonStr<'a>,

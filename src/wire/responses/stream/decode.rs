@@ -1,6 +1,6 @@
 //! Frames of a responses stream, read as events.
 //!
-//! Items are told apart by their `output_index` and parts by their `content_index`, never by ids: there is a vendor
+//! Items are told apart by their `output_index` and parts by their `content_index`, never by ids: there is a provider
 //! whose ids change between the events of one item.
 
 use super::parse::{Annotation, Frame, Item, Part, Response};
@@ -33,7 +33,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For one stream. `seed` is what ids are made from where the vendor gives none.
+    /// For one stream. `seed` is what ids are made from where the provider gives none.
     pub fn new(seed: &str) -> Self {
         Decoder {
             seed: seed.into(),
@@ -158,7 +158,7 @@ impl Decoder {
         }
     }
 
-    /// A vendor's first word may be missing.
+    /// A provider's first word may be missing.
     #[inline]
     pub(super) fn ensure_started(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         if !self.started {
@@ -246,7 +246,7 @@ impl Decoder {
     }
 
     /// The block of a part of a message; opened where it is not there, or where the part was something else until now
-    /// (a vendor that counts its items wrongly has text where its reasoning was). Nothing for a part that is closed.
+    /// (a provider that counts its items wrongly has text where its reasoning was). Nothing for a part that is closed.
     #[inline]
     fn part(
         &mut self,

@@ -14,7 +14,7 @@ use crate::canonical::{BlockKind, Delta, Event, Sealed, Start, ToolKind, Usage};
 use crate::error::{self, ApiError};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::{Reply, make_id};
-use crate::wire::error::VendorError;
+use crate::wire::error::ProviderError;
 use crate::wire::{Format, filler};
 
 /// Writes a stream.
@@ -91,7 +91,7 @@ impl Encoder {
         }
     }
 
-    /// What it was told has changed: another vendor goes on with the answer.
+    /// What it was told has changed: another provider goes on with the answer.
     pub fn retell(&mut self, reply: Arc<Reply>) {
         self.reply = reply;
     }
@@ -133,8 +133,8 @@ impl Encoder {
             Event::Finish { .. } => {}
             Event::Ping => self.keep_alive(out),
             Event::Error(error) => {
-                let vendor = VendorError::decode(error.text().as_bytes());
-                let message = match vendor.message {
+                let provider = ProviderError::decode(error.text().as_bytes());
+                let message = match provider.message {
                     empty if empty.is_empty() => "The upstream provider failed.".to_owned(),
                     message => message,
                 };

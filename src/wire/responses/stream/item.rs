@@ -121,7 +121,7 @@ pub(super) struct Item {
     /// A call: its name and further members, ready to be pasted.
     pub name: String,
     pub members: Vec<u8>,
-    /// Reasoning: what the vendor wants to see again, in its envelope.
+    /// Reasoning: what the provider wants to see again, in its envelope.
     pub seal: Vec<u8>,
     pub part: Option<Part>,
     pub parts: u32,

@@ -72,7 +72,7 @@ pub(super) struct Item<'a> {
     pub namespace: JsonStr<'a>,
     /// The arguments of a function as text, or the input of a custom tool.
     pub input: JsonStr<'a>,
-    /// The arguments of a function as an object, which some vendors send.
+    /// The arguments of a function as an object, which some providers send.
     pub object: Option<RawJson<'a>>,
     pub content: Option<RawJson<'a>>,
     pub summary: Option<RawJson<'a>>,
@@ -239,7 +239,7 @@ fn is_filled(value: &RawJson<'_>) -> bool {
     value.text().strip_prefix('[').is_some_and(|rest| !rest.trim_start().starts_with(']'))
 }
 
-/// Unix seconds, which some vendors write with a fraction.
+/// Unix seconds, which some providers write with a fraction.
 fn seconds(value: RawJson<'_>) -> Option<u64> {
     value.as_u64().or_else(|| value.text().split_once('.')?.0.parse().ok())
 }

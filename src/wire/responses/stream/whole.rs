@@ -61,7 +61,7 @@ impl Decoder {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let Some(content) = item.content else { return Ok(()) };
-        // There is a vendor whose indexes do not start at 0: parts are matched in their order.
+        // There is a provider whose indexes do not start at 0: parts are matched in their order.
         let mut order = 0;
         elements(&mut Cursor::new(content.text()), |json| {
             let part = Part::read(json.raw()?)?;

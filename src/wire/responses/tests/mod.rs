@@ -75,7 +75,7 @@ fn reply() -> Reply {
         seed: "req-1".into(),
         created: 1_700_000_000,
         show_thinking: true,
-        issuer: "vendor".into(),
+        issuer: "provider".into(),
         ..Reply::default()
     }
 }
@@ -134,7 +134,7 @@ fn s(text: &'static str) -> JsonStr<'static> {
 }
 
 fn start() -> Event<'static> {
-    Event::Start(Start { id: s("msg_9x"), model: s("vendor's"), created: Some(5) })
+    Event::Start(Start { id: s("msg_9x"), model: s("provider's"), created: Some(5) })
 }
 
 fn begin(index: u32, kind: BlockKind<'static>) -> Event<'static> {
@@ -174,11 +174,11 @@ fn texts(answer: &Answer) -> Vec<&str> {
     answer.blocks.iter().map(|block: &Block| block.text.as_str()).collect()
 }
 
-/// A model that takes what the format's own vendor takes.
+/// A model that takes what the format's own provider takes.
 fn dialect() -> Dialect<'static> {
     Dialect {
         model: "gpt-x",
-        issuer: "vendor",
+        issuer: "provider",
         reasoning: Reasoning::Effort { min: Effort::Minimal, max: Effort::XHigh, off: true },
         max_output: 8192,
         sampling: Sampling::All,
@@ -197,7 +197,7 @@ fn dialect() -> Dialect<'static> {
     }
 }
 
-/// A request of this format as it is written for a vendor of it, when it came in a format, and what was lost.
+/// A request of this format as it is written for a provider of it, when it came in a format, and what was lost.
 fn translated(from: Format, body: &str, dialect: &Dialect<'_>) -> (Value, Vec<String>) {
     let request = request::decode(body).unwrap();
     written(from, &request, dialect)

@@ -146,7 +146,7 @@ fn client_5_what_the_model_said_at_once_is_one_turn_and_the_results_are_one() {
         ]
     );
     let B::Reasoning { seal: Some(seal), .. } = &request.turns[1].blocks[0] else { panic!() };
-    // The vendor's own, without an envelope.
+    // The provider's own, without an envelope.
     assert_eq!((seal.issuer.as_deref(), &*seal.text), (None, "gAA"));
 }
 

@@ -1,4 +1,4 @@
-//! Streams of vendors, as events.
+//! Streams of providers, as events.
 
 use super::*;
 use crate::canonical::answer::{FinishOwned, Kind};
@@ -149,7 +149,7 @@ fn fact_29_reasoning_of_all_three_kinds() {
     ]);
     assert_eq!(texts(&answer), ["raw"]);
 
-    // Nothing but what the vendor wants to see again; and nothing at all.
+    // Nothing but what the provider wants to see again; and nothing at all.
     let answer = read_between(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"reasoning","summary":[],"encrypted_content":"early"}}"#,
         r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","summary":[],"encrypted_content":"late"}}"#,
@@ -238,7 +238,7 @@ fn fact_30_groups_and_call_ids_are_kept_and_client_1_free_text_is_free_text() {
 }
 
 #[test]
-fn fact_31_what_the_vendor_did_by_itself_passes_as_it_is() {
+fn fact_31_what_the_provider_did_by_itself_passes_as_it_is() {
     let answer = read_between(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"ws_1","type":"web_search_call","status":"in_progress"}}"#,
         r#"{"type":"response.web_search_call.searching","output_index":0,"item_id":"ws_1"}"#,
@@ -263,7 +263,7 @@ fn an_image_is_an_image() {
 }
 
 #[test]
-fn fact_32_and_bug_38_usage_says_what_the_vendor_said() {
+fn fact_32_and_bug_38_usage_says_what_the_provider_said() {
     let used = |usage: &str| {
         read(&[&format!(
             r#"{{"type":"response.completed","response":{{"status":"completed","usage":{usage}}}}}"#

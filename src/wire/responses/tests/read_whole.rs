@@ -1,4 +1,4 @@
-//! Whole answers of vendors, as events.
+//! Whole answers of providers, as events.
 
 use super::*;
 use crate::canonical::answer::{FinishOwned, Kind};

@@ -138,7 +138,7 @@ fn mapping_05_the_form_of_the_answer() {
 fn mapping_06_and_12_everything_else_has_its_place_or_is_kept_by_name() {
     let request = read(
         r#""stream":true,"max_output_tokens":1e2,"temperature":1.0,"top_p":0.9,"top_logprobs":3,"include":["message.output_text.logprobs"],"metadata":{"k":"v"},"user":"u","service_tier":"flex",
-            "prompt_cache_key":"key","store":false,"previous_response_id":"resp_1","stop":["END"],"background":false,"truncation":"disabled","max_tool_calls":3,"conversation":{"id":"c"},"x_vendor":{"f":1.0}"#,
+            "prompt_cache_key":"key","store":false,"previous_response_id":"resp_1","stop":["END"],"background":false,"truncation":"disabled","max_tool_calls":3,"conversation":{"id":"c"},"x_provider":{"f":1.0}"#,
     );
     assert!(request.stream);
     assert_eq!((request.max_output, request.logprobs, request.store), (Some(100), Some(3), Some(false)));
@@ -149,7 +149,7 @@ fn mapping_06_and_12_everything_else_has_its_place_or_is_kept_by_name() {
     assert_eq!((request.stop.clone(), request.metadata.unwrap().text()), (vec![s("END")], r#"{"k":"v"}"#));
     assert_eq!(
         extras(&request),
-        [("max_tool_calls", "3"), ("conversation", r#"{"id":"c"}"#), ("x_vendor", r#"{"f":1.0}"#)]
+        [("max_tool_calls", "3"), ("conversation", r#"{"id":"c"}"#), ("x_provider", r#"{"f":1.0}"#)]
     );
     assert_eq!(read(r#""safety_identifier":"s""#).user, Some(s("s")));
     assert_eq!(read(r#""include":["message.output_text.logprobs"]"#).logprobs, Some(0));

@@ -40,7 +40,7 @@ fn mapping_07_every_end_has_its_status() {
         ],
     );
     assert_eq!(refused.last()["response"]["status"], "completed");
-    // Bug 17 and 48: nothing, for a reason of the vendor's own, is no answer.
+    // Bug 17 and 48: nothing, for a reason of the provider's own, is no answer.
     let nothing = write(reply(), &[start(), finish(Finish::Other(s("OTHER"))), Event::End]);
     assert_eq!(nothing.last()["type"], "response.failed");
     let empty = write(reply(), &[start(), finish(Finish::Stop), Event::End]);

@@ -1,4 +1,4 @@
-//! Requests, as vendors of this format get them.
+//! Requests, as providers of this format get them.
 
 use serde_json::json;
 
@@ -129,7 +129,7 @@ fn mapping_03_calls_and_results_are_items() {
     assert_eq!(input[7]["output"][0], json!({"type": "input_text", "text": "{\"t\":5}"}));
     assert_eq!(input[7]["output"][1]["type"], "input_image");
     assert_eq!(input[8], json!({"role": "user", "content": "Well?"}));
-    // Longer than the vendor takes: another one, the same on both sides.
+    // Longer than the provider takes: another one, the same on both sides.
     assert_eq!(input[4]["call_id"], input[7]["call_id"]);
     assert!(input[4]["call_id"].as_str().unwrap().len() <= 64);
     assert!(lost.is_empty(), "{lost:?}");
@@ -138,7 +138,7 @@ fn mapping_03_calls_and_results_are_items() {
 #[test]
 fn reasoning_goes_back_with_its_seal_or_to_models_that_show_theirs() {
     let reasoning = |seal: Option<&'static str>| {
-        let seal = seal.map(|text| Seal { issuer: Some("vendor".into()), text: text.into() });
+        let seal = seal.map(|text| Seal { issuer: Some("provider".into()), text: text.into() });
         ask(vec![
             user("?"),
             Turn::new(
@@ -195,7 +195,7 @@ fn mapping_02_media_are_written_as_parts() {
         ])
     );
     assert!(lost.is_empty());
-    // Ids mean nothing to another vendor, and sounds nothing to this format's.
+    // Ids mean nothing to another provider, and sounds nothing to this format's.
     for (block, element) in [
         (B::Image { source: Source::Id { id: s("f") }, detail: s(""), cache: None, seal: None }, "file_id"),
         (B::Audio { source: Source::Base64 { mime: s("audio/wav"), data: s("UklG") } }, "audio"),
@@ -277,7 +277,7 @@ fn mapping_03_tools_are_flat_and_never_strict_unasked() {
 }
 
 #[test]
-fn mapping_09_a_search_is_the_vendors_tool() {
+fn mapping_09_a_search_is_the_providers_tool() {
     let mut request = ask(vec![user("?")]);
     request.search = Some(crate::canonical::request::Search {
         context: s("low"),
@@ -297,7 +297,7 @@ fn mapping_09_a_search_is_the_vendors_tool() {
 }
 
 #[test]
-fn mapping_04_reasoning_is_asked_for_in_the_vendors_words() {
+fn mapping_04_reasoning_is_asked_for_in_the_providers_words() {
     let ask = |thinking, show, dialect: &Dialect<'_>| {
         let request = Request { thinking, show_thinking: show, ..ask(vec![user("?")]) };
         let (body, lost) = written(Format::Messages, &request, dialect);
@@ -358,7 +358,7 @@ fn mapping_05_the_form_of_the_answer_is_flat() {
 }
 
 #[test]
-fn mapping_06_figures_are_within_what_the_vendor_takes() {
+fn mapping_06_figures_are_within_what_the_provider_takes() {
     let mut request = ask(vec![user("?")]);
     request.max_output = Some(5);
     request.stop = vec![s("END")];
@@ -418,7 +418,7 @@ fn a_request_of_this_format_keeps_what_only_this_format_has() {
         r#"{"input":[{"role":"user","content":[{"type":"input_text","text":"Hi","prompt_cache_breakpoint":{"mode":"explicit"}}]},{"type":"item_reference","id":"msg_7"},
             {"type":"message","role":"assistant","phase":"commentary","content":"x"}],
             "tools":[{"type":"mcp","server_label":"x"},{"type":"function","name":"f","parameters":null}],"tool_choice":{"type":"mcp","server_label":"x"},
-            "include":["file_search_call.results"],"reasoning":{"effort":"low","summary":"detailed","context":"all_turns"},"conversation":"c","x_vendor":{"f":1.0}}"#,
+            "include":["file_search_call.results"],"reasoning":{"effort":"low","summary":"detailed","context":"all_turns"},"conversation":"c","x_provider":{"f":1.0}}"#,
         &dialect(),
     );
     assert!(lost.is_empty(), "{lost:?}");
@@ -431,7 +431,7 @@ fn a_request_of_this_format_keeps_what_only_this_format_has() {
     );
     assert_eq!(body["include"], json!(["file_search_call.results", "reasoning.encrypted_content"]));
     assert_eq!(body["reasoning"], json!({"effort": "low", "summary": "detailed", "context": "all_turns"}));
-    assert_eq!((&body["conversation"], &body["x_vendor"]["f"]), (&"c".into(), &1.0.into()));
+    assert_eq!((&body["conversation"], &body["x_provider"]["f"]), (&"c".into(), &1.0.into()));
 }
 
 #[test]

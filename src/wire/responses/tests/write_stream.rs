@@ -233,7 +233,7 @@ fn reasoning_is_a_summary_with_its_seal_in_an_envelope() {
     let frames = write(reply(), &events);
     let [shown, hidden] = &frames.output()[..] else { panic!("{:?}", frames.output()) };
     assert_eq!(shown["summary"], serde_json::json!([{"type": "summary_text", "text": "Hmm."}]));
-    assert!(shown["encrypted_content"].as_str().unwrap().starts_with("gw1.vendor."));
+    assert!(shown["encrypted_content"].as_str().unwrap().starts_with("gw1.provider."));
     assert_eq!((&hidden["type"], &hidden["summary"]), (&"reasoning".into(), &Value::Array(vec![])));
     assert_eq!(
         frames.names()[2..8],
@@ -291,7 +291,7 @@ fn bug_33_and_28_seals_come_back_on_what_they_belong_to() {
     let request = request::decode(&body).unwrap();
     use crate::canonical::Block as B;
     let seal = |seal: &Option<crate::canonical::Seal<'_>>| {
-        seal.as_ref().map(|seal| seal.for_issuer("vendor").unwrap().escaped().to_owned())
+        seal.as_ref().map(|seal| seal.for_issuer("provider").unwrap().escaped().to_owned())
     };
     let blocks: Vec<_> = request.turns[0]
         .blocks

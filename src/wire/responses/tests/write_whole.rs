@@ -49,7 +49,7 @@ fn ends_and_errors_are_those_of_streams() {
     answer::encode(&answer, &reply(), &mut out);
     let response: Value = serde_json::from_slice(&out).unwrap();
     assert_eq!((&response["status"], &response["error"]["message"]), (&"failed".into(), &"boom".into()));
-    // Made ids and times, where the vendor gave none.
+    // Made ids and times, where the provider gave none.
     assert!(response["id"].as_str().unwrap().starts_with("resp_"));
     assert_eq!(response["created_at"], 1_700_000_000);
 

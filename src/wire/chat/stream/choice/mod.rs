@@ -372,7 +372,7 @@ impl Choice {
         ids: &mut Ids,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
-        // One vendor signs the message instead of the call.
+        // One provider signs the message instead of the call.
         let mut signature = words.extra.map(thought_signature).unwrap_or_default();
         let mut called = false;
         if let Some(calls) = words.calls {
@@ -438,7 +438,7 @@ impl Choice {
         Ok(())
     }
 
-    /// Whether the vendor has said why this choice ended.
+    /// Whether the provider has said why this choice ended.
     pub(super) fn has_finish(&self) -> bool {
         self.finish.is_some()
     }

@@ -1,6 +1,6 @@
-//! Every vendor's deviations, as a client of any format meets them: what is sent to it, and what it answers.
+//! Every provider's deviations, as a client of any format meets them: what is sent to it, and what it answers.
 //!
-//! A test is named after its row of the table of vendors (docs/vendors.md).
+//! A test is named after its row of the table of providers (docs/providers.md).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "it is a test")]
 
 mod addresses;
@@ -11,8 +11,8 @@ mod servers;
 
 use model_gateway::canonical::{Dialect, Thinking};
 use model_gateway::json::EscapedString;
+use model_gateway::provider::{BaseUrl, Kind, Provider, Setup};
 use model_gateway::translate::{Ask, Outgoing, Refused, outgoing};
-use model_gateway::vendor::{BaseUrl, Kind, Provider, Setup};
 use model_gateway::wire::{Api, Format};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ fn at(base: &str) -> Provider {
     provider(Kind::OpenAiCompatible, base)
 }
 
-/// What becomes of a request on its way to a vendor of chat completions.
+/// What becomes of a request on its way to a provider of chat completions.
 fn ask(provider: &Provider, model: &str, from: Format, body: &str) -> Result<Outgoing, Refused> {
     go(&provider.dialect(Api::Chat, model), from, Format::Chat, body)
 }
@@ -37,7 +37,7 @@ fn go(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Result<Out
         body,
         &Ask {
             client: from,
-            vendor: to,
+            provider: to,
             stream: serde_json::from_str::<Value>(body).unwrap()["stream"] == true,
             array: false,
             thinking: Thinking::Unsaid,

@@ -34,7 +34,7 @@ fn body(request: &ImageRequest, dialect: &ImageDialect) -> Value {
 }
 
 #[test]
-fn each_vendor_is_asked_in_its_form() {
+fn each_provider_is_asked_in_its_form() {
     let picture = base64(&png(64, 64));
     let data = format!("data:image/png;base64,{picture}");
     let some = json!({"seed": 7, "n": 2, "negative_prompt": "fog", "unknown": 1, "size": "1024x1024"});
@@ -159,7 +159,7 @@ fn answered(body: Value) -> Answer {
 }
 
 #[test]
-fn each_vendor_s_answer_is_read() {
+fn each_provider_s_answer_is_read() {
     let here = |text: &'static str| Image {
         place: Place::Base64(Bytes::from_static(text.as_bytes())),
         revised: None,

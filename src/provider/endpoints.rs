@@ -1,4 +1,5 @@
-//! How vendors are asked for vectors and orders, and where: one table, by the kind of vendor and the name of the model.
+//! How providers are asked for vectors and orders, and where: one table, by the kind of provider and the name of the
+//! model.
 
 use super::{Kind, Provider};
 use crate::canonical::embed::{EmbedDialect, EmbedShape, PurposeWords};
@@ -120,7 +121,7 @@ impl Provider {
         self.is_own_dashscope() || model.starts_with("gte-")
     }
 
-    /// The path of a resource that is elsewhere than at other vendors.
+    /// The path of a resource that is elsewhere than at other providers.
     pub(super) fn unusual_path(&self, api: Api, model: &str) -> Option<String> {
         let prefix = self.base.prefix();
         match (self.kind, api) {
@@ -150,7 +151,7 @@ fn without<'t>(text: &'t str, end: &str) -> &'t str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::{BaseUrl, Setup};
+    use crate::provider::{BaseUrl, Setup};
 
     fn provider(kind: Kind, base: &str) -> Provider {
         let base = BaseUrl::parse(base).unwrap();
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn each_vendor_s_resources_are_where_it_has_them() {
+    fn each_provider_s_resources_are_where_it_has_them() {
         for (kind, base, api, model, path) in [
             (Kind::OpenAi, "https://h/v1", Api::Embeddings, "m", "/v1/embeddings"),
             (Kind::OpenAiCompatible, "http://h/v1", Api::Rerank, "m", "/v1/rerank"),

@@ -1,6 +1,6 @@
 //! Where each platform is asked, and with which credential.
 
-use model_gateway::vendor::{Kind, Provider};
+use model_gateway::provider::{Kind, Provider};
 use model_gateway::wire::path::Action;
 use model_gateway::wire::{Api, Format};
 use serde_json::json;

@@ -1,8 +1,8 @@
-//! Who answers, not in which words: a vendor's address, its credential, its habits and the APIs that it offers.
+//! Who answers, not in which words: a provider's address, its credential, its habits and the APIs that it offers.
 //!
-//! Here lives everything about a provider that is not a wire format: base URLs, where a resource lies below them,
-//! how a request is authenticated, which headers a vendor wants, what its models can be asked for. Here must not live: what a body means (`wire`),
-//! which provider is chosen (`route`), or connections (`proxy`).
+//! Here lives everything about a provider that is not a wire format: base URLs, where a resource lies below them, how a
+//! request is authenticated, which headers a provider wants, what its models can be asked for. Here must not live: what
+//! a body means (`wire`), which provider is chosen (`route`), or connections (`proxy`).
 
 mod address;
 mod check;
@@ -74,7 +74,7 @@ impl Default for Timeouts {
             connect: Duration::from_secs(5),
             // The official SDKs wait 10 minutes; reasoning models use them.
             first_byte: Duration::from_secs(600),
-            // Vendors ping every 15 s or stream; a silence of minutes is a dead connection.
+            // Providers ping every 15 s or stream; a silence of minutes is a dead connection.
             idle: Duration::from_secs(300),
             total: Duration::from_secs(3_600),
             min_rate: 0,
@@ -88,11 +88,11 @@ impl Default for Timeouts {
 pub struct Provider {
     /// The name in the configuration, in metrics and in logs.
     pub name: Box<str>,
-    /// What kind of vendor.
+    /// What kind of provider.
     pub kind: Kind,
     /// Whose manner of speaking it has.
     pub row: Row,
-    /// The version of its API, where a vendor wants one in the query (Azure).
+    /// The version of its API, where a provider wants one in the query (Azure).
     pub api_version: Option<Box<str>>,
     /// The APIs that may be used, preferred first.
     pub apis: Vec<Api>,
@@ -118,7 +118,8 @@ pub struct Provider {
     pub think_tags: bool,
     /// Whether its models go on with the beginning of an answer, where that is known better than its row does.
     pub prefill: Option<bool>,
-    /// Whether errors of the messages format get the types of the specification's table, with the provider's own beside.
+    /// Whether errors of the messages format get the types of the specification's table, with the provider's own
+    /// beside.
     pub standard_errors: bool,
     /// Whether the client's address is passed on (`x-forwarded-for` and its like): for upstreams of one's own.
     pub forward_client: bool,
@@ -187,8 +188,8 @@ impl Provider {
         Ok(())
     }
 
-    /// Whether another provider of this name is reached at the same place with the same credential: what is known of the
-    /// one holds for the other.
+    /// Whether another provider of this name is reached at the same place with the same credential: what is known of
+    /// the one holds for the other.
     pub fn is_same_way(&self, other: &Provider) -> bool {
         let secret =
             |provider: &Provider| provider.credential.as_ref().map(|credential| credential.plain.clone());
@@ -320,7 +321,7 @@ fn resource(api: Api) -> &'static str {
     }
 }
 
-/// The format of a vendor's error bodies for an API; vendors with a shape of their own are read by shape anyway.
+/// The format of a provider's error bodies for an API; providers with a shape of their own are read by shape anyway.
 pub fn error_format(api: Api) -> Format {
     api.error_format()
 }

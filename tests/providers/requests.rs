@@ -1,6 +1,6 @@
-//! What each vendor is asked, of those that one reaches at one address.
+//! What each provider is asked, of those that one reaches at one address.
 
-use model_gateway::vendor::Provider;
+use model_gateway::provider::Provider;
 use model_gateway::wire::Format;
 use serde_json::{Value, json};
 

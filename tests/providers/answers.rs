@@ -1,9 +1,9 @@
-//! What each vendor answers: where it puts reasoning, usage, the ends of answers and its errors.
+//! What each provider answers: where it puts reasoning, usage, the ends of answers and its errors.
 
 use model_gateway::canonical::answer::{FinishOwned, Kind};
 use model_gateway::canonical::{Answer, Usage};
 use model_gateway::wire::chat::{answer, stream};
-use model_gateway::wire::error::VendorError;
+use model_gateway::wire::error::ProviderError;
 
 /// What frames say.
 fn read(frames: &[&str]) -> Answer {
@@ -53,9 +53,9 @@ fn compat_reasoning_is_found_under_every_name() {
 }
 
 #[test]
-fn compat_usage_of_each_vendor_means_the_same() {
+fn compat_usage_of_each_provider_means_the_same() {
     let cached = Usage { input: Some(10), output: Some(5), cached: Some(4), ..Usage::default() };
-    for (vendor, figures) in [
+    for (provider, figures) in [
         (
             "deepseek",
             r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_cache_hit_tokens":4,"prompt_cache_miss_tokens":6}"#,
@@ -70,7 +70,7 @@ fn compat_usage_of_each_vendor_means_the_same() {
             r#"{"queue_time":0.1,"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4}}"#,
         ),
     ] {
-        assert_eq!(usage(figures), cached, "{vendor}");
+        assert_eq!(usage(figures), cached, "{provider}");
     }
     let xai = usage(
         r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":22,"completion_tokens_details":{"reasoning_tokens":7}}"#,
@@ -83,7 +83,7 @@ fn compat_usage_of_each_vendor_means_the_same() {
 }
 
 #[test]
-fn compat_usage_stands_wherever_the_vendor_puts_it() {
+fn compat_usage_stands_wherever_the_provider_puts_it() {
     let figures = r#"{"prompt_tokens":10,"completion_tokens":5}"#;
     let content = delta(r#""content":"a""#);
     let kimi = format!(
@@ -103,7 +103,7 @@ fn compat_usage_stands_wherever_the_vendor_puts_it() {
 }
 
 #[test]
-fn compat_finish_words_of_each_vendor() {
+fn compat_finish_words_of_each_provider() {
     let finish =
         |word: &str| read(&[&delta(r#""content":"a""#), &end(word, ""), "[DONE]"]).finishes[0].1.clone();
     assert_eq!(finish("eos"), FinishOwned::Stop); // Together
@@ -122,7 +122,7 @@ fn compat_finish_words_of_each_vendor() {
 }
 
 #[test]
-fn compat_calls_of_each_vendor_are_told_apart() {
+fn compat_calls_of_each_provider_are_told_apart() {
     // Whole, without an index; with an index that is always the same; with ids in every fragment; with an object.
     let whole = delta(
         r#""tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"g","arguments":"{\"x\":1}"}}]"#,
@@ -167,7 +167,7 @@ fn compat_calls_of_each_vendor_are_told_apart() {
 
 #[test]
 fn compat_errors_in_streams_and_inside_of_a_200() {
-    for (vendor, frame) in [
+    for (provider, frame) in [
         (
             "openrouter",
             r#"{"id":"g","error":{"code":502,"message":"no"},"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}"#,
@@ -180,23 +180,23 @@ fn compat_errors_in_streams_and_inside_of_a_200() {
         ),
         ("groq, later", r#"{"id":"c","choices":[],"x_groq":{"error":"no"}}"#),
     ] {
-        assert!(read(&[frame]).error.is_some(), "{vendor}");
+        assert!(read(&[frame]).error.is_some(), "{provider}");
     }
     // A whole answer that is none, with the status of one.
-    for (vendor, body) in [
+    for (provider, body) in [
         ("dashscope", r#"{"code":"InvalidParameter","message":"no","request_id":"r"}"#),
         ("zhipu", r#"{"error":{"code":"1302","message":"no"}}"#),
         ("others", r#"{"success":false,"code":500,"msg":"no"}"#),
     ] {
         let mut whole = Answer::default();
         let read = answer::decode(body, "seed", false, &mut |event| whole.take(&event));
-        assert!(read.is_err() || whole.error.is_some(), "{vendor}: {whole:?}");
+        assert!(read.is_err() || whole.error.is_some(), "{provider}: {whole:?}");
     }
 }
 
 #[test]
 fn compat_errors_have_a_message_in_every_shape() {
-    for (vendor, body) in [
+    for (provider, body) in [
         ("deepseek", r#"{"error":{"message":"no","type":"insufficient_balance","param":null,"code":"x"}}"#),
         (
             "dashscope",
@@ -217,7 +217,7 @@ fn compat_errors_have_a_message_in_every_shape() {
         ("fireworks", r#"{"error":{"object":"error","type":"x","message":"no","code":"y"}}"#),
         ("azure", r#"{"error":{"code":"401","message":"no"}}"#),
     ] {
-        let message = VendorError::decode(body.as_bytes()).message;
-        assert!(message.contains("no"), "{vendor}: {message}");
+        let message = ProviderError::decode(body.as_bytes()).message;
+        assert!(message.contains("no"), "{provider}: {message}");
     }
 }

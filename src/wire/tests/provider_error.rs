@@ -1,18 +1,18 @@
-//! Error bodies of vendors, in every shape that was seen (wire-facts 14, 25, 39).
+//! Error bodies of providers, in every shape that was seen (wire-facts 14, 25, 39).
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use crate::error::RetryAfter;
-use crate::wire::error::VendorError;
+use crate::wire::error::ProviderError;
 
-fn decode(body: &str) -> VendorError {
-    VendorError::decode(body.as_bytes())
+fn decode(body: &str) -> ProviderError {
+    ProviderError::decode(body.as_bytes())
 }
 
 #[test]
-fn fact_14_every_vendor_s_shape_gives_its_message() {
+fn fact_14_every_provider_s_shape_gives_its_message() {
     for (body, message, kind, code) in [
         (r#"{"error":{"message":"m","type":"t","param":null,"code":"c"}}"#, "m", Some("t"), Some("c")),
         (r#"{"error":{"message":"m","type":"t","code":null}}"#, "m", Some("t"), None),
@@ -78,7 +78,7 @@ fn a_message_is_unescaped_and_bounded() {
 fn a_body_that_broke_off_gives_what_was_read_before() {
     let error = decode(r#"{"code":"c","message":"m","details":{"#);
     assert_eq!((error.message.as_str(), error.code.as_deref()), ("m", Some("c")));
-    assert_eq!(VendorError::decode(b"\xff\xfe").message, "\u{fffd}\u{fffd}");
+    assert_eq!(ProviderError::decode(b"\xff\xfe").message, "\u{fffd}\u{fffd}");
 }
 
 proptest! {

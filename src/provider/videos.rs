@@ -1,5 +1,5 @@
-//! Which videos vendors make and how they are asked for them: one table, by the kind of vendor and the name of the model
-//! (specification, sections 4.8 and 8), and where the steps of it are.
+//! Which videos providers make and how they are asked for them: one table, by the kind of provider and the name of the
+//! model (specification, sections 4.8 and 8), and where the steps of it are.
 
 use super::{Kind, Provider};
 use crate::canonical::video::{Seconds, Sound, VideoDialect, VideoShape};
@@ -139,12 +139,12 @@ impl Provider {
         }
     }
 
-    /// The model's name as the vendor has it: the silent variant of a model is no model of its own there.
+    /// The model's name as the provider has it: the silent variant of a model is no model of its own there.
     pub fn video_model<'m>(&self, model: &'m str) -> &'m str {
         if self.kind == Kind::Ark { model.strip_suffix(NO_AUDIO).unwrap_or(model) } else { model }
     }
 
-    /// The path (and query) of a step. Nothing for a step that the vendor has not.
+    /// The path (and query) of a step. Nothing for a step that the provider has not.
     pub fn video_path(&self, model: &str, step: VideoStep<'_>) -> Option<String> {
         let prefix = self.base.prefix();
         let mut path = prefix.to_owned();
@@ -235,7 +235,7 @@ fn push_task(path: &mut String, before: &str, id: &str, after: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::{BaseUrl, Setup};
+    use crate::provider::{BaseUrl, Setup};
 
     fn provider(kind: Kind, base: &str) -> Provider {
         let base = BaseUrl::parse(base).unwrap();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn each_vendor_s_steps_are_where_it_has_them() {
+    fn each_provider_s_steps_are_where_it_has_them() {
         let submit = VideoStep::Submit { framed: false };
         for (kind, base, step, path) in [
             (Kind::OpenAi, "https://h/v1", submit, Some("/v1/videos")),

@@ -1,4 +1,4 @@
-//! How each vendor is asked for images, by the kind of vendor and the name of the model.
+//! How each provider is asked for images, by the kind of provider and the name of the model.
 
 use super::{Kind, Provider};
 use crate::canonical::image::{ImageDialect, ImageFamily, ImageShape};
@@ -159,7 +159,7 @@ fn family(name: &str) -> ImageFamily {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::{BaseUrl, Setup};
+    use crate::provider::{BaseUrl, Setup};
 
     fn provider(kind: Kind, base: &str) -> Provider {
         let base = BaseUrl::parse(base).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn each_vendor_is_asked_where_it_has_its_images() {
+    fn each_provider_is_asked_where_it_has_its_images() {
         use ImageShape::{Flat, Instances, List, Parts, PromptLater, Turns, TurnsLater};
         const AIGC: &str = "/api/v1/services/aigc";
         for (kind, base, model, shape, make, edit) in [

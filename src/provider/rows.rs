@@ -1,5 +1,5 @@
-//! The vendors that speak chat completions, each with what it takes of them and how: one function a row, data only.
-//! From their documentation of November 2026. docs/vendors.md shows what this says.
+//! The providers that speak chat completions, each with what it takes of them and how: one function a row, data only.
+//! From their documentation of November 2026. docs/providers.md shows what this says.
 
 use super::dialect::version_after;
 use super::row::Row;
@@ -7,7 +7,7 @@ use crate::canonical::dialect::{Reasoning, Sampling, Structured};
 use crate::canonical::habits::{Choices, Habits};
 use crate::canonical::{Dialect, Effort};
 
-/// Members that only OpenAI has, and that a vendor with the same members otherwise ignores or refuses.
+/// Members that only OpenAI has, and that a provider with the same members otherwise ignores or refuses.
 const OPENAI_ONLY: &[&str] = &[
     "developer_role",
     "metadata",
@@ -338,7 +338,7 @@ fn openrouter<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         reasoning: effort(Effort::Minimal, Effort::XHigh, true),
         max_completion_tokens: true,
         reasoning_replay: true,
-        // The last one is for models whose own vendors have such marks.
+        // The last one is for models whose own providers have such marks.
         extensions: EXTENSIONS.get(..if marks { all } else { all - 1 }).unwrap_or_default(),
         habits: const { &HABITS },
         ..base

@@ -1,8 +1,8 @@
-//! The kinds of vendors (`kind = "..."`), and what each offers without being told.
+//! The kinds of providers (`kind = "..."`), and what each offers without being told.
 
 use crate::wire::Api;
 
-/// A kind of vendor.
+/// A kind of provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// OpenAI itself.
@@ -93,7 +93,7 @@ impl Kind {
         }
     }
 
-    /// What the vendor offers, preferred first; `apis` in the configuration narrows or reorders it.
+    /// What the provider offers, preferred first; `apis` in the configuration narrows or reorders it.
     pub const fn default_apis(self) -> &'static [Api] {
         match self {
             Kind::OpenAi => &[Api::Responses, Api::Chat, Api::Embeddings, Api::Images, Api::Videos],
@@ -112,7 +112,7 @@ impl Kind {
         }
     }
 
-    /// Where the vendor is, for vendors that are in one place; the others need `base_url`.
+    /// Where the provider is, for providers that are in one place; the others need `base_url`.
     pub const fn default_base_url(self) -> Option<&'static str> {
         match self {
             Kind::OpenAi => Some("https://api.openai.com/v1"),
@@ -127,7 +127,7 @@ impl Kind {
         }
     }
 
-    /// Whether the vendor answers without a credential: only servers of one's own may.
+    /// Whether the provider answers without a credential: only servers of one's own may.
     pub const fn needs_credential(self) -> bool {
         !matches!(self, Kind::OpenAiCompatible | Kind::Tei)
     }

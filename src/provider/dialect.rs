@@ -1,5 +1,5 @@
-//! What a model at a vendor can be asked for, by the vendor's row and the family of the model, from the vendors'
-//! documentation of November 2026. A model that no row names is taken for a recent one of its vendor.
+//! What a model at a provider can be asked for, by the provider's row and the family of the model, from the providers'
+//! documentation of November 2026. A model that no row names is taken for a recent one of its provider.
 
 use super::rows;
 use super::{Kind, Provider, Row};
@@ -19,9 +19,9 @@ impl Provider {
         Dialect { prefill, ..dialect }
     }
 
-    /// The same, as the vendor's row says it.
+    /// The same, as the provider's row says it.
     fn usual_dialect<'d>(&'d self, api: Api, model: &'d str) -> Dialect<'d> {
-        // A cloud's names have its own parts around the vendor's: `us.anthropic.claude-...`, `models/gemini-...`.
+        // A cloud's names have its own parts around the provider's: `us.anthropic.claude-...`, `models/gemini-...`.
         let plain = model.rsplit('/').next().unwrap_or(model);
         let base = Dialect {
             model,
@@ -60,7 +60,7 @@ impl Provider {
         }
     }
 
-    /// Whether a request in the vendor's own format may still have to be said anew: the vendor is known not to take
+    /// Whether a request in the provider's own format may still have to be said anew: the provider is known not to take
     /// all of its format.
     pub fn is_particular(&self) -> bool {
         !matches!(self.row, Row::OpenAi | Row::Azure | Row::Anthropic | Row::Gemini | Row::Compatible)
@@ -76,7 +76,7 @@ impl Provider {
         !self.dialect(Api::Chat, "").habits.lacks("stream_options")
     }
 
-    /// A member that the vendor wants instead of the model's name, and its value.
+    /// A member that the provider wants instead of the model's name, and its value.
     pub fn instead_of_model(&self) -> Option<(&'static str, &'static str)> {
         (self.kind == Kind::VertexAnthropic).then_some(VERTEX_CLAUDE.instead_of_model)?
     }
@@ -86,8 +86,8 @@ impl Provider {
 const VERTEX_CLAUDE: Habits =
     Habits { instead_of_model: Some(("anthropic_version", "vertex-2023-10-16")), ..Habits::PLAIN };
 
-/// Models of OpenAI that chat completions refuse: the pro models that reason for minutes, the models of its coding agent,
-/// those that do research, and the one that uses a computer.
+/// Models of OpenAI that chat completions refuse: the pro models that reason for minutes, the models of its coding
+/// agent, those that do research, and the one that uses a computer.
 fn is_responses_only(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     // Behind a version or a family: a date is a part of the name, another word is another model.
@@ -113,7 +113,7 @@ pub(super) fn version_after(name: &str, word: &str) -> Option<(u32, u32)> {
 fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     let budget = Reasoning::Budget { min: 1_024, max: 128_000, off: true };
     let Some(at) = model.find("claude") else {
-        // Another vendor's model behind this format: the parts of it that everybody has copied.
+        // Another provider's model behind this format: the parts of it that everybody has copied.
         return Dialect { reasoning: budget, max_output: 8_192, ..base };
     };
     let model = model.get(at..).unwrap_or_default();
@@ -251,7 +251,7 @@ pub(super) fn issuer_of(name: &str) -> Box<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::{BaseUrl, Setup};
+    use crate::provider::{BaseUrl, Setup};
 
     fn provider(kind: Kind) -> Provider {
         Provider::new(Setup {

@@ -1,8 +1,8 @@
-//! Which vendor's manner of speaking a provider has: by its kind, by the host of its address, or as it is said.
+//! Which provider's manner of speaking a provider has: by its kind, by the host of its address, or as it is said.
 
 use super::{BaseUrl, Kind};
 
-/// A manner of speaking (`dialect = "..."`): a row of the table of vendors.
+/// A manner of speaking (`dialect = "..."`): a row of the table of providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Row {
     /// OpenAI itself.

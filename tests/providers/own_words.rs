@@ -1,7 +1,7 @@
-//! A client of chat completions, in front of a vendor that takes less than all of them: what fits passes as it was
+//! A client of chat completions, in front of a provider that takes less than all of them: what fits passes as it was
 //! written; what does not is said anew, and loses nothing else.
 
-use model_gateway::vendor::Provider;
+use model_gateway::provider::Provider;
 use model_gateway::wire::chat::request::fits;
 use model_gateway::wire::{Api, Format};
 use serde_json::json;
@@ -48,7 +48,7 @@ fn compat_what_fits_passes_and_what_does_not_is_said_anew() {
 }
 
 #[test]
-fn compat_each_vendor_has_its_own_reasons() {
+fn compat_each_provider_has_its_own_reasons() {
     let mistral = at("https://api.mistral.ai/v1");
     assert!(passes(&mistral, "m", r#""random_seed":5,"safe_prompt":true,"tool_choice":"any""#));
     assert!(!passes(&mistral, "m", r#""seed":5"#));
@@ -84,7 +84,7 @@ fn compat_members_that_nobody_knows_stay_when_it_is_said_anew() {
 }
 
 #[test]
-fn compat_vendors_of_their_own_format_are_never_read() {
+fn compat_providers_of_their_own_format_are_never_read() {
     for (base, particular) in [
         ("https://api.openai.com/v1", false),
         ("http://127.0.0.1:8000/v1", false),

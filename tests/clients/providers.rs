@@ -1,10 +1,10 @@
-//! A gateway with simulated vendors of every format, which refuse a request that is not exactly what their API takes.
+//! A gateway with simulated providers of every format, which refuse a request that is not exactly what their API takes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use model_gateway::simulator::{Options, Simulator, Vendor};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -13,7 +13,7 @@ use crate::support::setup::{CREDENTIAL, Setup};
 use crate::support::upstream::Upstream;
 
 /// See the module.
-pub(crate) struct Vendors {
+pub(crate) struct Providers {
     pub(crate) gateway: Gateway,
     pub(crate) openai: Simulator,
     pub(crate) anthropic: Simulator,
@@ -22,7 +22,7 @@ pub(crate) struct Vendors {
     between: Vec<Upstream>,
 }
 
-/// The gateway's model at the vendor that speaks a format.
+/// The gateway's model at the provider that speaks a format.
 pub(crate) fn at(format: &str) -> &'static str {
     match format {
         "chat" => "gpt-chat",
@@ -35,22 +35,22 @@ pub(crate) fn at(format: &str) -> &'static str {
 /// All of them.
 pub(crate) const MODELS: [&str; 4] = ["gpt-chat", "gpt-responses", "claude-messages", "gemini-generate"];
 
-async fn start(vendor: Vendor) -> Simulator {
-    Simulator::start(vendor, Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() })
+async fn start(provider: SimulatedProvider) -> Simulator {
+    Simulator::start(provider, Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() })
         .await
         .unwrap()
 }
 
-/// What stands between the gateway and a vendor that is to begin late: every answer waits here for a while.
-async fn delay(vendor: &Simulator) -> Upstream {
-    let url = vendor.base_url();
-    let vendor = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+/// What stands between the gateway and a provider that is to begin late: every answer waits here for a while.
+async fn delay(provider: &Simulator) -> Upstream {
+    let url = provider.base_url();
+    let provider = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
     Upstream::accept(move |_, gateway, _| {
-        let vendor = vendor.clone();
+        let provider = provider.clone();
         async move {
-            let vendor = TcpStream::connect(vendor).await.unwrap();
+            let provider = TcpStream::connect(provider).await.unwrap();
             let (mut asking, mut answered) = gateway.into_split();
-            let (mut answers, mut asked) = vendor.into_split();
+            let (mut answers, mut asked) = provider.into_split();
             let fresh = Arc::new(AtomicBool::new(false));
             let noted = fresh.clone();
             let there = async move {
@@ -94,35 +94,35 @@ async fn gateway([openai, anthropic, google]: [String; 3], limits: &str) -> Gate
     Gateway::start(&setup).await
 }
 
-impl Vendors {
-    pub(crate) async fn start() -> Vendors {
-        let openai = start(Vendor::OpenAi).await;
-        let anthropic = start(Vendor::Anthropic).await;
-        let google = start(Vendor::Google).await;
+impl Providers {
+    pub(crate) async fn start() -> Providers {
+        let openai = start(SimulatedProvider::OpenAi).await;
+        let anthropic = start(SimulatedProvider::Anthropic).await;
+        let google = start(SimulatedProvider::Google).await;
         let urls = [&openai, &anthropic, &google].map(Simulator::base_url);
-        Vendors { gateway: gateway(urls, "").await, openai, anthropic, google, between: Vec::new() }
+        Providers { gateway: gateway(urls, "").await, openai, anthropic, google, between: Vec::new() }
     }
 
-    /// The same with vendors that begin to answer later than the gateway lets its clients wait for.
-    pub(crate) async fn start_late() -> Vendors {
-        let openai = start(Vendor::OpenAi).await;
-        let anthropic = start(Vendor::Anthropic).await;
-        let google = start(Vendor::Google).await;
+    /// The same with providers that begin to answer later than the gateway lets its clients wait for.
+    pub(crate) async fn start_late() -> Providers {
+        let openai = start(SimulatedProvider::OpenAi).await;
+        let anthropic = start(SimulatedProvider::Anthropic).await;
+        let google = start(SimulatedProvider::Google).await;
         let mut between = Vec::new();
         let mut urls = Vec::new();
-        for vendor in [&openai, &anthropic, &google] {
-            let upstream = delay(vendor).await;
-            let url = vendor.base_url();
+        for provider in [&openai, &anthropic, &google] {
+            let upstream = delay(provider).await;
+            let url = provider.base_url();
             let (_, path) = url.trim_start_matches("http://").split_once('/').unwrap();
             urls.push(format!("http://{}/{path}", upstream.addr));
             between.push(upstream);
         }
         let limits = "slow_start = \"50ms\"\nheartbeat = \"50ms\"";
         let gateway = gateway(urls.try_into().unwrap(), limits).await;
-        Vendors { gateway, openai, anthropic, google, between }
+        Providers { gateway, openai, anthropic, google, between }
     }
 
-    /// The vendor that speaks a format.
+    /// The provider that speaks a format.
     pub(crate) fn of(&self, format: &str) -> &Simulator {
         match format {
             "chat" | "responses" => &self.openai,

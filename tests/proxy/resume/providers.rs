@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::form::{Form, vendor_error};
+use crate::support::form::{Form, provider_error};
 use crate::support::upstream::{Conn, Request, Upstream};
 use crate::support::{Gate, reply};
 
@@ -137,7 +137,7 @@ pub(super) async fn going_on(form: Form, repeats: bool) -> Upstream {
     Upstream::start(move |mut conn| async move {
         while let Some(request) = conn.request().await {
             let begun = beginning(form, &request);
-            assert_eq!(begun, begun.trim_end(), "some vendors refuse white space at the end");
+            assert_eq!(begun, begun.trim_end(), "some providers refuse white space at the end");
             let rest = STORY.strip_prefix(&*begun).unwrap_or_else(|| panic!("not the story: {begun:?}"));
             conn.send(stream(form, "chatcmpl-second", if repeats { STORY } else { rest })).await;
         }
@@ -191,7 +191,7 @@ pub(super) async fn break_off(
         }
         Break::Error => {
             let name = if form == Form::Messages { "event: error\n" } else { "" };
-            conn.send(reply::chunk(format!("{name}data: {}\n\n", vendor_error(form, 503, "overloaded"))))
+            conn.send(reply::chunk(format!("{name}data: {}\n\n", provider_error(form, 503, "overloaded"))))
                 .await;
             conn.send(reply::LAST_CHUNK).await;
         }

@@ -1,4 +1,4 @@
-//! The table of vendors as docs/vendors.md shows it, made from the data itself.
+//! The table of providers as docs/providers.md shows it, made from the data itself.
 
 use super::{BaseUrl, Kind, Provider, Row, Setup};
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
@@ -29,7 +29,7 @@ const fn models(row: Row) -> &'static [&'static str] {
     }
 }
 
-/// The table of vendors, as Markdown.
+/// The table of providers, as Markdown.
 pub fn sheet() -> String {
     let mut out = String::from(
         "| Dialect | Model | Reasoning is asked for | Schema | Must call | Not sent | Sent as | Knows besides |\n\
@@ -169,10 +169,10 @@ mod tests {
 
     #[test]
     fn the_page_has_the_table_and_every_host() {
-        let page = include_str!("../../docs/vendors.md");
-        assert!(page.contains(&sheet()), "docs/vendors.md must hold what this prints:\n{}", sheet());
+        let page = include_str!("../../docs/providers.md");
+        assert!(page.contains(&sheet()), "docs/providers.md must hold what this prints:\n{}", sheet());
         for host in Row::ALL.iter().flat_map(|row| row.hosts()) {
-            assert!(page.contains(&format!("`{host}`")), "docs/vendors.md lacks the host {host}");
+            assert!(page.contains(&format!("`{host}`")), "docs/providers.md lacks the host {host}");
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::wire::path::push_path_segment;
 /// How often a provider is asked how it is, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The path that is looked up, with a query if it needs one; nothing for the vendor's list of models.
+    /// The path that is looked up, with a query if it needs one; nothing for the provider's list of models.
     pub path: Option<Box<str>>,
     /// How long after one answer it is asked again.
     pub every: Duration,
@@ -29,7 +29,7 @@ impl Default for Check {
 }
 
 impl Provider {
-    /// What a check looks up: what was said, or the vendor's list of models, of which one is enough.
+    /// What a check looks up: what was said, or the provider's list of models, of which one is enough.
     pub fn check_path(&self, check: &Check) -> String {
         if let Some(path) = &check.path {
             return path.to_string();
@@ -63,10 +63,10 @@ impl Provider {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::{BaseUrl, Setup};
+    use crate::provider::{BaseUrl, Setup};
 
     #[test]
-    fn each_vendor_is_asked_for_its_models_where_it_lists_them() {
+    fn each_provider_is_asked_for_its_models_where_it_lists_them() {
         for (kind, base, path) in [
             (Kind::OpenAi, "https://h/v1", "/v1/models"),
             (Kind::OpenAiCompatible, "http://h", "/models"),

@@ -1,5 +1,0 @@
-//! libFuzzer on the target `vendor_error`; what it promises is said beside the function.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| model_gateway_fuzz::vendor_error(data));
