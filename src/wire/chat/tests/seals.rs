@@ -179,11 +179,11 @@ fn half_of_a_sealed_thought_is_not_shown() {
 #[test]
 fn bug_30_an_envelope_that_was_tampered_with_is_no_seal() {
     let body = saying(
-        r#"{"role":"assistant","content":"a","tool_calls":[{"id":"t__gw1__vendor__***","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
+        r#"{"role":"assistant","content":"a","tool_calls":[{"id":"t__gw1__provider__***","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
     );
     let request = request::decode(&body).unwrap();
     let Part::ToolUse { id, seal, .. } = &request.turns[0].blocks[1] else { panic!("{request:?}") };
-    assert_eq!((id.escaped(), seal), ("t__gw1__vendor__***", &None));
+    assert_eq!((id.escaped(), seal), ("t__gw1__provider__***", &None));
 }
 
 /// What a provider of this format gives in `reasoning_details`, through a hub, back to the same provider.

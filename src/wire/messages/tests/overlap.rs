@@ -151,7 +151,7 @@ fn everything_that_waits_comes_whole() {
     let content = heard.content();
     assert_eq!(content.as_array().unwrap().len(), 4);
     assert_eq!(content[1]["input"], json!({"a": "\"\n"}));
-    assert!(content[1]["id"].as_str().unwrap().starts_with("b__gw1__vendor__"));
+    assert!(content[1]["id"].as_str().unwrap().starts_with("b__gw1__provider__"));
     assert_eq!(content[2]["type"], "redacted_thinking");
     assert_eq!(content[3]["text"], "Yes.");
 }

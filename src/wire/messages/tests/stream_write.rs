@@ -209,7 +209,7 @@ fn bug_28_a_calls_seal_travels_in_its_id() {
     let seal = Event::Delta { index: 0, delta: Delta::Seal(s("CiQB")) };
     let heard = hear(&[start(0, call("call_1", "f")), seal, arguments(0, "{}"), stop(0)], Finish::ToolUse);
     let id = heard.content()[0]["id"].as_str().unwrap();
-    assert!(id.starts_with("call_1__gw1__vendor__"), "{id}");
+    assert!(id.starts_with("call_1__gw1__provider__"), "{id}");
     assert!(id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')));
     // Also when nothing but the stop follows.
     let empty = hear(&[start(0, call("call_1", "f")), seal, stop(0)], Finish::ToolUse);
