@@ -1,6 +1,5 @@
-//! How many keys a gateway may have: a million keys and a hundred thousand accounts, loaded, loaded again and looked up.
-//! Prints figures and asserts none; run it with
-//! `cargo test --release --test scale -- --ignored --nocapture`.
+//! How many keys a gateway may have: a million keys and a hundred thousand accounts, loaded, loaded again and looked
+//! up. Prints figures and asserts none; run it with `cargo test --release --test scale -- --ignored --nocapture`.
 
 #![cfg(feature = "proxy")]
 #![allow(
@@ -14,8 +13,8 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use model_gateway::account::limit::Ask;
-use model_gateway::account::{Gauges, KeyHash};
+use model_gateway::account::limit::LimitRequest;
+use model_gateway::account::{KeyHash, LimitRegistry};
 use model_gateway::config::{self, Sealed};
 
 const KEYS: usize = 1_000_000;
@@ -98,7 +97,7 @@ fn a_million_keys() {
     assert_eq!(found, LOOKUPS);
     println!("look-up, SHA-256 of the key included: {} ns", each(took, LOOKUPS));
 
-    let gauges = Gauges::default();
+    let gauges = LimitRegistry::default();
     let before = resident();
     let start = Instant::now();
     let mut limited = 0;
@@ -106,7 +105,7 @@ fn a_million_keys() {
         let key = second.keys.find(name).unwrap();
         if !key.rules.limits.is_empty() {
             limited += 1;
-            drop(key.gauge(&gauges).admit(&key.rules.limits, &Ask::default()).unwrap());
+            drop(key.gauge(&gauges).admit(&key.rules.limits, &LimitRequest::default()).unwrap());
         }
     }
     let took = start.elapsed();

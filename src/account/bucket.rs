@@ -17,7 +17,7 @@ pub type Nanos = i64;
 
 /// What is left of a rate, for the client to know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct Remaining {
     /// What is permitted per minute.
     pub limit: u64,
     /// What may be taken now.
@@ -28,19 +28,19 @@ pub struct Left {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Bucket(AtomicI64);
+pub struct Gcra(AtomicI64);
 
-impl Bucket {
+impl Gcra {
     /// A full bucket.
-    pub const fn new() -> Bucket {
-        Bucket(AtomicI64::new(i64::MIN))
+    pub const fn new() -> Gcra {
+        Gcra(AtomicI64::new(i64::MIN))
     }
 
     /// Takes `amount` of what `limit` permits per minute.
     ///
     /// # Errors
     /// There is not so much; how long it takes until there is. Nothing, if there never is so much.
-    pub fn take(&self, now: Nanos, amount: u64, limit: u64) -> Result<Left, Option<Duration>> {
+    pub fn take(&self, now: Nanos, amount: u64, limit: u64) -> Result<Remaining, Option<Duration>> {
         let mut full_at = self.0.load(Ordering::Relaxed);
         loop {
             let mut next = full_at;
@@ -68,7 +68,7 @@ impl Bucket {
     }
 
     /// What is left.
-    pub fn left(&self, now: Nanos, limit: u64) -> Left {
+    pub fn left(&self, now: Nanos, limit: u64) -> Remaining {
         left(self.0.load(Ordering::Relaxed), now, limit)
     }
 
@@ -81,7 +81,7 @@ impl Bucket {
 /// Takes `amount` of what `limit` permits per minute from a bucket that is full again at a time.
 ///
 /// # Errors
-/// As of [`Bucket::take`].
+/// As of [`Gcra::take`].
 pub(super) fn take(full_at: &mut Nanos, now: Nanos, amount: u64, limit: u64) -> Result<(), Option<Duration>> {
     if amount > limit {
         return Err(None);
@@ -101,11 +101,11 @@ pub(super) fn cost(amount: u64, limit: u64) -> i64 {
     i64::try_from(nanos).unwrap_or(i64::MAX)
 }
 
-pub(super) fn left(full_at: i64, now: Nanos, limit: u64) -> Left {
+pub(super) fn left(full_at: i64, now: Nanos, limit: u64) -> Remaining {
     let until_full = full_at.saturating_sub(now).clamp(0, i64::MAX);
     let free = (MINUTE - until_full).max(0).unsigned_abs();
     let remaining = u128::from(free) * u128::from(limit) / u128::from(MINUTE.unsigned_abs());
-    Left {
+    Remaining {
         limit,
         remaining: u64::try_from(remaining).unwrap_or(limit),
         reset: Duration::from_nanos(until_full.unsigned_abs()),
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_minute_s_worth_may_be_taken_at_once_and_comes_back_evenly() {
-        let bucket = Bucket::new();
+        let bucket = Gcra::new();
         for taken in 1..=60 {
             let left = bucket.take(0, 1, 60).unwrap();
             assert_eq!((left.limit, left.remaining), (60, 60 - taken));
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_was_not_used_comes_back_and_what_was_used_beyond_is_owed() {
-        let bucket = Bucket::new();
+        let bucket = Gcra::new();
         bucket.take(0, 1_000, 1_000).unwrap();
         bucket.give_back(400, 1_000);
         assert_eq!(bucket.left(0, 1_000).remaining, 400);
@@ -156,7 +156,7 @@ mod tests {
             limit in 1u64..100_000,
             steps in proptest::collection::vec((0i64..20_000, 1u64..50_000), 1..60),
         ) {
-            let bucket = Bucket::new();
+            let bucket = Gcra::new();
             let (mut now, mut level, mut last) = (0i64, limit as f64, 0i64);
             for (wait, amount) in steps {
                 now += wait * 1_000_000;

@@ -13,7 +13,7 @@ const OUTPUT_PER_MINUTE: u64 = 4_096;
 
 /// What a request may use, before anything is known of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Expected<'m> {
+pub struct ExpectedUsage<'m> {
     /// Input tokens.
     pub input: u64,
     /// The client's own limit of the output tokens of one answer.
@@ -23,12 +23,12 @@ pub struct Expected<'m> {
     /// Answers that the client wants at once; none and one are the same.
     pub answers: u64,
     /// Kinds of input that it may have, dearer than plain input.
-    pub dear: Dear,
+    pub dear: PremiumInputKinds,
     /// What may be made besides tokens.
     pub made: &'m [Product],
 }
 
-impl Expected<'_> {
+impl ExpectedUsage<'_> {
     /// Output tokens that money is held for.
     pub fn all_output(&self) -> u64 {
         self.output.unwrap_or(OUTPUT).max(self.unsure).saturating_mul(self.answers.max(1))
@@ -43,20 +43,20 @@ impl Expected<'_> {
 
 /// Kinds of input, as a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dear(u8);
+pub struct PremiumInputKinds(u8);
 
-impl Dear {
+impl PremiumInputKinds {
     /// Those that may be in it.
     pub const KINDS: [TokenKind; 4] =
         [TokenKind::CacheWrite, TokenKind::CacheWrite1h, TokenKind::AudioInput, TokenKind::ImageInput];
 
     /// A set of these kinds.
-    pub fn of(kinds: impl Iterator<Item = TokenKind>) -> Dear {
-        Dear(kinds.fold(0, |set, kind| set | Dear::bit(kind)))
+    pub fn of(kinds: impl Iterator<Item = TokenKind>) -> PremiumInputKinds {
+        PremiumInputKinds(kinds.fold(0, |set, kind| set | PremiumInputKinds::bit(kind)))
     }
 
     fn bit(kind: TokenKind) -> u8 {
-        Dear::KINDS.iter().position(|known| *known == kind).map_or(0, |at| 1 << at)
+        PremiumInputKinds::KINDS.iter().position(|known| *known == kind).map_or(0, |at| 1 << at)
     }
 
     /// Whether there is none.
@@ -66,12 +66,12 @@ impl Dear {
 
     /// Those in it.
     pub fn kinds(self) -> impl Iterator<Item = TokenKind> {
-        Dear::KINDS.into_iter().filter(move |kind| self.0 & Dear::bit(*kind) != 0)
+        PremiumInputKinds::KINDS.into_iter().filter(move |kind| self.0 & PremiumInputKinds::bit(*kind) != 0)
     }
 
     /// Those of them that a body may have, given in pieces: it has none without naming it. A body that spells plain
     /// letters as escapes may hide a name, and may have all.
-    pub fn in_body<'p>(self, pieces: impl Iterator<Item = &'p [u8]> + Clone) -> Dear {
+    pub fn in_body<'p>(self, pieces: impl Iterator<Item = &'p [u8]> + Clone) -> PremiumInputKinds {
         if self.is_empty() || names(pieces.clone(), b"\\u00") {
             return self;
         }
@@ -83,7 +83,9 @@ impl Dear {
                 _ => &[b"image"],
             }
         };
-        Dear::of(self.kinds().filter(|kind| words(kind).iter().any(|word| names(pieces.clone(), word))))
+        PremiumInputKinds::of(
+            self.kinds().filter(|kind| words(kind).iter().any(|word| names(pieces.clone(), word))),
+        )
     }
 }
 
@@ -161,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_body_has_what_it_names_wherever_it_is_cut() {
-        let all = Dear::of(Dear::KINDS.into_iter());
+        let all = PremiumInputKinds::of(PremiumInputKinds::KINDS.into_iter());
         for (text, kinds) in [
             (r#"{"a":"plain \n ü"}"#, &[][..]),
             (r#"{"cache_control":{"type":"ephemeral"}}"#, &[TokenKind::CacheWrite]),
@@ -169,24 +171,24 @@ mod tests {
             (r#"{"type":"input_audio"}"#, &[TokenKind::AudioInput]),
             (r#"{"mimeType":"video/mp4"}"#, &[TokenKind::AudioInput]),
             (r#"{"type":"image_url"}"#, &[TokenKind::ImageInput]),
-            (r#"{"c\u0061che_control":1}"#, &Dear::KINDS),
+            (r#"{"c\u0061che_control":1}"#, &PremiumInputKinds::KINDS),
         ] {
-            let expected = Dear::of(kinds.iter().copied());
+            let expected = PremiumInputKinds::of(kinds.iter().copied());
             for size in 1..=text.len() {
                 let pieces = text.as_bytes().chunks(size);
                 assert_eq!(all.in_body(pieces), expected, "{text} in pieces of {size}");
             }
-            assert!(Dear::default().in_body(pieces(&[text.as_bytes()])).is_empty());
+            assert!(PremiumInputKinds::default().in_body(pieces(&[text.as_bytes()])).is_empty());
         }
     }
 
     #[test]
     fn several_answers_are_expected_to_have_the_output_of_several() {
-        let expected = Expected { input: 10, output: Some(100), answers: 3, ..Expected::default() };
+        let expected = ExpectedUsage { input: 10, output: Some(100), answers: 3, ..ExpectedUsage::default() };
         assert_eq!((expected.all_output(), expected.of_minute()), (300, 310));
-        let open = Expected { input: 10, output: None, ..expected };
+        let open = ExpectedUsage { input: 10, output: None, ..expected };
         assert_eq!((open.all_output(), open.of_minute()), (3 * 4_096, 10));
-        assert_eq!(Expected { answers: 0, ..open }.all_output(), 4_096);
+        assert_eq!(ExpectedUsage { answers: 0, ..open }.all_output(), 4_096);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::bucket::Nanos;
 use super::calendar::Calendar;
-use super::limit::Gauge;
+use super::limit::LimitState;
 
 /// Locks: requests of different keys hardly ever wait for each other, and a gauge is looked up once a reload.
 const SHARDS: usize = 64;
@@ -36,8 +36,8 @@ type Map<V> = HashMap<(Scope, Arc<str>), V, foldhash::fast::RandomState>;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Gauges {
-    shards: Box<[Mutex<Map<Arc<Gauge>>>]>,
+pub struct LimitRegistry {
+    shards: Box<[Mutex<Map<Arc<LimitState>>>]>,
     hasher: foldhash::fast::RandomState,
     spent: Mutex<Spent>,
     /// Several gateways share what is counted here.
@@ -51,9 +51,9 @@ struct Spent {
     amounts: Map<(i64, i64)>,
 }
 
-impl Default for Gauges {
+impl Default for LimitRegistry {
     fn default() -> Self {
-        Gauges {
+        LimitRegistry {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: foldhash::fast::RandomState::default(),
             spent: Mutex::default(),
@@ -62,10 +62,10 @@ impl Default for Gauges {
     }
 }
 
-impl Gauges {
+impl LimitRegistry {
     /// Gauges of limits that several gateways share.
     pub fn shared() -> Self {
-        Gauges { shared: true, ..Gauges::default() }
+        LimitRegistry { shared: true, ..LimitRegistry::default() }
     }
 
     /// Whether several gateways share the limits.
@@ -74,12 +74,12 @@ impl Gauges {
     }
 
     /// The gauge of this name; made if there is none.
-    pub fn of(&self, scope: Scope, name: &Arc<str>) -> Arc<Gauge> {
+    pub fn of(&self, scope: Scope, name: &Arc<str>) -> Arc<LimitState> {
         use std::hash::BuildHasher as _;
         let key = (scope, name.clone());
         let hash = usize::try_from(self.hasher.hash_one(&key) % SHARDS as u64).unwrap_or(0);
         let Some(shard) = self.shards.get(hash) else { return Arc::default() };
-        let make = || Arc::new(if self.shared { Gauge::shared() } else { Gauge::new() });
+        let make = || Arc::new(if self.shared { LimitState::shared() } else { LimitState::new() });
         shard.lock().entry(key).or_insert_with(make).clone()
     }
 
@@ -125,7 +125,7 @@ impl Gauges {
     }
 
     /// Tells a gauge what was spent before it began to count.
-    pub fn tell_spent(&self, scope: Scope, name: &Arc<str>, gauge: &Gauge) {
+    pub fn tell_spent(&self, scope: Scope, name: &Arc<str>, gauge: &LimitState) {
         let mut spent = self.spent.lock();
         let (day, month) = spent.amounts.remove(&(scope, name.clone())).unwrap_or_default();
         gauge.tell_spend(&spent.calendar, day, month);
@@ -135,18 +135,18 @@ impl Gauges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::limit::{Ask, Limits};
+    use crate::account::limit::{LimitRequest, UsageLimits};
 
     #[test]
     fn a_gauge_is_found_by_name_and_forgotten_when_it_tells_nothing() {
-        let gauges = Gauges::default();
+        let gauges = LimitRegistry::default();
         let name: Arc<str> = "alice".into();
         let gauge = gauges.of(Scope::Key, &name);
         assert!(Arc::ptr_eq(&gauge, &gauges.of(Scope::Key, &"alice".into())));
         assert!(!Arc::ptr_eq(&gauge, &gauges.of(Scope::Account, &name)));
         assert_eq!(gauges.len(), 2);
-        let limits = Limits { requests_per_minute: Some(60), ..Limits::default() };
-        drop(gauge.admit(&limits, &Ask::default()).unwrap());
+        let limits = UsageLimits { requests_per_minute: Some(60), ..UsageLimits::default() };
+        drop(gauge.admit(&limits, &LimitRequest::default()).unwrap());
         gauges.sweep(0, &Calendar::default());
         assert_eq!(gauges.len(), 1, "one is held");
         drop(gauge);
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_was_spent_before_is_told_by_key_and_by_account() {
-        let gauges = Gauges::default();
+        let gauges = LimitRegistry::default();
         let calendar = Calendar::at(1_790_000_000);
         let day = calendar.day;
         let rows = [
@@ -172,14 +172,14 @@ mod tests {
         let spent = |scope, name: &str| {
             let gauge = gauges.of(scope, &name.into());
             gauges.tell_spent(scope, &name.into(), &gauge);
-            let most = |limits: Limits| {
+            let most = |limits: UsageLimits| {
                 (0..2_000).rfind(|cost| {
-                    let ask = Ask { calendar, cost: *cost, ..Ask::default() };
-                    gauge.admit(&limits, &ask).map(crate::account::Ticket::undo).is_ok()
+                    let ask = LimitRequest { calendar, cost: *cost, ..LimitRequest::default() };
+                    gauge.admit(&limits, &ask).map(crate::account::LimitGrant::undo).is_ok()
                 })
             };
-            let day = most(Limits { spend_per_day: Some(1_999), ..Limits::default() }).unwrap();
-            let month = most(Limits { spend_per_month: Some(1_999), ..Limits::default() }).unwrap();
+            let day = most(UsageLimits { spend_per_day: Some(1_999), ..UsageLimits::default() }).unwrap();
+            let month = most(UsageLimits { spend_per_month: Some(1_999), ..UsageLimits::default() }).unwrap();
             (1_999 - day, 1_999 - month)
         };
         assert_eq!(spent(Scope::Key, "alice"), (5, 16));

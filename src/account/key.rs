@@ -12,9 +12,9 @@ use std::sync::{Arc, OnceLock};
 use rand::TryRng as _;
 use sha2::{Digest as _, Sha256};
 
-use super::gauges::{Gauges, Scope};
-use super::limit::Gauge;
-use super::{Account, Rules};
+use super::gauges::{LimitRegistry, Scope};
+use super::limit::LimitState;
+use super::{Account, AccountRules};
 
 /// What every key begins with.
 const PREFIX: &str = "mgw_";
@@ -196,15 +196,15 @@ pub struct Key {
     /// When its time is over, in Unix seconds.
     pub expires: Option<i64>,
     /// What it may do.
-    pub rules: Arc<Rules>,
+    pub rules: Arc<AccountRules>,
     /// Whose it is, and who pays.
     pub account: Option<Arc<Account>>,
-    gauge: OnceLock<Arc<Gauge>>,
+    gauge: OnceLock<Arc<LimitState>>,
 }
 
 /// Whether a key may be used now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum KeyState {
     /// It may.
     Usable,
     /// It is switched off.
@@ -215,7 +215,7 @@ pub enum State {
 
 impl Key {
     /// A key that is switched on for ever, and nobody's.
-    pub fn new(hash: KeyHash, name: impl Into<Arc<str>>, rules: Arc<Rules>) -> Self {
+    pub fn new(hash: KeyHash, name: impl Into<Arc<str>>, rules: Arc<AccountRules>) -> Self {
         Key {
             hash,
             name: name.into(),
@@ -233,18 +233,18 @@ impl Key {
     }
 
     /// How much of its limits is taken: by all keys of this name before and after a reload.
-    pub fn gauge(&self, gauges: &Gauges) -> &Arc<Gauge> {
+    pub fn gauge(&self, gauges: &LimitRegistry) -> &Arc<LimitState> {
         self.gauge.get_or_init(|| gauges.of(Scope::Key, &self.name))
     }
 
     /// Whether the key may be used at `now`, in Unix seconds.
-    pub fn state(&self, now: i64) -> State {
+    pub fn state(&self, now: i64) -> KeyState {
         if !self.enabled {
-            State::Disabled
+            KeyState::Disabled
         } else if self.expires.is_some_and(|end| end <= now) {
-            State::Expired
+            KeyState::Expired
         } else {
-            State::Usable
+            KeyState::Usable
         }
     }
 }
@@ -380,10 +380,10 @@ mod tests {
         }
         assert_eq!(&*keys.insert(key("a", true, None)).unwrap().name, "k", "the same key again");
         assert_eq!(keys.len(), 3);
-        assert_eq!(keys.find("a").unwrap().state(0), State::Usable);
-        assert_eq!(keys.find("b").unwrap().state(0), State::Disabled);
-        assert_eq!(keys.find("c").unwrap().state(99), State::Usable);
-        assert_eq!(keys.find("c").unwrap().state(100), State::Expired);
+        assert_eq!(keys.find("a").unwrap().state(0), KeyState::Usable);
+        assert_eq!(keys.find("b").unwrap().state(0), KeyState::Disabled);
+        assert_eq!(keys.find("c").unwrap().state(99), KeyState::Usable);
+        assert_eq!(keys.find("c").unwrap().state(100), KeyState::Expired);
         assert!(keys.find("d").is_none());
     }
 }

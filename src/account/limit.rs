@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::bucket::{Bucket, Left, Nanos};
+use super::bucket::{Gcra, Nanos, Remaining};
 use super::calendar::Calendar;
-use super::share::{Lack, Share};
+use super::share::{Denied, QuotaLease};
 
 /// What may be taken. Nothing where a limit is not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Limits {
+pub struct UsageLimits {
     /// Requests per minute.
     pub requests_per_minute: Option<u64>,
     /// Tokens per minute, input and output.
@@ -25,10 +25,10 @@ pub struct Limits {
     pub spend_per_month: Option<i64>,
 }
 
-impl Limits {
+impl UsageLimits {
     /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
-        *self == Limits::default()
+        *self == UsageLimits::default()
     }
 
     /// Whether money is limited.
@@ -78,7 +78,7 @@ pub struct Exceeded {
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ask {
+pub struct LimitRequest {
     /// Now.
     pub now: Nanos,
     /// Today.
@@ -91,13 +91,13 @@ pub struct Ask {
 
 /// How much of the limits of one key or account is taken. Outlives a reload.
 #[derive(Debug, Default)]
-pub struct Gauge {
-    requests: Bucket,
-    tokens: Bucket,
+pub struct LimitState {
+    requests: Gcra,
+    tokens: Gcra,
     in_flight: AtomicU32,
     spend: Mutex<Spend>,
     /// Where several gateways share the limits: then all of it is there.
-    share: Option<Box<Share>>,
+    share: Option<Box<QuotaLease>>,
 }
 
 #[derive(Debug, Default)]
@@ -125,19 +125,19 @@ impl Period {
     }
 }
 
-impl Gauge {
+impl LimitState {
     /// A gauge of which nothing is taken.
-    pub fn new() -> Gauge {
-        Gauge { requests: Bucket::new(), tokens: Bucket::new(), ..Gauge::default() }
+    pub fn new() -> LimitState {
+        LimitState { requests: Gcra::new(), tokens: Gcra::new(), ..LimitState::default() }
     }
 
     /// A gauge of limits that several gateways share.
-    pub fn shared() -> Gauge {
-        Gauge { share: Some(Box::default()), ..Gauge::default() }
+    pub fn shared() -> LimitState {
+        LimitState { share: Some(Box::default()), ..LimitState::default() }
     }
 
     /// What is shared, if it is.
-    pub fn share(&self) -> Option<&Share> {
+    pub fn share(&self) -> Option<&QuotaLease> {
         self.share.as_deref()
     }
 
@@ -160,26 +160,31 @@ impl Gauge {
     ///
     /// # Errors
     /// A limit is reached; or, where gateways share it, it must be asked elsewhere.
-    pub fn admit(self: &Arc<Self>, limits: &Limits, ask: &Ask) -> Result<Ticket, Lack> {
+    pub fn admit(self: &Arc<Self>, limits: &UsageLimits, ask: &LimitRequest) -> Result<LimitGrant, Denied> {
         match &self.share {
-            None => self.admit_here(limits, ask).map_err(Lack::Exceeded),
+            None => self.admit_here(limits, ask).map_err(Denied::Exceeded),
             Some(share) => share.take(limits, ask).map(|()| self.granted(limits, ask)),
         }
     }
 
     /// The ticket of a request that was let in where all gateways are counted.
-    pub fn granted(self: &Arc<Self>, limits: &Limits, ask: &Ask) -> Ticket {
-        let taken = Taken {
+    pub fn granted(self: &Arc<Self>, limits: &UsageLimits, ask: &LimitRequest) -> LimitGrant {
+        let taken = GrantedLimit {
             place: limits.concurrent.is_some(),
             requests: limits.requests_per_minute.is_some(),
             tokens: limits.tokens_per_minute.is_some(),
             cost: limits.has_spend(),
         };
-        Ticket { gauge: self.clone(), limits: *limits, ask: *ask, taken }
+        LimitGrant { gauge: self.clone(), limits: *limits, ask: *ask, taken }
     }
 
-    fn admit_here(self: &Arc<Self>, limits: &Limits, ask: &Ask) -> Result<Ticket, Exceeded> {
-        let mut ticket = Ticket { gauge: self.clone(), limits: *limits, ask: *ask, taken: Taken::default() };
+    fn admit_here(
+        self: &Arc<Self>,
+        limits: &UsageLimits,
+        ask: &LimitRequest,
+    ) -> Result<LimitGrant, Exceeded> {
+        let mut ticket =
+            LimitGrant { gauge: self.clone(), limits: *limits, ask: *ask, taken: GrantedLimit::default() };
         if let Some(most) = limits.concurrent {
             let more = |now: u32| (now < most).then_some(now + 1);
             if self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
@@ -212,7 +217,7 @@ impl Gauge {
         Ok(ticket)
     }
 
-    fn spend(&self, limits: &Limits, ask: &Ask) -> Result<(), Exceeded> {
+    fn spend(&self, limits: &UsageLimits, ask: &LimitRequest) -> Result<(), Exceeded> {
         let mut spend = self.spend.lock();
         let over = |limit: Option<i64>, spent: i64| {
             limit.filter(|limit| spent.saturating_add(ask.cost) > *limit).map(i64::unsigned_abs)
@@ -231,11 +236,11 @@ impl Gauge {
     }
 
     /// What is left of the limits on requests and on tokens.
-    pub fn left(&self, limits: &Limits, now: Nanos) -> (Option<Left>, Option<Left>) {
+    pub fn left(&self, limits: &UsageLimits, now: Nanos) -> (Option<Remaining>, Option<Remaining>) {
         if let Some(share) = &self.share {
             return share.left(limits, now);
         }
-        let left = |bucket: &Bucket, limit: Option<u64>| limit.map(|limit| bucket.left(now, limit));
+        let left = |bucket: &Gcra, limit: Option<u64>| limit.map(|limit| bucket.left(now, limit));
         (left(&self.requests, limits.requests_per_minute), left(&self.tokens, limits.tokens_per_minute))
     }
 
@@ -257,22 +262,22 @@ impl Gauge {
 /// What a request has taken of a gauge. It gives its place back when it goes, whatever happened, and the tokens and the
 /// money that were expected if nobody said what was used.
 #[derive(Debug)]
-pub struct Ticket {
-    gauge: Arc<Gauge>,
-    limits: Limits,
-    ask: Ask,
-    taken: Taken,
+pub struct LimitGrant {
+    gauge: Arc<LimitState>,
+    limits: UsageLimits,
+    ask: LimitRequest,
+    taken: GrantedLimit,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+struct GrantedLimit {
     place: bool,
     requests: bool,
     tokens: bool,
     cost: bool,
 }
 
-impl Ticket {
+impl LimitGrant {
     /// Ends the request with what it used. It must stand in the ledger's journal, if there is one.
     pub fn settle(mut self, now: Nanos, tokens: u64, cost: i64) {
         self.correct_tokens(now, tokens);
@@ -329,7 +334,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for LimitGrant {
     fn drop(&mut self) {
         // Without tokens that were used, none were, and no clock is needed to give them back.
         self.correct_tokens(0, 0);
@@ -352,12 +357,12 @@ fn add(sum: &mut i64, amount: i64) {
 mod tests {
     use super::*;
 
-    fn ask(tokens: u64, cost: i64) -> Ask {
-        Ask { now: 0, calendar: Calendar::at(1_790_000_000), tokens, cost }
+    fn ask(tokens: u64, cost: i64) -> LimitRequest {
+        LimitRequest { now: 0, calendar: Calendar::at(1_790_000_000), tokens, cost }
     }
 
-    fn limits() -> Limits {
-        Limits {
+    fn limits() -> UsageLimits {
+        UsageLimits {
             requests_per_minute: Some(10),
             tokens_per_minute: Some(1_000),
             concurrent: Some(2),
@@ -368,8 +373,8 @@ mod tests {
 
     #[test]
     fn places_come_back_however_a_request_ends() {
-        let gauge = Arc::new(Gauge::new());
-        let only = Limits { concurrent: Some(2), ..Limits::default() };
+        let gauge = Arc::new(LimitState::new());
+        let only = UsageLimits { concurrent: Some(2), ..UsageLimits::default() };
         let first = gauge.admit_here(&only, &ask(0, 0)).unwrap();
         let second = gauge.admit_here(&only, &ask(0, 0)).unwrap();
         assert_eq!(gauge.admit_here(&only, &ask(0, 0)).unwrap_err().which, Which::Concurrent);
@@ -382,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_refusal_takes_nothing() {
-        let gauge = Arc::new(Gauge::new());
+        let gauge = Arc::new(LimitState::new());
         let refused = gauge.admit_here(&limits(), &ask(1_001, 0)).unwrap_err();
         assert_eq!((refused.which, refused.wait), (Which::Tokens, None));
         let refused = gauge.admit_here(&limits(), &ask(0, 501)).unwrap_err();
@@ -392,7 +397,7 @@ mod tests {
 
     #[test]
     fn what_was_expected_is_corrected_by_what_was_used() {
-        let gauge = Arc::new(Gauge::new());
+        let gauge = Arc::new(LimitState::new());
         let ticket = gauge.admit_here(&limits(), &ask(1_000, 400)).unwrap();
         let (requests, tokens) = gauge.left(&limits(), 0);
         assert_eq!((requests.unwrap().remaining, tokens.unwrap().remaining), (9, 0));
@@ -405,17 +410,17 @@ mod tests {
         let refused = gauge.admit_here(&limits(), &ask(1, 0)).unwrap_err();
         assert_eq!(refused.wait, Some(Duration::from_millis(60_060)));
         // Over the day's limit, as far as a request may cost more than was expected.
-        let free = Limits { tokens_per_minute: None, ..limits() };
+        let free = UsageLimits { tokens_per_minute: None, ..limits() };
         assert_eq!(gauge.admit_here(&free, &ask(0, 0)).unwrap_err().which, Which::SpendPerDay);
         // Tomorrow only the month counts.
-        let tomorrow = Ask { calendar: Calendar::at(1_790_000_000 + 86_400), ..ask(0, 251) };
+        let tomorrow = LimitRequest { calendar: Calendar::at(1_790_000_000 + 86_400), ..ask(0, 251) };
         assert_eq!(gauge.admit_here(&free, &tomorrow).unwrap_err().which, Which::SpendPerMonth);
-        gauge.admit_here(&free, &Ask { cost: 250, ..tomorrow }).unwrap();
+        gauge.admit_here(&free, &LimitRequest { cost: 250, ..tomorrow }).unwrap();
     }
 
     #[test]
     fn what_was_spent_before_the_start_counts_once() {
-        let gauge = Arc::new(Gauge::new());
+        let gauge = Arc::new(LimitState::new());
         let calendar = ask(0, 0).calendar;
         assert!(gauge.wants_spend());
         gauge.tell_spend(&calendar, 450, 450);

@@ -1,7 +1,7 @@
 //! What a model costs, and what a request costs by it: integers, one rounding a request, upwards.
 
 use super::amount::NANOS;
-use super::estimate::{Dear, Expected};
+use super::estimate::{ExpectedUsage, PremiumInputKinds};
 use crate::canonical::{Product, Usage};
 
 /// Kinds of tokens that may have a price of their own.
@@ -113,7 +113,7 @@ impl Rates {
 
 /// The price of one thing that is made (an image, a second of video), which may depend on its size and quality.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unit {
+pub struct UnitPrice {
     /// The size, or resolution, that it is for; nothing for all.
     pub size: Option<Box<str>>,
     /// The quality that it is for; nothing for all.
@@ -127,7 +127,7 @@ fn is_open(name: &str) -> bool {
     matches!(name, "" | "auto")
 }
 
-impl Unit {
+impl UnitPrice {
     fn fits(&self, size: &str, quality: &str) -> bool {
         let fits = |wanted: &Option<Box<str>>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
         fits(&self.size, size) && fits(&self.quality, quality)
@@ -152,10 +152,10 @@ impl Unit {
 
 /// The first price that fits; what none fits costs the dearest of all. For an estimate (`dearest`) the dearest of those
 /// that may hold: of all where something is open and none fits whatever is chosen.
-fn each(units: &[Unit], size: &str, quality: &str, dearest: bool) -> u64 {
+fn each(units: &[UnitPrice], size: &str, quality: &str, dearest: bool) -> u64 {
     let found = if dearest {
         let is_certain = units.iter().any(|unit| unit.fits_surely(size, quality));
-        let may_hold = |unit: &&Unit| !is_certain || unit.may_fit(size, quality);
+        let may_hold = |unit: &&UnitPrice| !is_certain || unit.may_fit(size, quality);
         units.iter().filter(may_hold).map(|unit| unit.each).max()
     } else {
         let found = units.iter().find(|unit| unit.fits(size, quality)).map(|unit| unit.each);
@@ -166,15 +166,15 @@ fn each(units: &[Unit], size: &str, quality: &str, dearest: bool) -> u64 {
 
 /// What is known of a price from the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct PriceConfig {
     /// Tokens.
     pub rates: Rates,
     /// Tokens of requests with more input than a bound, by that bound. What one does not name stays as it is below.
     pub tiers: Vec<(u64, Rates)>,
     /// Images, the first that fits.
-    pub images: Vec<Unit>,
+    pub images: Vec<UnitPrice>,
     /// Seconds of video, the first that fits.
-    pub video_seconds: Vec<Unit>,
+    pub video_seconds: Vec<UnitPrice>,
     /// Nano-units for each search that the provider ran.
     pub search: Option<i64>,
     /// Nano-units for each request.
@@ -184,7 +184,7 @@ pub struct Given {
 /// What a model costs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Price {
-    given: Given,
+    given: PriceConfig,
     /// With what is inherited, by rising bound; the bound of the first is nothing.
     tiers: Vec<Tier>,
 }
@@ -210,7 +210,7 @@ const PER: u64 = 1_000_000;
 
 impl Price {
     /// Puts a price together.
-    pub fn new(mut given: Given) -> Price {
+    pub fn new(mut given: PriceConfig) -> Price {
         given.tiers.sort_by_key(|(above, _)| *above);
         let mut tiers = Vec::with_capacity(1 + given.tiers.len());
         tiers.push(Tier::new(0, &given.rates));
@@ -223,13 +223,13 @@ impl Price {
     }
 
     /// As it was given.
-    pub fn given(&self) -> &Given {
+    pub fn given(&self) -> &PriceConfig {
         &self.given
     }
 
     /// Whether there is none: then everything is free.
     pub fn is_empty(&self) -> bool {
-        self.given == Given::default()
+        self.given == PriceConfig::default()
     }
 
     /// Whether a second of video of a resolution has a price that is for it.
@@ -260,7 +260,7 @@ impl Price {
 
     /// What a request may cost, in nano-units: never less than what it does cost if it uses no more than is expected.
     /// Where it is open which price will hold, it is the dearest.
-    pub fn estimate(&self, expected: &Expected<'_>) -> i64 {
+    pub fn estimate(&self, expected: &ExpectedUsage<'_>) -> i64 {
         let reached = |tier: &&Tier| tier.above == 0 || expected.input > tier.above;
         let dearest = |kinds: &[TokenKind]| {
             let tiers = self.tiers.iter().filter(reached);
@@ -276,10 +276,10 @@ impl Price {
     }
 
     /// Kinds of input that cost more than plain input, and may cost it whenever a request has them.
-    pub fn dear(&self) -> Dear {
+    pub fn dear(&self) -> PremiumInputKinds {
         let dear =
             |kind: &TokenKind| self.tiers.iter().any(|tier| tier.rate(*kind) > tier.rate(TokenKind::Input));
-        Dear::of(Dear::KINDS.into_iter().filter(dear))
+        PremiumInputKinds::of(PremiumInputKinds::KINDS.into_iter().filter(dear))
     }
 
     /// Adds what is paid for by the piece, and the request itself.

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use super::gauges::{Gauges, Scope};
-use super::limit::{Gauge, Limits};
+use super::gauges::{LimitRegistry, Scope};
+use super::limit::{LimitState, UsageLimits};
 use super::{Losses, Network, Permission};
 
 /// What a key may do. Everything by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Rules {
+pub struct AccountRules {
     /// The models that it may use.
     pub models: Permission,
     /// The APIs that it may use, by name.
@@ -19,12 +19,12 @@ pub struct Rules {
     /// What is done where something would be lost in translation.
     pub losses: Losses,
     /// How much it may take.
-    pub limits: Limits,
+    pub limits: UsageLimits,
     /// Its clients want images as OpenAI's SDK reads them.
     pub plain_images: bool,
 }
 
-impl Rules {
+impl AccountRules {
     /// Whether the key may be used from an address. One that is not known is in no network.
     pub fn permits_address(&self, address: Option<IpAddr>) -> bool {
         match (&self.networks, address) {
@@ -40,8 +40,8 @@ impl Rules {
 pub struct Account {
     /// Its name.
     pub name: Arc<str>,
-    limits: OnceLock<Limits>,
-    gauge: OnceLock<Arc<Gauge>>,
+    limits: OnceLock<UsageLimits>,
+    gauge: OnceLock<Arc<LimitState>>,
 }
 
 impl Account {
@@ -51,17 +51,17 @@ impl Account {
     }
 
     /// Says how much all of its keys together may take; false if that has been said.
-    pub fn limit(&self, limits: Limits) -> bool {
+    pub fn limit(&self, limits: UsageLimits) -> bool {
         self.limits.set(limits).is_ok()
     }
 
     /// How much all of its keys together may take.
-    pub fn limits(&self) -> &Limits {
-        self.limits.get_or_init(Limits::default)
+    pub fn limits(&self) -> &UsageLimits {
+        self.limits.get_or_init(UsageLimits::default)
     }
 
     /// How much of its limits is taken.
-    pub fn gauge(&self, gauges: &Gauges) -> &Arc<Gauge> {
+    pub fn gauge(&self, gauges: &LimitRegistry) -> &Arc<LimitState> {
         self.gauge.get_or_init(|| gauges.of(Scope::Account, &self.name))
     }
 }
@@ -73,10 +73,10 @@ mod tests {
     #[test]
     fn an_address_must_be_in_one_of_the_networks() {
         let inside = "10.1.2.3".parse().ok();
-        assert!(Rules::default().permits_address(None));
+        assert!(AccountRules::default().permits_address(None));
         let networks =
             ["192.0.2.0/24", "10.0.0.0/8"].iter().filter_map(|text| Network::parse(text)).collect();
-        let rules = Rules { networks: Some(networks), ..Rules::default() };
+        let rules = AccountRules { networks: Some(networks), ..AccountRules::default() };
         assert!(rules.permits_address(inside));
         assert!(!rules.permits_address("203.0.113.1".parse().ok()));
         assert!(!rules.permits_address(None));

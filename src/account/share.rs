@@ -10,21 +10,21 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::bucket::{self, Left, Nanos};
-use super::limit::{Ask, Exceeded, Limits, Which};
+use super::bucket::{self, Nanos, Remaining};
+use super::limit::{Exceeded, LimitRequest, UsageLimits, Which};
 
 /// For so long a refusal is repeated without asking, and what is known of the fleet's buckets is believed.
 const BELIEVED: Nanos = 50_000_000;
 
 /// Whoever is told that places are free that others may want.
-pub trait Keeper: Send + Sync + fmt::Debug {
+pub trait SurplusListener: Send + Sync + fmt::Debug {
     /// There are some. Said once until the share is reported.
     fn spare(&self);
 }
 
 /// Why a request cannot be let in from what is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum Denied {
     /// A limit is reached.
     Exceeded(Exceeded),
     /// It must be asked where all gateways are counted.
@@ -57,7 +57,7 @@ struct Rate {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LeaseState {
     mode: Mode,
     /// Gateways that share the limits.
     gateways: u32,
@@ -71,7 +71,7 @@ struct State {
     spare: u32,
     /// Whether somebody was told that there are more than that.
     told_spare: bool,
-    money: Money,
+    money: LeasedSpend,
     /// What was refused last, and until when the same is refused again.
     refused: Option<(Nanos, Exceeded, i64)>,
     used: bool,
@@ -79,7 +79,7 @@ struct State {
 
 /// Money that is lent to this gateway; all of it together is what it owes an account of.
 #[derive(Clone, Copy, Debug, Default)]
-struct Money {
+struct LeasedSpend {
     /// What can be held; below zero requests cost more than was held for them.
     free: i64,
     /// What was lent ahead last.
@@ -96,7 +96,7 @@ struct Money {
 
 /// What a gateway says when it visits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct LeaseRequest {
     /// Requests that it owes; below zero it gives them back.
     pub requests: i64,
     /// Tokens, likewise.
@@ -109,7 +109,7 @@ pub struct Report {
     overdrawn: i64,
 }
 
-impl Report {
+impl LeaseRequest {
     /// Whether the gateway has nothing of what is lent.
     pub fn keeps_nothing(&self) -> bool {
         self.places == 0 && self.money == 0
@@ -118,7 +118,7 @@ impl Report {
 
 /// What a gateway is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct LeaseGrant {
     /// How long it takes until the fleet's buckets are full: of requests and of tokens.
     pub full_in: (Nanos, Nanos),
     /// Requests and tokens that are set aside for it.
@@ -135,26 +135,26 @@ pub struct Told {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Share {
-    state: Mutex<State>,
-    keeper: OnceLock<Box<dyn Keeper>>,
+pub struct QuotaLease {
+    state: Mutex<LeaseState>,
+    keeper: OnceLock<Box<dyn SurplusListener>>,
 }
 
-impl Share {
+impl QuotaLease {
     /// Says who is told of places that are free. Counts once.
-    pub fn keeper(&self, make: impl FnOnce() -> Box<dyn Keeper>) {
+    pub fn keeper(&self, make: impl FnOnce() -> Box<dyn SurplusListener>) {
         self.keeper.get_or_init(make);
     }
 
     /// Takes a request's part of all limits, or of none.
-    pub(super) fn take(&self, limits: &Limits, ask: &Ask) -> Result<(), Lack> {
+    pub(super) fn take(&self, limits: &UsageLimits, ask: &LimitRequest) -> Result<(), Denied> {
         let mut state = self.state.lock();
         state.used = true;
         if let Some(limit) = limits.tokens_per_minute.filter(|limit| ask.tokens > *limit) {
-            return Err(Lack::Exceeded(Exceeded { which: Which::Tokens, limit, wait: None }));
+            return Err(Denied::Exceeded(Exceeded { which: Which::Tokens, limit, wait: None }));
         }
         match state.mode {
-            Mode::New => return Err(Lack::Visit),
+            Mode::New => return Err(Denied::Visit),
             Mode::Shared => state.shared(limits, ask)?,
             Mode::Away => state.away(limits, ask)?,
         }
@@ -197,10 +197,10 @@ impl Share {
     }
 
     /// What is left of the limits on requests and on tokens, for the fleet as far as is known here.
-    pub(super) fn left(&self, limits: &Limits, now: Nanos) -> (Option<Left>, Option<Left>) {
+    pub(super) fn left(&self, limits: &UsageLimits, now: Nanos) -> (Option<Remaining>, Option<Remaining>) {
         let state = self.state.lock();
         let left = |rate: &Rate, limit: u64| match state.mode {
-            Mode::Away => Left { limit, ..bucket::left(rate.full_at, now, state.part(limit)) },
+            Mode::Away => Remaining { limit, ..bucket::left(rate.full_at, now, state.part(limit)) },
             _ => {
                 let have = bucket::cost(rate.have.unsigned_abs(), limit);
                 let full_at = match rate.have {
@@ -252,7 +252,7 @@ impl Share {
 
     /// What is said at a visit; with `all`, everything that is not used is given back. What is given back is gone at
     /// once. Either [`heard`](Self::heard) or [`unheard`](Self::unheard) follows.
-    pub fn report(&self, all: bool) -> Report {
+    pub fn report(&self, all: bool) -> LeaseRequest {
         let mut state = self.state.lock();
         let requests = state.requests.report(all);
         let tokens = state.tokens.report(all);
@@ -266,11 +266,11 @@ impl Share {
             money.free = money.slice;
         }
         let overdrawn = money.free.min(0).saturating_neg();
-        Report { requests, tokens, places: state.places, money: state.money.all().max(0), overdrawn }
+        LeaseRequest { requests, tokens, places: state.places, money: state.money.all().max(0), overdrawn }
     }
 
     /// The visit was made; `granted` requests were let in there with so much money held for them together.
-    pub fn heard(&self, now: Nanos, report: &Report, told: &Told, granted: u32, held: i64) {
+    pub fn heard(&self, now: Nanos, report: &LeaseRequest, told: &LeaseGrant, granted: u32, held: i64) {
         let mut state = self.state.lock();
         state.mode = Mode::Shared;
         state.heard = now;
@@ -291,7 +291,7 @@ impl Share {
     }
 
     /// Nobody knows whether the visit was made. What was owed is owed still.
-    pub fn unheard(&self, report: &Report) {
+    pub fn unheard(&self, report: &LeaseRequest) {
         let mut state = self.state.lock();
         let owed = |have: i64, owed: i64| have.saturating_sub(owed.max(0));
         state.requests.have = owed(state.requests.have, report.requests);
@@ -316,7 +316,7 @@ impl Share {
     pub fn forget(&self) {
         let mut state = self.state.lock();
         let in_flight = state.in_flight;
-        *state = State { in_flight, ..State::default() };
+        *state = LeaseState { in_flight, ..LeaseState::default() };
     }
 
     /// What was charged up to now is about to be brought to the ledger. It must stand in the journal.
@@ -352,21 +352,28 @@ impl Rate {
     }
 
     /// Takes from what is in hand; if there is not so much, says whether the fleet's bucket surely has not either.
-    fn take(&self, ask: &Ask, amount: i64, limit: u64, heard: Nanos, which: Which) -> Result<(), Lack> {
+    fn take(
+        &self,
+        ask: &LimitRequest,
+        amount: i64,
+        limit: u64,
+        heard: Nanos,
+        which: Which,
+    ) -> Result<(), Denied> {
         if self.have >= amount {
             return Ok(());
         }
         let mut full_at = self.full_at;
         match bucket::take(&mut full_at, ask.now, amount.unsigned_abs(), limit) {
             Err(wait) if ask.now.saturating_sub(heard) < BELIEVED => {
-                Err(Lack::Exceeded(Exceeded { which, limit, wait }))
+                Err(Denied::Exceeded(Exceeded { which, limit, wait }))
             }
-            _ => Err(Lack::Visit),
+            _ => Err(Denied::Visit),
         }
     }
 }
 
-impl Money {
+impl LeasedSpend {
     fn hold(&mut self, amount: i64) {
         self.free = self.free.saturating_sub(amount);
         self.held = self.held.saturating_add(amount);
@@ -378,7 +385,7 @@ impl Money {
     }
 }
 
-impl State {
+impl LeaseState {
     fn has_anything(&self) -> bool {
         self.requests.have != 0 || self.tokens.have != 0 || self.places != 0 || self.money.all() != 0
     }
@@ -388,12 +395,12 @@ impl State {
         (limit / u64::from(self.gateways.max(1))).max(1)
     }
 
-    fn shared(&mut self, limits: &Limits, ask: &Ask) -> Result<(), Lack> {
+    fn shared(&mut self, limits: &UsageLimits, ask: &LimitRequest) -> Result<(), Denied> {
         let refused = |which: &[Which]| {
             let same = self.refused.filter(|(until, exceeded, cost)| {
                 ask.now < *until && which.contains(&exceeded.which) && ask.cost >= *cost
             });
-            same.map_or(Lack::Visit, |(_, exceeded, _)| Lack::Exceeded(exceeded))
+            same.map_or(Denied::Visit, |(_, exceeded, _)| Denied::Exceeded(exceeded))
         };
         if limits.concurrent.is_some_and(|most| self.in_flight >= self.places.min(most)) {
             return Err(refused(&[Which::Concurrent]));
@@ -418,26 +425,26 @@ impl State {
     }
 
     /// As if all gateways did the same: each takes from the fleet's bucket as it was known last.
-    fn away(&mut self, limits: &Limits, ask: &Ask) -> Result<(), Lack> {
+    fn away(&mut self, limits: &UsageLimits, ask: &LimitRequest) -> Result<(), Denied> {
         let part = |limit: u64| self.part(limit);
         if let Some(most) = limits.concurrent
             && u64::from(self.in_flight) >= part(most.into())
         {
             let wait = Some(Duration::from_secs(1));
             let exceeded = Exceeded { which: Which::Concurrent, limit: most.into(), wait };
-            return Err(Lack::Exceeded(exceeded));
+            return Err(Denied::Exceeded(exceeded));
         }
         if limits.has_spend()
             && self.money.allowance.is_none_or(|more| self.money.free < ask.cost.saturating_sub(more))
         {
-            return Err(Lack::Unavailable);
+            return Err(Denied::Unavailable);
         }
         let (mut requests, mut tokens) = (self.requests, self.tokens);
         let take = |rate: &mut Rate, amount: u64, limit: u64, which: Which| {
             // A request that is larger than a part is let in when the part is whole.
             let part = part(limit);
             bucket::take(&mut rate.full_at, ask.now, amount.min(part), part)
-                .map_err(|wait| Lack::Exceeded(Exceeded { which, limit, wait }))?;
+                .map_err(|wait| Denied::Exceeded(Exceeded { which, limit, wait }))?;
             rate.owe_away(amount, limit);
             Ok(())
         };
@@ -451,7 +458,7 @@ impl State {
         Ok(())
     }
 
-    fn correct(&mut self, which: impl Fn(&mut State) -> &mut Rate, less: i64, limit: u64) {
+    fn correct(&mut self, which: impl Fn(&mut LeaseState) -> &mut Rate, less: i64, limit: u64) {
         let (away, part) = (self.mode == Mode::Away, self.part(limit));
         let rate = which(self);
         rate.have = rate.have.saturating_add(less);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::node::{Before, Document, Table, Value};
 use super::report::{Report, closest};
-use crate::account::{Account, Key, KeyHash, Keys, Limits, Losses, Network, Pattern, Permission, Rules};
+use crate::account::{
+    Account, AccountRules, Key, KeyHash, Keys, Losses, Network, Pattern, Permission, UsageLimits,
+};
 use crate::wire::Api;
 
 /// The most that a rate or a number can be limited to.
@@ -87,7 +89,7 @@ struct Reader {
     keys: Keys,
     names: Set<Arc<str>>,
     accounts: Map<Arc<str>, Arc<Account>>,
-    rules: Map<Rules, Arc<Rules>>,
+    rules: Map<AccountRules, Arc<AccountRules>>,
 }
 
 impl Reader {
@@ -157,7 +159,7 @@ impl Reader {
         account
     }
 
-    fn rules(&mut self, table: &Table<'_>) -> Arc<Rules> {
+    fn rules(&mut self, table: &Table<'_>) -> Arc<AccountRules> {
         let models = table.get("models").map_or(Permission::All, |value| {
             let mut patterns = Vec::new();
             value.elements(|element| patterns.extend(element.as_str().map(Pattern::new)));
@@ -191,7 +193,7 @@ impl Reader {
                 _ => Err("write \"envelope\" or \"plain\"".to_owned()),
             })
         });
-        let rules = Rules {
+        let rules = AccountRules {
             models,
             endpoints,
             networks,
@@ -231,9 +233,9 @@ fn read_endpoint(text: &str) -> Result<Pattern, String> {
     })
 }
 
-fn read_limits(table: &Table<'_>) -> Limits {
+fn read_limits(table: &Table<'_>) -> UsageLimits {
     let rate = |key| table.integer(key, &(1..=MAX_RATE)).and_then(|limit| u64::try_from(limit).ok());
-    Limits {
+    UsageLimits {
         requests_per_minute: rate("requests_per_minute"),
         tokens_per_minute: rate("tokens_per_minute"),
         concurrent: table.integer("concurrent", &(1..=1_000_000)).and_then(|limit| u32::try_from(limit).ok()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::node::{Document, Table};
 use super::report::Report;
 use crate::account::Pattern;
-use crate::account::price::{Given, Price, Rates, TokenKind, Unit};
+use crate::account::price::{Price, PriceConfig, Rates, TokenKind, UnitPrice};
 
 /// Prices by names of models, in the order of their file.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ pub(super) fn read_price(table: &Table<'_>) -> Arc<Price> {
         }
         tiers.push((above, rates));
     });
-    Arc::new(Price::new(Given {
+    Arc::new(Price::new(PriceConfig {
         rates,
         tiers,
         images: read_units(table, "image", true),
@@ -77,10 +77,14 @@ fn read_rates(table: &Table<'_>) -> Rates {
 }
 
 /// One amount for all, or a list by size and quality, of which the first that fits holds.
-fn read_units(table: &Table<'_>, key: &'static str, quality: bool) -> Vec<Unit> {
+fn read_units(table: &Table<'_>, key: &'static str, quality: bool) -> Vec<UnitPrice> {
     let Some(value) = table.get(key) else { return Vec::new() };
     if !value.is_list() {
-        return value.as_amount().map(|each| Unit { each, ..Unit::default() }).into_iter().collect();
+        return value
+            .as_amount()
+            .map(|each| UnitPrice { each, ..UnitPrice::default() })
+            .into_iter()
+            .collect();
     }
     let mut units = Vec::new();
     value.elements(|element| {
@@ -88,7 +92,7 @@ fn read_units(table: &Table<'_>, key: &'static str, quality: bool) -> Vec<Unit> 
             let size = table.string("size").map(Into::into);
             let quality = if quality { table.string("quality").map(Into::into) } else { None };
             let each = table.require("each", "each = 0.04").and_then(|value| value.as_amount());
-            units.extend(each.map(|each| Unit { size, quality, each }));
+            units.extend(each.map(|each| UnitPrice { size, quality, each }));
         });
     });
     units

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::routing::ALSO;
 use super::{AccessLog, Away, Fleet, Loaded, LogFormat, Store};
-use crate::account::price::{Rates, TokenKind, Unit};
+use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
 use crate::provider::{HttpVersion, Timeouts};
 use crate::route::{Retry, Table, Target};
@@ -274,7 +274,7 @@ fn rates(rates: &Rates) -> Vec<String> {
     given.map(|(name, amount)| format!("{name} = {}", Amount(amount))).collect()
 }
 
-fn unit(unit: &Unit) -> String {
+fn unit(unit: &UnitPrice) -> String {
     let member = |name: &str, value: &Option<Box<str>>| {
         value.as_ref().map(|value| format!("{name} = {}, ", text(value))).unwrap_or_default()
     };

@@ -6,13 +6,15 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-use super::charge::{Lefts, Tab};
+use super::charge::{RateLimitStatus, RequestCharges};
 use super::context::Context;
 use super::{Gateway, names};
-use crate::account::bucket::Left;
-use crate::account::limit::{Ask, Which};
-use crate::account::share::Lack;
-use crate::account::{Amount, Calendar, Exceeded, Expected, Gauge, Key, Limits, Price, Scope, estimate};
+use crate::account::bucket::Remaining;
+use crate::account::limit::{LimitRequest, Which};
+use crate::account::share::Denied;
+use crate::account::{
+    Amount, Calendar, Exceeded, ExpectedUsage, Key, LimitState, Price, Scope, UsageLimits, estimate,
+};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::store::{AccountId, Held, Refused, Whose};
 use crate::wire::request::Body;
@@ -22,14 +24,14 @@ use crate::wire::{Format, models};
 const RESERVING: Duration = Duration::from_secs(2);
 
 /// Whose limits, and how much of them is taken.
-type Limited<'l> = (Scope, &'l Arc<str>, &'l Limits, &'l Arc<Gauge>);
+type Limited<'l> = (Scope, &'l Arc<str>, &'l UsageLimits, &'l Arc<LimitState>);
 
 impl Context {
     /// Whether anything is taken for the request before it is made: it costs something, and somebody has limits, or
     /// pays.
     pub(super) fn is_held(&self) -> bool {
         let limited = |key: &Arc<Key>| key.account.is_some() || !key.rules.limits.is_empty();
-        self.tab.is_open() && self.key.as_ref().is_some_and(limited)
+        self.charges.is_open() && self.key.as_ref().is_some_and(limited)
     }
 }
 
@@ -44,10 +46,11 @@ impl Gateway {
     ) -> Result<(), ApiError> {
         if let Some(request) = &body.image {
             let (made, input) = super::images::expected(request);
-            let expected = Expected { input, made: &[made], ..Expected::default() };
+            let expected = ExpectedUsage { input, made: &[made], ..ExpectedUsage::default() };
             return self.hold(ctx, price, &expected).await;
         }
-        let mut expected = Expected { input: estimate::body(body.text.pieces()), ..Expected::default() };
+        let mut expected =
+            ExpectedUsage { input: estimate::body(body.text.pieces()), ..ExpectedUsage::default() };
         if ctx.is_held() {
             let most = body.most();
             expected.output = most.output;
@@ -63,10 +66,10 @@ impl Gateway {
         &self,
         ctx: &mut Context,
         price: &Price,
-        expected: &Expected<'_>,
+        expected: &ExpectedUsage<'_>,
     ) -> Result<(), ApiError> {
-        ctx.tab.input = expected.input;
-        ctx.tab.most = ctx.is_held().then(|| {
+        ctx.charges.input = expected.input;
+        ctx.charges.most = ctx.is_held().then(|| {
             let unsure = Some(expected.unsure).filter(|unsure| *unsure > 0);
             (expected.output.max(unsure), expected.answers)
         });
@@ -74,7 +77,7 @@ impl Gateway {
         let account = key.account.as_deref();
         let limits = &key.rules.limits;
         let cost = price.estimate(expected);
-        let gauges = &self.till.gauges;
+        let gauges = &self.billing.gauges;
         let mut limited: SmallVec<[Limited<'_>; 2]> = SmallVec::new();
         if !limits.is_empty() {
             limited.push((Scope::Key, &key.name, limits, key.gauge(gauges)));
@@ -83,8 +86,8 @@ impl Gateway {
             limited.push((Scope::Account, &account.name, account.limits(), account.gauge(gauges)));
         }
         if !limited.is_empty() {
-            let ask = Ask {
-                now: self.till.nanos(std::time::Instant::now()),
+            let ask = LimitRequest {
+                now: self.billing.nanos(std::time::Instant::now()),
                 calendar: Calendar::at(ctx.now()),
                 tokens: expected.of_minute(),
                 cost,
@@ -94,12 +97,12 @@ impl Gateway {
                 Box::pin(self.know_spent(ctx, &limited, &ask.calendar)).await?;
             }
             match self.take(ctx, &limited, &ask) {
-                Some((_, Lack::Visit)) => Box::pin(self.take_shared(ctx, &limited, &ask)).await?,
+                Some((_, Denied::Visit)) => Box::pin(self.take_shared(ctx, &limited, &ask)).await?,
                 refused => self.place_taken(ctx, &limited, &ask, refused)?,
             }
         }
         let Some(account) = account else { return Ok(()) };
-        let held = match (&self.till.ledger, AccountId::shared(&account.name)) {
+        let held = match (&self.billing.ledger, AccountId::shared(&account.name)) {
             (Some(ledger), Some(id)) => ledger.reserve(&id, cost),
             _ => Held::Known(Err(Refused::Unavailable)),
         };
@@ -108,10 +111,10 @@ impl Gateway {
             pending => Box::pin(pending.within(RESERVING)).await,
         };
         match held {
-            Ok(reservation) => ctx.tab.reservation = Some(reservation),
+            Ok(reservation) => ctx.charges.reservation = Some(reservation),
             Err(refused) => {
                 // It never began.
-                ctx.tab.tickets.drain(..).for_each(crate::account::Ticket::undo);
+                ctx.charges.tickets.drain(..).for_each(crate::account::LimitGrant::undo);
                 return Err(self.unpaid(ctx, refused, cost));
             }
         }
@@ -119,12 +122,17 @@ impl Gateway {
     }
 
     /// Takes the request's place in all limits, or in none: says whose limit lacks what.
-    fn take(&self, ctx: &mut Context, limited: &[Limited<'_>], ask: &Ask) -> Option<(Scope, Lack)> {
+    fn take(
+        &self,
+        ctx: &mut Context,
+        limited: &[Limited<'_>],
+        ask: &LimitRequest,
+    ) -> Option<(Scope, Denied)> {
         for (scope, _, limits, gauge) in limited {
             match gauge.admit(limits, ask) {
-                Ok(ticket) => ctx.tab.tickets.push(ticket),
+                Ok(ticket) => ctx.charges.tickets.push(ticket),
                 Err(lack) => {
-                    ctx.tab.tickets.drain(..).for_each(crate::account::Ticket::undo);
+                    ctx.charges.tickets.drain(..).for_each(crate::account::LimitGrant::undo);
                     return Some((*scope, lack));
                 }
             }
@@ -137,25 +145,25 @@ impl Gateway {
         &self,
         ctx: &mut Context,
         limited: &[Limited<'_>],
-        ask: &Ask,
+        ask: &LimitRequest,
     ) -> Result<(), ApiError> {
-        let limiter = self.till.ledger.as_ref().and_then(|ledger| ledger.limiter());
+        let limiter = self.billing.ledger.as_ref().and_then(|ledger| ledger.limiter());
         let payer = ctx.key.as_ref().and_then(|key| key.account.as_ref()).map(|account| account.name.clone());
         for (scope, name, limits, gauge) in limited {
             let mut taken = gauge.admit(limits, ask);
-            if let (Err(Lack::Visit), Some(limiter)) = (&taken, limiter) {
+            if let (Err(Denied::Visit), Some(limiter)) = (&taken, limiter) {
                 let account = payer.clone().unwrap_or_default();
                 let whose = Whose { account, key: (*scope == Scope::Key).then(|| (*name).clone()) };
                 let asked = limiter.take(whose, gauge, limits, ask);
                 taken = match tokio::time::timeout(RESERVING, asked).await {
                     Ok(Ok(taken)) => taken,
-                    Ok(Err(_)) | Err(_) => Err(Lack::Unavailable),
+                    Ok(Err(_)) | Err(_) => Err(Denied::Unavailable),
                 };
             }
             match taken {
-                Ok(ticket) => ctx.tab.tickets.push(ticket),
+                Ok(ticket) => ctx.charges.tickets.push(ticket),
                 Err(lack) => {
-                    ctx.tab.tickets.drain(..).for_each(crate::account::Ticket::undo);
+                    ctx.charges.tickets.drain(..).for_each(crate::account::LimitGrant::undo);
                     return self.place_taken(ctx, limited, ask, Some((*scope, lack)));
                 }
             }
@@ -168,38 +176,38 @@ impl Gateway {
         &self,
         ctx: &mut Context,
         limited: &[Limited<'_>],
-        ask: &Ask,
-        refused: Option<(Scope, Lack)>,
+        ask: &LimitRequest,
+        refused: Option<(Scope, Denied)>,
     ) -> Result<(), ApiError> {
-        let mut lefts = Lefts::default();
+        let mut lefts = RateLimitStatus::default();
         for (_, _, limits, gauge) in limited {
             let (requests, tokens) = gauge.left(limits, ask.now);
             lefts.requests = tighter(lefts.requests, requests);
             lefts.tokens = tighter(lefts.tokens, tokens);
         }
         if lefts.requests.is_some() || lefts.tokens.is_some() {
-            ctx.tab.left = Some(Box::new(lefts));
+            ctx.charges.left = Some(Box::new(lefts));
         }
         match refused {
             None => Ok(()),
-            Some((scope, Lack::Exceeded(exceeded))) => {
+            Some((scope, Denied::Exceeded(exceeded))) => {
                 let labels = [scope.name(), exceeded.which.name()];
                 self.metrics.limit_refusals.with_label_values(&labels).inc();
                 Err(refusal(scope, &exceeded, ask.cost, ctx.format))
             }
-            Some((_, Lack::Visit | Lack::Unavailable)) => {
+            Some((_, Denied::Visit | Denied::Unavailable)) => {
                 self.metrics.ledger_failures.with_label_values(&["limit", "unavailable"]).inc();
                 Err(unavailable())
             }
         }
     }
 
-    /// Account check for requests without a reservation: refuses a disabled and an unknown account. An unavailable ledger
-    /// refuses nothing here.
+    /// Account check for requests without a reservation: refuses a disabled and an unknown account. An unavailable
+    /// ledger refuses nothing here.
     pub(super) async fn check_account(&self, ctx: &Context) -> Result<(), ApiError> {
         let account = ctx.key.as_ref().and_then(|key| key.account.as_ref());
         let id = account.and_then(|account| AccountId::shared(&account.name));
-        let (Some(ledger), Some(id)) = (&self.till.ledger, id) else { return Ok(()) };
+        let (Some(ledger), Some(id)) = (&self.billing.ledger, id) else { return Ok(()) };
         match ledger.reserve(&id, 0).within(RESERVING).await {
             Err(refused @ (Refused::UnknownAccount | Refused::Disabled)) => Err(self.unpaid(ctx, refused, 0)),
             _ => Ok(()),
@@ -278,7 +286,7 @@ fn refusal(scope: Scope, exceeded: &Exceeded, cost: i64, format: Format) -> ApiE
     error.retry_after(exceeded.wait.map(RetryAfter::Wait))
 }
 
-fn tighter(one: Option<Left>, other: Option<Left>) -> Option<Left> {
+fn tighter(one: Option<Remaining>, other: Option<Remaining>) -> Option<Remaining> {
     match (one, other) {
         (Some(one), Some(other)) => Some(if other.remaining < one.remaining { other } else { one }),
         (one, other) => one.or(other),
@@ -286,13 +294,13 @@ fn tighter(one: Option<Left>, other: Option<Left>) -> Option<Left> {
 }
 
 /// Headers that tell a client what is left of its limits.
-type Shown = SmallVec<[(HeaderName, HeaderValue); 6]>;
+type RateLimitHeaders = SmallVec<[(HeaderName, HeaderValue); 6]>;
 
-impl Tab {
+impl RequestCharges {
     /// What is left of the limits, in the client's words: OpenAI's for both of its formats, Anthropic's for its own.
     /// Google has none.
-    pub(super) fn shown(&self, format: Format, now: i64) -> Shown {
-        let mut shown = Shown::new();
+    pub(super) fn shown(&self, format: Format, now: i64) -> RateLimitHeaders {
+        let mut shown = RateLimitHeaders::new();
         let Some(lefts) = self.left.as_deref() else { return shown };
         let (requests, tokens) = match format {
             Format::Chat | Format::Responses => (

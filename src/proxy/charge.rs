@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::Gateway;
 use super::context::{Answer, Context};
 use super::spent::Spending;
-use crate::account::bucket::{Left, Nanos};
-use crate::account::{Calendar, Gauges, Ticket, UsageBound};
+use crate::account::bucket::{Nanos, Remaining};
+use crate::account::{Calendar, LimitGrant, LimitRegistry, UsageBound};
 use crate::canonical::{Product, Usage};
 use crate::error::Kind;
 use crate::store::{Ledger, Reservation, Settled, StoreError, UsageRecord};
@@ -19,18 +19,18 @@ use crate::wire::watch::End;
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// Balances and limits of the process.
-pub(super) struct Till {
+pub(super) struct Billing {
     pub(super) ledger: Option<Arc<dyn Ledger>>,
-    pub(super) gauges: Gauges,
+    pub(super) gauges: LimitRegistry,
     pub(super) spending: Spending,
     epoch: Instant,
 }
 
-impl Till {
+impl Billing {
     pub(super) fn new(ledger: Option<Arc<dyn Ledger>>) -> Self {
         let shared = ledger.as_ref().is_some_and(|ledger| ledger.limiter().is_some());
-        let gauges = if shared { Gauges::shared() } else { Gauges::default() };
-        Till { ledger, gauges, spending: Spending::default(), epoch: Instant::now() }
+        let gauges = if shared { LimitRegistry::shared() } else { LimitRegistry::default() };
+        Billing { ledger, gauges, spending: Spending::default(), epoch: Instant::now() }
     }
 
     /// A point in time as limits count it.
@@ -46,7 +46,7 @@ impl Till {
     }
 }
 
-impl std::fmt::Debug for Till {
+impl std::fmt::Debug for Billing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Till").field("gauges", &self.gauges).finish_non_exhaustive()
     }
@@ -54,34 +54,34 @@ impl std::fmt::Debug for Till {
 
 /// What one request has taken, until it is settled.
 #[derive(Debug, Default)]
-pub(super) struct Tab {
+pub(super) struct RequestCharges {
     /// There is to be a record of the request, and there is none yet.
     open: bool,
     /// Of the account's balance.
     pub(super) reservation: Option<Reservation>,
     /// Of the key's limits and the account's.
-    pub(super) tickets: Vec<Ticket>,
+    pub(super) tickets: Vec<LimitGrant>,
     /// What is left of limits, for the client to know.
-    pub(super) left: Option<Box<Lefts>>,
+    pub(super) left: Option<Box<RateLimitStatus>>,
     /// Input tokens that are expected.
     pub(super) input: u64,
     /// What was asked, where nothing was answered.
     pub(super) asked: Asked,
     /// The client's own limit of an answer's output, and how many answers it wants: where that was looked at.
     pub(super) most: Option<(Option<u64>, u64)>,
-    charged: Option<Box<Charged>>,
+    charged: Option<Box<ChargedUsage>>,
 }
 
 /// What is left of the limits on requests and tokens: the tighter of the key's and the account's.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lefts {
-    pub(super) requests: Option<Left>,
-    pub(super) tokens: Option<Left>,
+pub(super) struct RateLimitStatus {
+    pub(super) requests: Option<Remaining>,
+    pub(super) tokens: Option<Remaining>,
 }
 
 /// What a request was charged.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Charged {
+pub(super) struct ChargedUsage {
     pub(super) usage: Usage,
     /// Nano-units.
     pub(super) cost: i64,
@@ -91,7 +91,7 @@ pub(super) struct Charged {
     pub(super) bounded: bool,
 }
 
-impl Tab {
+impl RequestCharges {
     /// From now on the request will be recorded, however it ends.
     pub(super) fn open(&mut self) {
         self.open = true;
@@ -108,7 +108,7 @@ impl Tab {
     }
 
     /// What was charged, once that is known.
-    pub(super) fn charged(&self) -> Option<&Charged> {
+    pub(super) fn charged(&self) -> Option<&ChargedUsage> {
         self.charged.as_deref()
     }
 }
@@ -117,30 +117,30 @@ impl Context {
     /// Charges the request and makes its record: once. `complete` tells an answer that has come to its end from one
     /// that will not.
     pub(super) fn settle(&mut self, complete: bool) -> Option<Settled> {
-        if !std::mem::take(&mut self.tab.open) {
+        if !std::mem::take(&mut self.charges.open) {
             return None;
         }
         let charged = self.charge(complete);
         let now = Instant::now();
         let settled = self.enter(&charged, complete, now);
         // Only what stands in the ledger is taken off what is held back of limits.
-        if !self.tab.tickets.is_empty() {
-            let Charged { usage, cost, .. } = charged;
+        if !self.charges.tickets.is_empty() {
+            let ChargedUsage { usage, cost, .. } = charged;
             let tokens = usage.input.unwrap_or(0).saturating_add(usage.output.unwrap_or(0));
-            let nanos = self.live.till.nanos(now);
-            for ticket in std::mem::take(&mut self.tab.tickets) {
+            let nanos = self.live.billing.nanos(now);
+            for ticket in std::mem::take(&mut self.charges.tickets) {
                 ticket.settle(nanos, tokens, cost);
             }
         }
-        self.tab.charged = Some(Box::new(charged));
+        self.charges.charged = Some(Box::new(charged));
         settled
     }
 
     /// Hands the ledger the request's record.
-    fn enter(&mut self, charged: &Charged, complete: bool, now: Instant) -> Option<Settled> {
-        let Charged { usage, cost, counted, .. } = *charged;
-        let reservation = self.tab.reservation.take();
-        let ledger = self.live.till.ledger.as_deref()?;
+    fn enter(&mut self, charged: &ChargedUsage, complete: bool, now: Instant) -> Option<Settled> {
+        let ChargedUsage { usage, cost, counted, .. } = *charged;
+        let reservation = self.charges.reservation.take();
+        let ledger = self.live.billing.ledger.as_deref()?;
         let record = &self.record;
         let target = self.plan.as_ref().and_then(|plan| plan.target());
         let millis = |at: Instant| {
@@ -177,19 +177,19 @@ impl Context {
     /// Ends the request while what it began goes on: its limits count what it may cost. Its record is made when the
     /// rest has ended.
     pub(super) fn hand_over(&mut self, cost: i64) {
-        self.tab.open = false;
-        let nanos = self.live.till.nanos(Instant::now());
-        for ticket in std::mem::take(&mut self.tab.tickets) {
+        self.charges.open = false;
+        let nanos = self.live.billing.nanos(Instant::now());
+        for ticket in std::mem::take(&mut self.charges.tickets) {
             ticket.settle(nanos, 0, cost);
         }
     }
 
     /// What the request used and costs. Nothing, if it failed: unless something was delivered, or it is the client who
     /// left while its provider was at work.
-    fn charge(&mut self, complete: bool) -> Charged {
+    fn charge(&mut self, complete: bool) -> ChargedUsage {
         self.put_back();
         let gone = self.record.status == 499 || self.record.error == Some(Kind::ClientGone);
-        let Some(plan) = &self.plan else { return Charged::default() };
+        let Some(plan) = &self.plan else { return ChargedUsage::default() };
         let (usage, counted) = match &mut self.answer {
             Answer::Stream(passing) | Answer::Whole(passing, _) => {
                 let exchange = &mut passing.exchange;
@@ -199,23 +199,24 @@ impl Context {
                 } else if gone || exchange.has_delivered() {
                     exchange.cut();
                 } else {
-                    return Charged::default();
+                    return ChargedUsage::default();
                 }
                 (exchange.usage(), exchange.is_counted())
             }
             Answer::Made(made) => (made.usage, made.counted),
             Answer::Awaited if gone && self.record.said => {
-                let input = self.tab.asked.tokens(plan.lane.family, plan.api.format(), self.tab.input);
+                let input =
+                    self.charges.asked.tokens(plan.lane.family, plan.api.format(), self.charges.input);
                 (Usage { input: Some(input), output: Some(0), ..Usage::default() }, true)
             }
-            Answer::Awaited | Answer::Refused { .. } | Answer::Done => return Charged::default(),
+            Answer::Awaited | Answer::Refused { .. } | Answer::Done => return ChargedUsage::default(),
         };
         let meter = self.passing().map(|passing| passing.exchange.meter());
         let possible = UsageBound {
             request_bytes: self.record.request_bytes.max(plan.body_len as u64),
             response_bytes: self.record.response_bytes.max(meter.map_or(0, |meter| meter.whole_bytes())),
-            limit: self.tab.most.and_then(|(limit, _)| limit),
-            answers: self.tab.most.map(|(_, answers)| answers),
+            limit: self.charges.most.and_then(|(limit, _)| limit),
+            answers: self.charges.most.map(|(_, answers)| answers),
         };
         let bounded = possible.bound(&usage, || meter.is_some_and(|meter| meter.is_whole()));
         if let Some(bounded) = &bounded {
@@ -237,7 +238,7 @@ impl Context {
             _ => &[],
         };
         let cost = plan.model.price.cost(&charged, made);
-        Charged { usage: charged, cost, counted, bounded: bounded.is_some() }
+        ChargedUsage { usage: charged, cost, counted, bounded: bounded.is_some() }
     }
 }
 
@@ -249,7 +250,7 @@ fn beyond(usage: &Usage) -> [Option<u64>; 3] {
 /// A request that nobody ended, because its task was: it is recorded all the same.
 impl Drop for Context {
     fn drop(&mut self) {
-        if self.tab.open {
+        if self.charges.open {
             if self.record.status == 0 || self.kept {
                 self.record.status = 499;
             }

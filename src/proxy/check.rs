@@ -194,7 +194,7 @@ impl Gateway {
         else {
             return;
         };
-        let now = live.till.nanos(Instant::now());
+        let now = live.billing.nanos(Instant::now());
         let point = rand::Rng::next_u64(&mut rand::rng());
         let breaker = &target.seat.state.provider_breaker;
         let news = checked.take(outcome, breaker, now, &model.routing.breaker, point);

@@ -8,7 +8,7 @@ use http::HeaderValue;
 use rand::Rng as _;
 use smallvec::SmallVec;
 
-use super::charge::Tab;
+use super::charge::RequestCharges;
 use super::encoding::Decoder;
 use super::fallback::Origin;
 use super::lane::Lane;
@@ -61,7 +61,7 @@ pub struct Context {
     pub(super) failure: Option<Box<ApiError>>,
     pub(super) record: Record,
     /// What the request has taken and will be charged.
-    pub(super) tab: Tab,
+    pub(super) charges: RequestCharges,
     /// What the request will own when its answer has come.
     pub(super) claims: Option<Box<Claims>>,
     _in_flight: InFlight,
@@ -228,7 +228,7 @@ impl Context {
                 first_content: None,
                 stream: false,
             },
-            tab: Tab::default(),
+            charges: RequestCharges::default(),
             claims: None,
             _in_flight: in_flight,
         }
@@ -256,7 +256,7 @@ impl Context {
     pub(super) fn answered_well(&mut self, at: Instant) {
         let before = self.resume.as_ref().and_then(|resume| resume.first_content);
         self.record.first_content = before.or(Some(at));
-        let now = self.live.till.nanos(at);
+        let now = self.live.billing.nanos(at);
         if let Some(permit) = self.plan.as_mut().and_then(|plan| plan.permit.as_mut()) {
             permit.answered(now);
         }
@@ -271,7 +271,7 @@ impl Context {
         let asked = Asked::of(std::mem::take(&mut plan.body));
         match &mut self.answer {
             Answer::Stream(passing) | Answer::Whole(passing, _) => passing.exchange.asked(asked),
-            _ => self.tab.asked = asked,
+            _ => self.charges.asked = asked,
         }
         if self.origin.is_none() {
             self.weight = None;

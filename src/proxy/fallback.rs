@@ -97,8 +97,8 @@ impl Gateway {
         fitting: u64,
         mut body: Box<Body>,
     ) -> Result<(), ApiError> {
-        let now = ctx.live.till.nanos(ctx.record.complete.unwrap_or_else(Instant::now));
-        let mut ask = Ask { now, tokens: ctx.tab.input, fitting, ..Ask::default() };
+        let now = ctx.live.billing.nanos(ctx.record.complete.unwrap_or_else(Instant::now));
+        let mut ask = Ask { now, tokens: ctx.charges.input, fitting, ..Ask::default() };
         let routing = &wanted.model.routing;
         let several = !fitting.is_power_of_two();
         if several {
@@ -147,8 +147,8 @@ impl Gateway {
         model: &Model,
         fitting: u64,
     ) -> Result<(usize, Permit), ApiError> {
-        let now = ctx.live.till.nanos(Instant::now());
-        let ask = Ask { now, tokens: ctx.tab.input, fitting, point: chance(), ..Ask::default() };
+        let now = ctx.live.billing.nanos(Instant::now());
+        let ask = Ask { now, tokens: ctx.charges.input, fitting, point: chance(), ..Ask::default() };
         pick(model, model.routing.policy, &ask).map_err(|nobody| full(nobody, now))
     }
 
@@ -316,7 +316,7 @@ impl Gateway {
 
     /// A failure has told more about the targets than the time of the request's beginning does.
     pub(super) fn look_anew(&self, ctx: &mut Context) {
-        let now = ctx.live.till.nanos(Instant::now());
+        let now = ctx.live.billing.nanos(Instant::now());
         if let Some(origin) = ctx.origin.as_deref_mut() {
             origin.ask.now = now;
             origin.ask.point = chance();
@@ -342,7 +342,7 @@ impl Gateway {
 
     /// Takes note of whose fault a failure is.
     pub(super) fn blame(&self, ctx: &mut Context, blame: Blame, error: &ApiError) {
-        let now = ctx.live.till.nanos(Instant::now());
+        let now = ctx.live.billing.nanos(Instant::now());
         let Some(plan) = &mut ctx.plan else { return };
         let Some(permit) = plan.permit.take() else { return };
         let Some(target) = plan.target() else { return };
@@ -434,7 +434,7 @@ impl Context {
             return;
         }
         let Some(permit) = &plan.permit else { return };
-        let (now, unix) = (self.live.till.nanos(Instant::now()), self.now());
+        let (now, unix) = (self.live.billing.nanos(Instant::now()), self.now());
         let learn = |left: Option<&str>, reset: &HeaderName| {
             let left = left?.trim().parse::<u64>().ok()?;
             let wait = spans::until_reset(text(headers, reset)?, unix)?;

@@ -70,7 +70,7 @@ impl Gateway {
                 self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
             }
         }
-        if ctx.tab.charged().is_some_and(|charged| charged.bounded)
+        if ctx.charges.charged().is_some_and(|charged| charged.bounded)
             && let Some(target) = ctx.plan.as_ref().and_then(|plan| plan.target())
         {
             self.metrics.usage_bounded.with_label_values(&[&*target.provider.name]).inc();
@@ -94,7 +94,7 @@ impl Gateway {
             first_token: record.first_content.filter(|_| record.stream).map(|at| seconds(record.started, at)),
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
-            cost: ctx.tab.charged().map_or(0, |charged| charged.cost.unsigned_abs()),
+            cost: ctx.charges.charged().map_or(0, |charged| charged.cost.unsigned_abs()),
         };
         let usage = usage(ctx);
         series.finish(&self.metrics, &done, &usage);
@@ -135,7 +135,7 @@ impl Gateway {
             stream: record.stream,
             finish: meter.map(|meter| meter.finish()),
             usage: usage(ctx),
-            cost: ctx.tab.charged().map(|charged| charged.cost),
+            cost: ctx.charges.charged().map(|charged| charged.cost),
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
             frames: meter.map_or(0, |meter| if record.stream { meter.frames() } else { 0 }),
@@ -171,5 +171,5 @@ fn shown_path<'p>(ctx: &Context, path: &'p str) -> Cow<'p, str> {
 
 /// What was used: what is charged, where that is known.
 fn usage(ctx: &Context) -> Usage {
-    ctx.tab.charged().map_or_else(|| ctx.usage(), |charged| charged.usage)
+    ctx.charges.charged().map_or_else(|| ctx.usage(), |charged| charged.usage)
 }

@@ -23,7 +23,7 @@ fn word(target: &Target, now: Nanos) -> (&'static str, Nanos) {
 impl Gateway {
     fn each_target(&self, mut each: impl FnMut(&str, &Target, Nanos)) {
         let live = self.live.load();
-        let now = live.till.nanos(Instant::now());
+        let now = live.billing.nanos(Instant::now());
         for model in live.snapshot.routes.models() {
             for target in &model.targets {
                 each(&model.id, target, now);

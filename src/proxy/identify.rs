@@ -11,7 +11,7 @@ use super::context::Context;
 use super::names;
 use super::request::COUNTING;
 use super::task::key_of;
-use crate::account::{Key, Permission, State, is_mistyped, is_token};
+use crate::account::{Key, KeyState, Permission, is_mistyped, is_token};
 use crate::error::{ApiError, Kind};
 use crate::route::Table;
 use crate::wire::Api;
@@ -94,9 +94,9 @@ pub(super) fn use_key(ctx: &mut Context, found: Option<&Arc<Key>>, text: &str) -
     };
     ctx.key = Some(key.clone());
     match key.state(ctx.now()) {
-        State::Usable => Ok(()),
-        State::Disabled => Err(ApiError::new(Kind::DisabledKey, "This API key is disabled.")),
-        State::Expired => Err(ApiError::new(Kind::ExpiredKey, "This API key has expired.")),
+        KeyState::Usable => Ok(()),
+        KeyState::Disabled => Err(ApiError::new(Kind::DisabledKey, "This API key is disabled.")),
+        KeyState::Expired => Err(ApiError::new(Kind::ExpiredKey, "This API key has expired.")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::charge::Till;
+use super::charge::Billing;
 use super::lane::Lane;
 use super::peer::Link;
 use crate::config::Limits;
@@ -29,14 +29,14 @@ const ENDPOINTS: [&str; 10] = [
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) snapshot: Snapshot,
-    pub(super) till: Arc<Till>,
+    pub(super) billing: Arc<Billing>,
     links: Vec<Link>,
     /// By model, target and endpoint, in this order.
     lanes: Vec<Box<[OnceLock<Arc<Lane>>]>>,
 }
 
 impl Live {
-    pub(super) fn new(snapshot: Snapshot, till: Arc<Till>, metrics: &Metrics, limits: &Limits) -> Self {
+    pub(super) fn new(snapshot: Snapshot, billing: Arc<Billing>, metrics: &Metrics, limits: &Limits) -> Self {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let loaded = |kind, n| metrics.loaded.with_label_values(&[kind]).set(count(n));
         loaded("models", snapshot.routes.models().len());
@@ -51,7 +51,7 @@ impl Live {
             .iter()
             .map(|model| (0..model.targets.len() * ENDPOINTS.len()).map(|_| OnceLock::new()).collect())
             .collect();
-        Live { snapshot, till, links, lanes }
+        Live { snapshot, billing, links, lanes }
     }
 
     /// Takes over what was found out of providers that are still there.

@@ -106,7 +106,7 @@ use crate::route::home::Homes;
 use crate::snapshot::Snapshot;
 use crate::store::{Ledger, Owners, Store, Tasks};
 use crate::supervise::Supervisor;
-use charge::Till;
+use charge::Billing;
 use connection::Connections;
 use dns::Resolver;
 use live::Live;
@@ -128,7 +128,7 @@ pub struct Inner {
     access_log: Arc<AccessLog>,
     shutdown: Arc<Shutdown>,
     store: Option<Arc<dyn Store>>,
-    till: Arc<Till>,
+    billing: Arc<Billing>,
     tasks: task::Desk,
     owners: Arc<dyn Owners>,
     refuse_foreign: bool,
@@ -187,8 +187,8 @@ impl Gateway {
     pub fn new(parts: Parts) -> Result<Self, dns::DnsError> {
         let mut options = ConnectorOptions::new(parts.limits.pool);
         options.ca_file = parts.ca_file;
-        let till = Arc::new(Till::new(parts.ledger));
-        let live = Live::new(parts.snapshot, till.clone(), &parts.metrics, &parts.limits);
+        let billing = Arc::new(Billing::new(parts.ledger));
+        let live = Live::new(parts.snapshot, billing.clone(), &parts.metrics, &parts.limits);
         let kept = parts.store.as_ref().map_or(0, |store| store.size());
         parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
         let memory = weight::Memory::new(parts.limits.memory);
@@ -206,7 +206,7 @@ impl Gateway {
             tasks: task::Desk::new(parts.tasks),
             owners: parts.owners,
             refuse_foreign: parts.refuse_foreign,
-            till,
+            billing,
             memory,
             fetches,
             homes: Homes::default(),
@@ -222,7 +222,7 @@ impl Gateway {
         if let Some(thread) = self.supervisor.down() {
             return Some(format!("the thread {thread} is down"));
         }
-        let fault = self.till.ledger.as_ref()?.fault()?;
+        let fault = self.billing.ledger.as_ref()?.fault()?;
         Some(format!("accounts cannot be charged: {fault}"))
     }
 
@@ -237,7 +237,7 @@ impl Gateway {
     /// Brings what is settled to where it stays, and gives back what is set aside for this process: for its end. It
     /// does not wait long for a server that does not answer.
     async fn close(&self) {
-        let Some(ledger) = &self.till.ledger else { return };
+        let Some(ledger) = &self.billing.ledger else { return };
         if let Err(error) = ledger.close().within(CLOSING).await {
             tracing::warn!(%error, "not all is brought to the ledger; the next process does it");
         }
@@ -250,10 +250,10 @@ impl Gateway {
 
     /// Puts new routes and keys in place; returns the old ones, which requests under way may still hold.
     pub fn install(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
-        self.till.sweep();
+        self.billing.sweep();
         let mut snapshot = snapshot;
         snapshot.routes.inherit(&self.live.load().snapshot.routes);
-        let live = Live::new(snapshot, self.till.clone(), &self.metrics, &self.limits);
+        let live = Live::new(snapshot, self.billing.clone(), &self.metrics, &self.limits);
         live.inherit(&self.live.load());
         let before = self.live.swap(Arc::new(live));
         self.reloads.send_replace(());

@@ -269,7 +269,7 @@ pub(super) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context) {
         }
         let _ = head.insert_header(names::X_REQUEST_ID, id);
     }
-    for (name, value) in ctx.tab.shown(ctx.format, ctx.now()).into_iter().chain(ctx.way()) {
+    for (name, value) in ctx.charges.shown(ctx.format, ctx.now()).into_iter().chain(ctx.way()) {
         let _ = head.insert_header(name, value);
     }
 }

@@ -129,7 +129,7 @@ impl Gateway {
         let form = check_media(head, &endpoint)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
         if endpoint.label() != COUNTING {
-            ctx.tab.open();
+            ctx.charges.open();
         }
         let body = self.read_body(client, ctx, api, &endpoint, form).await?;
         ctx.record.complete = Some(Instant::now());

@@ -59,7 +59,7 @@ impl Gateway {
                     Some(promised) => (Exchange::Translated(promised), true),
                 },
             };
-            exchange.expect(plan.lane.family, ctx.tab.expected_input());
+            exchange.expect(plan.lane.family, ctx.charges.expected_input());
             if stream {
                 ctx.follow(&mut exchange);
             }
@@ -141,7 +141,7 @@ impl Gateway {
             ours.insert(name, value);
         }
         add_ids(&mut ours, ctx.format, &ctx.id);
-        for (name, value) in ctx.tab.shown(ctx.format, ctx.now()) {
+        for (name, value) in ctx.charges.shown(ctx.format, ctx.now()) {
             ours.insert(name, value);
         }
         parts.headers = ours;

@@ -1,5 +1,5 @@
-//! What was spent today and this month before this process, or these keys, began to count. The ledger is asked once for all
-//! requests that wait for it, and they wait together.
+//! What was spent today and this month before this process, or these keys, began to count. The ledger is asked once for
+//! all requests that wait for it, and they wait together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::admit::unavailable;
-use super::charge::Till;
+use super::charge::Billing;
 use super::context::Context;
 use super::exchange::client_gone;
 use super::{Client, Gateway};
-use crate::account::{Calendar, Gauge, Limits, Scope};
+use crate::account::{Calendar, LimitState, Scope, UsageLimits};
 use crate::error::ApiError;
 use crate::store::StoreError;
 
@@ -38,7 +38,7 @@ struct State {
     failed: Option<(Instant, StoreError)>,
 }
 
-impl Till {
+impl Billing {
     /// Asks what was spent, if that is not known and nobody has asked. Nothing, if it is known.
     fn ask_spent(self: &Arc<Self>, generation: u64, calendar: &Calendar) -> Result<Option<Told>, StoreError> {
         let Some(ledger) = &self.ledger else { return Ok(None) };
@@ -62,14 +62,14 @@ impl Till {
         state.asked = Some((generation, told.clone()));
         drop(state);
         let pending = ledger.spent_since(calendar.month_begins());
-        let (till, calendar) = (self.clone(), *calendar);
+        let (billing, calendar) = (self.clone(), *calendar);
         tokio::spawn(async move {
             let outcome = pending.within(SPENT).await;
             if let Ok(rows) = &outcome {
                 let rows = rows.iter().map(|row| (&*row.key, &*row.account, row.day, row.cost));
-                till.gauges.remember_spent(&calendar, rows);
+                billing.gauges.remember_spent(&calendar, rows);
             }
-            let mut state = till.spending.0.lock();
+            let mut state = billing.spending.0.lock();
             state.asked.take_if(|(of, _)| *of == generation);
             match &outcome {
                 Ok(_) => (state.known, state.failed) = (state.known.max(generation), None),
@@ -95,8 +95,8 @@ impl Gateway {
     /// Waits until it is known what was spent, if the request needs that, or until its client leaves.
     pub(super) async fn await_spent(&self, client: &mut Client, ctx: &Context) -> Result<(), ApiError> {
         let Some(key) = ctx.key.clone().filter(|_| ctx.is_held()) else { return Ok(()) };
-        let wants = |limits: &Limits, gauge: &Gauge| limits.has_spend() && gauge.wants_spend();
-        let gauges = &self.till.gauges;
+        let wants = |limits: &UsageLimits, gauge: &LimitState| limits.has_spend() && gauge.wants_spend();
+        let gauges = &self.billing.gauges;
         let by_key = wants(&key.rules.limits, key.gauge(gauges));
         if !by_key && !key.account.as_ref().is_some_and(|of| wants(of.limits(), of.gauge(gauges))) {
             return Ok(());
@@ -117,20 +117,20 @@ impl Gateway {
     pub(super) async fn know_spent(
         &self,
         ctx: &Context,
-        limited: &[(Scope, &Arc<str>, &Limits, &Arc<Gauge>)],
+        limited: &[(Scope, &Arc<str>, &UsageLimits, &Arc<LimitState>)],
         calendar: &Calendar,
     ) -> Result<(), ApiError> {
         self.ask_and_wait(ctx, calendar).await?;
         for (scope, name, limits, gauge) in limited {
             if limits.has_spend() && gauge.wants_spend() {
-                self.till.gauges.tell_spent(*scope, name, gauge);
+                self.billing.gauges.tell_spent(*scope, name, gauge);
             }
         }
         Ok(())
     }
 
     async fn ask_and_wait(&self, ctx: &Context, calendar: &Calendar) -> Result<(), ApiError> {
-        let known = match self.till.ask_spent(ctx.live.snapshot.generation, calendar) {
+        let known = match self.billing.ask_spent(ctx.live.snapshot.generation, calendar) {
             Ok(None) => return Ok(()),
             Ok(Some(told)) => outcome(told).await,
             Err(error) => Err(error),

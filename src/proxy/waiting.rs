@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 
-use super::charge::Tab;
+use super::charge::RequestCharges;
 use super::context::{Context, Plan, Record, RequestId};
 use super::exchange::Clock;
 use super::guarded::Guarded;
@@ -48,7 +48,7 @@ pub(super) struct Waiting<'w> {
     endpoint: Option<&'w Endpoint>,
     model: &'w Model,
     warning: Option<&'w HeaderValue>,
-    tab: &'w Tab,
+    charges: &'w RequestCharges,
     now: i64,
     status: &'w mut u16,
     response_bytes: &'w mut u64,
@@ -83,7 +83,7 @@ impl Context {
     /// Both sides of the wait for an answer, so that each can be served while the other one is.
     pub(super) fn sides(&mut self) -> Option<(Speech<'_>, Waiting<'_>)> {
         let now = self.now();
-        let Context { id, format, endpoint, plan, tab, record, kept, .. } = self;
+        let Context { id, format, endpoint, plan, charges, record, kept, .. } = self;
         let Plan { model, body, body_len, sent, warning, .. } = plan.as_deref_mut()?;
         let Record { said, status, response_bytes, .. } = record;
         let speech = Speech { body, sent, length: *body_len, said };
@@ -93,7 +93,7 @@ impl Context {
             endpoint: endpoint.as_ref(),
             model,
             warning: warning.as_ref(),
-            tab,
+            charges,
             now,
             status,
             response_bytes,
@@ -182,7 +182,7 @@ impl Waiting<'_> {
             ours.insert(names::X_GATEWAY_WARNING, warning.clone());
         }
         add_ids(&mut ours, self.format, self.id);
-        for (name, value) in self.tab.shown(self.format, self.now) {
+        for (name, value) in self.charges.shown(self.format, self.now) {
             ours.insert(name, value);
         }
         parts.headers = ours;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::account::limit::Ask;
-use crate::account::share::Lack;
-use crate::account::{Gauge, Limits, Ticket};
+use crate::account::limit::LimitRequest;
+use crate::account::share::Denied;
+use crate::account::{LimitGrant, LimitState, UsageLimits};
 
 /// Whose limits they are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,8 +30,8 @@ pub trait Limiter: Send + Sync {
     fn take(
         &self,
         whose: Whose,
-        gauge: &Arc<Gauge>,
-        limits: &Limits,
-        ask: &Ask,
-    ) -> oneshot::Receiver<Result<Ticket, Lack>>;
+        gauge: &Arc<LimitState>,
+        limits: &UsageLimits,
+        ask: &LimitRequest,
+    ) -> oneshot::Receiver<Result<LimitGrant, Denied>>;
 }

@@ -19,7 +19,7 @@ fn rates(list: &[(TokenKind, &str)]) -> Rates {
 }
 
 fn price(list: &[(TokenKind, &str)]) -> Price {
-    Price::new(Given { rates: rates(list), ..Given::default() })
+    Price::new(PriceConfig { rates: rates(list), ..PriceConfig::default() })
 }
 
 #[test]
@@ -75,10 +75,10 @@ fn bug_41_parts_never_make_a_negative_price() {
 #[test]
 fn long_requests_have_the_price_of_their_tier() {
     use TokenKind::*;
-    let given = Given {
+    let given = PriceConfig {
         rates: rates(&[(Input, "1.25"), (CachedInput, "0.125"), (Output, "10")]),
         tiers: vec![(500_000, rates(&[(Output, "20")])), (200_000, rates(&[(Input, "2.5"), (Output, "15")]))],
-        ..Given::default()
+        ..PriceConfig::default()
     };
     let price = Price::new(given);
     let cost = |input, cached| {
@@ -93,12 +93,12 @@ fn long_requests_have_the_price_of_their_tier() {
 
 #[test]
 fn things_that_are_made_have_prices_by_size_and_quality() {
-    let unit = |size: Option<&str>, quality: Option<&str>, each| Unit {
+    let unit = |size: Option<&str>, quality: Option<&str>, each| UnitPrice {
         size: size.map(Into::into),
         quality: quality.map(Into::into),
         each: nanos(each),
     };
-    let price = Price::new(Given {
+    let price = Price::new(PriceConfig {
         images: vec![
             unit(Some("1024x1024"), Some("high"), "0.167"),
             unit(None, Some("low"), "0.011"),
@@ -107,7 +107,7 @@ fn things_that_are_made_have_prices_by_size_and_quality() {
         video_seconds: vec![unit(Some("720p"), None, "0.3")],
         search: Some(nanos("0.01")),
         request: Some(nanos("0.005")),
-        ..Given::default()
+        ..PriceConfig::default()
     });
     let images = |count, size: &str, quality: &str| {
         let made = Product::Images { count, size: size.into(), quality: quality.into() };
@@ -130,15 +130,15 @@ fn things_that_are_made_have_prices_by_size_and_quality() {
 
 #[test]
 fn what_no_price_fits_costs_the_dearest() {
-    let unit = |size: &str, quality: Option<&str>, each| Unit {
+    let unit = |size: &str, quality: Option<&str>, each| UnitPrice {
         size: Some(size.into()),
         quality: quality.map(Into::into),
         each: nanos(each),
     };
-    let price = Price::new(Given {
+    let price = Price::new(PriceConfig {
         images: vec![unit("1K", Some("low"), "1"), unit("1K", Some("high"), "9"), unit("2K", None, "4")],
         video_seconds: vec![unit("480p", None, "1"), unit("1080p", None, "3"), unit("720p", None, "2")],
-        ..Given::default()
+        ..PriceConfig::default()
     });
     for (size, quality, each) in [
         ("1K", "low", "1"),
@@ -150,13 +150,13 @@ fn what_no_price_fits_costs_the_dearest() {
     ] {
         let made = [Product::Images { count: 2, size: size.into(), quality: quality.into() }];
         assert_eq!(price.cost(&Usage::default(), &made), 2 * nanos(each), "{size} {quality}");
-        let expected = Expected { output: Some(0), made: &made, ..Expected::default() };
+        let expected = ExpectedUsage { output: Some(0), made: &made, ..ExpectedUsage::default() };
         assert!(price.estimate(&expected) >= price.cost(&Usage::default(), &made), "{size} {quality}");
     }
     for (resolution, each) in [("480p", "1"), ("720p", "2"), ("1p", "3"), ("", "3"), ("4k", "3")] {
         let made = [Product::Video { millis: 1_000, resolution: resolution.into() }];
         assert_eq!(price.cost(&Usage::default(), &made), nanos(each), "{resolution}");
-        let expected = Expected { output: Some(0), made: &made, ..Expected::default() };
+        let expected = ExpectedUsage { output: Some(0), made: &made, ..ExpectedUsage::default() };
         assert_eq!(price.estimate(&expected), nanos(if resolution.is_empty() { "3" } else { each }));
     }
     // A model that is paid for by tokens alone has no price for the piece.
@@ -167,9 +167,9 @@ fn what_no_price_fits_costs_the_dearest() {
 #[test]
 fn an_estimate_is_at_least_what_plain_tokens_cost() {
     let price = price(&[(TokenKind::Input, "1"), (TokenKind::Output, "2"), (TokenKind::Reasoning, "3")]);
-    let expected = Expected { input: 100, output: Some(10), ..Expected::default() };
+    let expected = ExpectedUsage { input: 100, output: Some(10), ..ExpectedUsage::default() };
     assert_eq!(price.estimate(&expected), 100 * 1_000 + 10 * 3_000);
-    assert_eq!(price.estimate(&Expected { answers: 4, ..expected }), 100 * 1_000 + 40 * 3_000);
+    assert_eq!(price.estimate(&ExpectedUsage { answers: 4, ..expected }), 100 * 1_000 + 40 * 3_000);
 }
 
 #[test]
@@ -182,20 +182,20 @@ fn only_what_a_request_names_is_expected_to_be_dear() {
         (CacheWrite1h, "6"),
         (Output, "15"),
     ]);
-    let expected = Expected { input: 1_000, output: Some(0), ..Expected::default() };
+    let expected = ExpectedUsage { input: 1_000, output: Some(0), ..ExpectedUsage::default() };
     assert_eq!(price.estimate(&expected), 1_000 * 3_000);
-    assert_eq!(price.dear(), Dear::of([CacheWrite, CacheWrite1h].into_iter()));
-    let dear = Dear::of([CacheWrite].into_iter());
-    assert_eq!(price.estimate(&Expected { dear, ..expected }), 1_000 * 3_750);
-    assert_eq!(price.estimate(&Expected { dear: price.dear(), ..expected }), 1_000 * 6_000);
+    assert_eq!(price.dear(), PremiumInputKinds::of([CacheWrite, CacheWrite1h].into_iter()));
+    let dear = PremiumInputKinds::of([CacheWrite].into_iter());
+    assert_eq!(price.estimate(&ExpectedUsage { dear, ..expected }), 1_000 * 3_750);
+    assert_eq!(price.estimate(&ExpectedUsage { dear: price.dear(), ..expected }), 1_000 * 6_000);
 }
 
 #[test]
 fn absurd_figures_saturate() {
-    let price = Price::new(Given {
+    let price = Price::new(PriceConfig {
         rates: rates(&[(TokenKind::Input, "9000000000"), (TokenKind::Output, "9000000000")]),
         search: Some(i64::MAX),
-        ..Given::default()
+        ..PriceConfig::default()
     });
     let usage =
         Usage { input: Some(u64::MAX), output: Some(u64::MAX), searches: Some(u64::MAX), ..Usage::default() };
@@ -235,7 +235,7 @@ proptest! {
         for (kind, rate) in &list {
             rates.set(*kind, *rate);
         }
-        let price = Price::new(Given { rates, search: Some(search), ..Given::default() });
+        let price = Price::new(PriceConfig { rates, search: Some(search), ..PriceConfig::default() });
         let [plain, cached, write, write_1h, said, reasoning, searches] = usage;
         let reported = Usage {
             input: Some(plain + cached + write + write_1h),
@@ -257,7 +257,7 @@ proptest! {
     ) {
         let mut rates = Rates::default();
         rates.set(TokenKind::Input, rate);
-        let price = Price::new(Given { rates, ..Given::default() });
+        let price = Price::new(PriceConfig { rates, ..PriceConfig::default() });
         let cost = |input| price.cost(&Usage { input: Some(input), ..Usage::default() }, &[]);
         prop_assert!(cost(input) <= cost(input + more));
         prop_assert!(cost(input) >= 0);
@@ -275,12 +275,15 @@ fn any_price() -> impl Strategy<Value = Price> {
     let name = || prop_oneof![Just(None), "[ab]".prop_map(|name| Some(name.into_boxed_str()))];
     let units = move || {
         let unit = (name(), name(), 0i64..1_000_000_000);
-        proptest::collection::vec(unit.prop_map(|(size, quality, each)| Unit { size, quality, each }), 0..4)
+        proptest::collection::vec(
+            unit.prop_map(|(size, quality, each)| UnitPrice { size, quality, each }),
+            0..4,
+        )
     };
     let tiers = proptest::collection::vec((1u64..2_000, rates()), 0..3);
     (rates(), tiers, units(), units(), proptest::option::of(0i64..1_000_000_000)).prop_map(
         |(rates, tiers, images, video_seconds, request)| {
-            Price::new(Given { rates, tiers, images, video_seconds, search: None, request })
+            Price::new(PriceConfig { rates, tiers, images, video_seconds, search: None, request })
         },
     )
 }
@@ -298,7 +301,7 @@ proptest! {
         wanted in proptest::collection::vec((0u64..5, "a|b|auto|", "a|b|"), 0..3),
         got in (0u64..5, "a|b", "a|b"),
     ) {
-        let dear = Dear::of(Dear::KINDS.into_iter().enumerate().filter(|(at, _)| named >> at & 1 == 1).map(|(_, kind)| kind));
+        let dear = PremiumInputKinds::of(PremiumInputKinds::KINDS.into_iter().enumerate().filter(|(at, _)| named >> at & 1 == 1).map(|(_, kind)| kind));
         let kinds: Vec<TokenKind> = dear.kinds().collect();
         let product = |(count, size, quality): &(u64, String, String)| Product::Images {
             count: *count, size: size.as_str().into(), quality: quality.as_str().into(),
@@ -306,7 +309,7 @@ proptest! {
         let made: Vec<Product> = wanted.iter().map(product).chain(wanted.iter().map(|(count, size, _)| {
             Product::Video { millis: count * 1_000, resolution: size.as_str().into() }
         })).collect();
-        let expected = Expected { input, output: Some(output), unsure: 0, answers, dear, made: &made };
+        let expected = ExpectedUsage { input, output: Some(output), unsure: 0, answers, dear, made: &made };
         let held = price.estimate(&expected);
         let part = |kind: TokenKind, tokens: u64| kinds.contains(&kind).then_some(tokens);
         let usage = Usage {
@@ -340,15 +343,15 @@ proptest! {
 /// A size that the provider chooses may be one that no price of the quality is for; that costs the dearest.
 #[test]
 fn estimate_of_an_open_size_that_no_price_may_fit_is_the_dearest() {
-    let unit = |size: &str, quality: Option<&str>, each| Unit {
+    let unit = |size: &str, quality: Option<&str>, each| UnitPrice {
         size: Some(size.into()),
         quality: quality.map(Into::into),
         each,
     };
-    let held = |images: Vec<Unit>, size: &str, quality: &str| {
+    let held = |images: Vec<UnitPrice>, size: &str, quality: &str| {
         let made = [Product::Images { count: 1, size: size.into(), quality: quality.into() }];
-        let price = Price::new(Given { images, ..Given::default() });
-        price.estimate(&Expected { made: &made, ..Expected::default() })
+        let price = Price::new(PriceConfig { images, ..PriceConfig::default() });
+        price.estimate(&ExpectedUsage { made: &made, ..ExpectedUsage::default() })
     };
     let units = || vec![unit("a", None, 0), unit("b", Some("a"), 7)];
     assert_eq!(held(units(), "auto", "b"), 7);
@@ -356,6 +359,6 @@ fn estimate_of_an_open_size_that_no_price_may_fit_is_the_dearest() {
     assert_eq!(held(units(), "a", "auto"), 0);
     assert_eq!(held(units(), "c", "a"), 7);
     // One price is for whatever is chosen: no other can hold behind it but those that may fit.
-    let all = Unit { size: None, quality: None, each: 1 };
+    let all = UnitPrice { size: None, quality: None, each: 1 };
     assert_eq!(held([units(), vec![all]].concat(), "auto", "b"), 1);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::account::{Calendar, Gauge, Ticket};
+use crate::account::{Calendar, LimitGrant, LimitState};
 
 const GATEWAYS: usize = 3;
 const MINUTE: Nanos = 60_000_000_000;
@@ -14,7 +14,7 @@ const LIFE: Nanos = 10_000_000_000;
 
 /// What stands for the server: the same rules as its script, one at a time.
 struct Server {
-    limits: Limits,
+    limits: UsageLimits,
     requests: Nanos,
     tokens: Nanos,
     /// Of each gateway: when it was here last, its places and its money.
@@ -27,10 +27,10 @@ impl Server {
         &mut self,
         me: usize,
         now: Nanos,
-        report: &Report,
+        report: &LeaseRequest,
         all: bool,
-        needs: &[Ask],
-    ) -> (Vec<bool>, Told) {
+        needs: &[LimitRequest],
+    ) -> (Vec<bool>, LeaseGrant) {
         for (_, kept) in self.kept.iter_mut().enumerate().filter(|(at, _)| *at != me) {
             *kept = kept.filter(|(at, ..)| now - at <= LIFE);
         }
@@ -63,7 +63,7 @@ impl Server {
             }
             granted.push(fits);
         }
-        let mut told = Told { gateways, ..Told::default() };
+        let mut told = LeaseGrant { gateways, ..LeaseGrant::default() };
         if granted.iter().all(|granted| *granted) {
             let share = |full: Nanos, limit: u64| {
                 let left = bucket::left(full, now, limit).remaining;
@@ -120,11 +120,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// A request under way: where, what was expected of it, its ticket.
-type Running = (usize, u64, i64, Ticket);
+type Running = (usize, u64, i64, LimitGrant);
 
 struct World {
     server: Server,
-    gauges: [Arc<Gauge>; GATEWAYS],
+    gauges: [Arc<LimitState>; GATEWAYS],
     running: Vec<Running>,
     now: Nanos,
     /// Requests that were let in, tokens that were used, money that was charged; and money that is in a journal alone.
@@ -135,14 +135,14 @@ struct World {
 }
 
 impl World {
-    fn new(limits: Limits) -> Self {
-        let gauges = std::array::from_fn(|_| Arc::new(Gauge::shared()));
+    fn new(limits: UsageLimits) -> Self {
+        let gauges = std::array::from_fn(|_| Arc::new(LimitState::shared()));
         let server = Server { limits, requests: 0, tokens: 0, kept: [None; GATEWAYS], spent: 0 };
         let (running, journals) = (Vec::new(), [0; GATEWAYS]);
         World { server, gauges, running, now: 0, requests: 0, tokens: 0, charged: 0, journals }
     }
 
-    fn visit(&mut self, at: usize, all: bool, needs: &[Ask], lost: Lost) -> bool {
+    fn visit(&mut self, at: usize, all: bool, needs: &[LimitRequest], lost: Lost) -> bool {
         let share = self.gauges[at].share().unwrap();
         let report = share.report(all);
         let made =
@@ -175,11 +175,11 @@ impl World {
         let limits = self.server.limits;
         match *step {
             Step::Take { at, tokens, cost, lost } => {
-                let ask = Ask { now: self.now, calendar: Calendar::default(), tokens, cost };
+                let ask = LimitRequest { now: self.now, calendar: Calendar::default(), tokens, cost };
                 let gauge = self.gauges[at].clone();
                 let ticket = match gauge.admit(&limits, &ask) {
                     Ok(ticket) => Some(ticket),
-                    Err(Lack::Visit) if self.visit(at, false, &[ask], lost) => {
+                    Err(Denied::Visit) if self.visit(at, false, &[ask], lost) => {
                         Some(gauge.granted(&limits, &ask))
                     }
                     Err(_) => None,
@@ -214,7 +214,7 @@ impl World {
                 // Its requests end with it, and its journal is found. Whoever starts next is another one.
                 self.running.retain(|(of, ..)| *of != at);
                 self.server.spent += std::mem::take(&mut self.journals[at]);
-                self.gauges[at] = Arc::new(Gauge::shared());
+                self.gauges[at] = Arc::new(LimitState::shared());
                 for _ in 0..3 {
                     self.pass(LIFE / 2);
                     (0..GATEWAYS).filter(|other| *other != at).for_each(|other| self.renew(other));
@@ -266,7 +266,7 @@ proptest! {
         requests in 1u64..200, tokens in 400u64..20_000, places in 1u32..40, money in 400i64..20_000,
         steps in proptest::collection::vec(step(), 1..200),
     ) {
-        let limits = Limits {
+        let limits = UsageLimits {
             requests_per_minute: Some(requests),
             tokens_per_minute: Some(tokens),
             concurrent: Some(places),
@@ -289,7 +289,7 @@ proptest! {
         }
         world.now += 2 * MINUTE;
         let left = money - world.charged;
-        let ask = Ask { now: world.now, calendar: Calendar::default(), tokens, cost: left };
+        let ask = LimitRequest { now: world.now, calendar: Calendar::default(), tokens, cost: left };
         prop_assert!(world.visit(0, true, &[ask], Lost::Nothing), "{} of money are left", left);
     }
 }

@@ -37,13 +37,13 @@ impl Ledger for Hanging {
     }
 }
 
-fn till() -> (Arc<Hanging>, Arc<Till>) {
+fn billing() -> (Arc<Hanging>, Arc<Billing>) {
     let ledger = Arc::new(Hanging::default());
-    (ledger.clone(), Arc::new(Till::new(Some(ledger))))
+    (ledger.clone(), Arc::new(Billing::new(Some(ledger))))
 }
 
-async fn ask(till: Arc<Till>, generation: u64) -> Result<(), StoreError> {
-    match till.ask_spent(generation, &Calendar::at(1_700_000_000)) {
+async fn ask(billing: Arc<Billing>, generation: u64) -> Result<(), StoreError> {
+    match billing.ask_spent(generation, &Calendar::at(1_700_000_000)) {
         Ok(None) => Ok(()),
         Ok(Some(told)) => outcome(told).await,
         Err(error) => Err(error),
@@ -53,14 +53,14 @@ async fn ask(till: Arc<Till>, generation: u64) -> Result<(), StoreError> {
 /// A hundred requests wait as long as one, and those that come directly after them do not wait at all.
 #[tokio::test(start_paused = true)]
 async fn a_ledger_that_hangs_is_asked_once_and_holds_nobody_for_longer_than_one() {
-    let (ledger, till) = till();
+    let (ledger, billing) = billing();
     let begun = tokio::time::Instant::now();
     let waiting: Vec<_> = (0..100)
         .map(|n| {
-            let till = till.clone();
+            let billing = billing.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(n)).await;
-                ask(till, 1).await
+                ask(billing, 1).await
             })
         })
         .collect();
@@ -69,14 +69,14 @@ async fn a_ledger_that_hangs_is_asked_once_and_holds_nobody_for_longer_than_one(
     }
     assert_eq!(begun.elapsed().as_secs(), SPENT.as_secs());
     assert_eq!(ledger.asked.load(Ordering::Relaxed), 1);
-    assert_eq!(ask(till, 1).await, Err(StoreError::Late));
+    assert_eq!(ask(billing, 1).await, Err(StoreError::Late));
     assert_eq!(ledger.asked.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
 async fn the_answer_is_for_all_who_wait_and_for_those_after_them() {
-    let (ledger, till) = till();
-    let waiting: Vec<_> = (0..10).map(|_| tokio::spawn(ask(till.clone(), 1))).collect();
+    let (ledger, billing) = billing();
+    let waiting: Vec<_> = (0..10).map(|_| tokio::spawn(ask(billing.clone(), 1))).collect();
     tokio::task::yield_now().await;
     let answer = ledger.answers.lock().pop().unwrap();
     answer.send(Ok(Vec::new())).unwrap();
@@ -85,10 +85,10 @@ async fn the_answer_is_for_all_who_wait_and_for_those_after_them() {
     }
     // A request that began before a reload does not ask for what is known since.
     for generation in [1, 0] {
-        assert_eq!(ask(till.clone(), generation).await, Ok(()));
+        assert_eq!(ask(billing.clone(), generation).await, Ok(()));
     }
     assert_eq!(ledger.asked.load(Ordering::Relaxed), 1);
-    let next = tokio::spawn(ask(till.clone(), 2));
+    let next = tokio::spawn(ask(billing.clone(), 2));
     tokio::task::yield_now().await;
     assert_eq!(ledger.asked.load(Ordering::Relaxed), 2);
     // Whoever was to answer is gone.

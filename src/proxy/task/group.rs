@@ -33,7 +33,7 @@ impl Gateway {
         ctx: &mut Context,
         task: Task,
     ) -> Result<bool, ApiError> {
-        ctx.tab.open();
+        ctx.charges.open();
         let endpoint = ctx.endpoint.clone().ok_or_else(failed)?;
         check_media(client.req_header(), &endpoint)?;
         let body = self.read_whole(client, ctx, self.limits.body).await?;

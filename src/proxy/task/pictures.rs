@@ -15,7 +15,7 @@ use super::group::Mark;
 use super::note::{Facts, State, pack, unpack};
 use super::submit::of_account;
 use super::{KEEPING, broken, failed, new_id};
-use crate::account::Expected;
+use crate::account::ExpectedUsage;
 use crate::canonical::image::ImageRequest;
 use crate::canonical::{Lost, Product, Usage};
 use crate::error::ApiError;
@@ -76,7 +76,7 @@ impl Gateway {
             },
         };
         let made = [product];
-        let expected = Expected { input, output: Some(0), made: &made, ..Expected::default() };
+        let expected = ExpectedUsage { input, output: Some(0), made: &made, ..ExpectedUsage::default() };
         let outcome = match self.hold(ctx, &road.model.price, &expected).await {
             Ok(()) => Box::pin(self.draw_pictures(client, ctx, job)).await,
             Err(error) => Err(error),
@@ -185,7 +185,7 @@ impl Gateway {
     ) -> Result<bool, ApiError> {
         let (product, input) = images::expected(image);
         let made = [product];
-        let expected = Expected { input, output: Some(0), made: &made, ..Expected::default() };
+        let expected = ExpectedUsage { input, output: Some(0), made: &made, ..ExpectedUsage::default() };
         self.hold(ctx, &road.model.price, &expected).await?;
         ctx.record.asked = Some(Instant::now());
         let mut notes = Notes::default();

@@ -22,7 +22,7 @@ use super::super::{Client, Gateway};
 use super::call::{Out, Road};
 use super::note::{Facts, Form, State, pack, unpack};
 use super::{KEEPING, Words, broken, failed, new_id, unknown, utf8};
-use crate::account::Expected;
+use crate::account::ExpectedUsage;
 use crate::canonical::Product;
 use crate::canonical::video::{PictureRole, PictureSource, Video, VideoDialect, VideoShape};
 use crate::error::{ApiError, Kind};
@@ -66,7 +66,7 @@ impl Gateway {
         from: Option<&str>,
         words: Words,
     ) -> Result<bool, ApiError> {
-        ctx.tab.open();
+        ctx.charges.open();
         let endpoint = ctx.endpoint.clone().ok_or_else(failed)?;
         let boundary = check_media(client.req_header(), &endpoint)?;
         let mut body = self.read_whole(client, ctx, self.limits.body).await?;
@@ -218,7 +218,7 @@ impl Gateway {
         let out = Out { body: self.weighed(out.body)?, ..out };
         let made = [Product::Video { millis: facts.millis, resolution: facts.resolution.as_str().into() }];
         let tokens = if facts.form == Form::Bundled { tokens(facts.millis, &facts.resolution) } else { 0 };
-        let expected = Expected { output: Some(tokens), made: &made, ..Expected::default() };
+        let expected = ExpectedUsage { output: Some(tokens), made: &made, ..ExpectedUsage::default() };
         facts.cost = road.model.price.estimate(&expected);
         self.hold(ctx, &road.model.price, &expected).await?;
         let target = road.target().ok_or_else(failed)?;
@@ -261,7 +261,7 @@ impl Gateway {
                 (begun, notes)
             }
         };
-        if let Some(reservation) = ctx.tab.reservation.take() {
+        if let Some(reservation) = ctx.charges.reservation.take() {
             self.tasks.hold(&owner, &id, reservation);
         }
         let (begun, notes) = tokio::spawn(work).await.map_err(|_| failed())?;
@@ -277,7 +277,7 @@ impl Gateway {
                 Ok((id, facts))
             }
             Err(error) => {
-                ctx.tab.reservation = self.tasks.release(&owner, &id);
+                ctx.charges.reservation = self.tasks.release(&owner, &id);
                 Err(error)
             }
         }

@@ -216,7 +216,7 @@ impl Gateway {
     /// gateways share balances it may be at work still, and the others know what it holds.
     async fn hold_again(&self, shown: &Shown) {
         let Shown { task, facts, .. } = shown;
-        let ledger = self.till.ledger.as_deref().filter(|ledger| !ledger.is_shared());
+        let ledger = self.billing.ledger.as_deref().filter(|ledger| !ledger.is_shared());
         let (Some(ledger), Some(account)) = (ledger, AccountId::new(&facts.account)) else { return };
         if facts.cost <= 0 || self.tasks.holds_for(&task.owner, &task.id) {
             return;
@@ -290,7 +290,7 @@ impl Gateway {
     async fn charge_task(&self, shown: &Shown) {
         let Shown { task, facts, state } = shown;
         let reservation = self.tasks.release(&task.owner, &task.id);
-        let Some(ledger) = self.till.ledger.as_deref() else { return };
+        let Some(ledger) = self.billing.ledger.as_deref() else { return };
         let done = state.stage() == Some(Stage::Done);
         let live = self.live.load_full();
         let usage = Usage { output: state.tokens, ..Usage::default() };

@@ -14,8 +14,8 @@ use super::clerk::Clerk;
 use super::limits;
 use super::link::Address;
 use super::purse::{Purses, State};
-use crate::account::share::Lack;
-use crate::account::{Gauge, Limits, Ticket, limit};
+use crate::account::share::Denied;
+use crate::account::{LimitGrant, LimitState, UsageLimits, limit};
 use crate::store::journal::{Journal, JournalThread};
 use crate::store::ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
 use crate::store::record::UsageRecord;
@@ -214,10 +214,10 @@ impl Limiter for Fleet {
     fn take(
         &self,
         whose: Whose,
-        gauge: &Arc<Gauge>,
-        limits: &Limits,
-        ask: &limit::Ask,
-    ) -> oneshot::Receiver<Result<Ticket, Lack>> {
+        gauge: &Arc<LimitState>,
+        limits: &UsageLimits,
+        ask: &limit::LimitRequest,
+    ) -> oneshot::Receiver<Result<LimitGrant, Denied>> {
         let (outcome, pending) = oneshot::channel();
         let (gauge, limits, ask) = (gauge.clone(), *limits, *ask);
         let at = Instant::now();

@@ -16,8 +16,8 @@ use super::link::{number, parts, text};
 use super::{keys, script};
 use crate::account::bucket::Nanos;
 use crate::account::limit::Which;
-use crate::account::share::{Keeper, Lack, Report, Share, Told};
-use crate::account::{Calendar, Exceeded, Gauge, Limits, Ticket, limit};
+use crate::account::share::{Denied, LeaseGrant, LeaseRequest, QuotaLease, SurplusListener};
+use crate::account::{Calendar, Exceeded, LimitGrant, LimitState, UsageLimits, limit};
 use crate::store::limiter::Whose;
 use crate::store::millis;
 
@@ -34,20 +34,20 @@ const MOMENT: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) whose: Whose,
-    pub(super) gauge: Arc<Gauge>,
-    pub(super) limits: Limits,
-    pub(super) ask: limit::Ask,
+    pub(super) gauge: Arc<LimitState>,
+    pub(super) limits: UsageLimits,
+    pub(super) ask: limit::LimitRequest,
     /// When it asked.
     pub(super) at: Instant,
     /// It has waited a moment.
     pub(super) again: bool,
-    pub(super) outcome: oneshot::Sender<Result<Ticket, Lack>>,
+    pub(super) outcome: oneshot::Sender<Result<LimitGrant, Denied>>,
 }
 
 /// Limits of which something is in hand.
 struct Watched {
-    gauge: Arc<Gauge>,
-    limits: Limits,
+    gauge: Arc<LimitState>,
+    limits: UsageLimits,
     calendar: Calendar,
     /// When the server was asked last.
     heard: Option<Instant>,
@@ -72,7 +72,7 @@ struct Bell {
     asks: WeakSender<Ask>,
 }
 
-impl Keeper for Bell {
+impl SurplusListener for Bell {
     fn spare(&self) {
         if let Some(asks) = self.asks.upgrade() {
             // Where too many wait, the next round gives them back.
@@ -85,7 +85,7 @@ impl Keeper for Bell {
 struct Visit {
     whose: Whose,
     requests: Vec<Request>,
-    report: Report,
+    report: LeaseRequest,
     number: u64,
     /// All that is not used is given back.
     all: bool,
@@ -94,12 +94,12 @@ struct Visit {
 impl Watch {
     /// What was charged up to now is about to be brought.
     pub(super) fn bringing(&self) {
-        self.all.values().filter_map(Watched::share).for_each(Share::bringing);
+        self.all.values().filter_map(Watched::share).for_each(QuotaLease::bringing);
     }
 
     /// All of it was brought.
     pub(super) fn brought(&self) {
-        self.all.values().filter_map(Watched::share).for_each(Share::brought);
+        self.all.values().filter_map(Watched::share).for_each(QuotaLease::brought);
     }
 
     /// The server may not be the one that it was, or not know what it knew.
@@ -114,7 +114,7 @@ impl Watch {
 }
 
 impl Watched {
-    fn share(&self) -> Option<&Share> {
+    fn share(&self) -> Option<&QuotaLease> {
         self.gauge.share()
     }
 }
@@ -242,7 +242,7 @@ impl Clerk {
         }
     }
 
-    fn heard(&mut self, visit: Visit, granted: &[&str], told: &Told, asked: Instant) {
+    fn heard(&mut self, visit: Visit, granted: &[&str], told: &LeaseGrant, asked: Instant) {
         let now = self.watch.now();
         self.watch.gateways = told.gateways;
         let Some(watched) = self.watch.all.get_mut(&visit.whose) else { return };
@@ -269,7 +269,7 @@ impl Clerk {
                     if let Some(share) = request.gauge.share() {
                         share.refuse(now, exceeded, request.ask.cost);
                     }
-                    Err(Lack::Exceeded(exceeded))
+                    Err(Denied::Exceeded(exceeded))
                 }
             };
             // Of whom nobody waits for any more, the ticket gives back what it took.
@@ -298,7 +298,8 @@ impl Clerk {
         }
         for request in visit.requests {
             let outcome = request.gauge.admit(&request.limits, &request.ask);
-            let outcome = outcome.map_err(|lack| if lack == Lack::Visit { Lack::Unavailable } else { lack });
+            let outcome =
+                outcome.map_err(|lack| if lack == Denied::Visit { Denied::Unavailable } else { lack });
             let _ = request.outcome.send(outcome);
         }
     }
@@ -324,7 +325,7 @@ fn command(gateway: u64, visit: &Visit, watched: &Watched) -> Cmd {
     limit(limits.concurrent.map(u64::from));
     limit(limits.spend_per_day.map(i64::unsigned_abs));
     limit(limits.spend_per_month.map(i64::unsigned_abs));
-    let Report { requests, tokens, places, money, .. } = visit.report;
+    let LeaseRequest { requests, tokens, places, money, .. } = visit.report;
     call.arg(requests).arg(tokens).arg(places).arg(money);
     let most = |of: fn(&Request) -> i64| visit.requests.iter().map(of).max().unwrap_or(0);
     let tokens = most(|request| i64::try_from(request.ask.tokens).unwrap_or(i64::MAX));
@@ -340,7 +341,7 @@ fn command(gateway: u64, visit: &Visit, watched: &Watched) -> Cmd {
 }
 
 /// Reads what came of a visit; nothing, if it was not made or cannot be understood.
-fn heard(answer: &Value) -> Option<(Vec<&str>, Told)> {
+fn heard(answer: &Value) -> Option<(Vec<&str>, LeaseGrant)> {
     let [granted, requests, tokens, ahead_requests, ahead_tokens, places, spare, money, gateways] =
         parts(answer)
     else {
@@ -348,7 +349,7 @@ fn heard(answer: &Value) -> Option<(Vec<&str>, Told)> {
     };
     let small = |value: &Value| u32::try_from(number(value)).unwrap_or(0);
     let nanos = |value: &Value| number(value).saturating_mul(1_000);
-    let told = Told {
+    let told = LeaseGrant {
         full_in: (nanos(requests), nanos(tokens)),
         ahead: (number(ahead_requests), number(ahead_tokens)),
         places: small(places),

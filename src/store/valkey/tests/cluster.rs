@@ -2,9 +2,9 @@
 
 use super::limits::Gateway;
 use super::soon;
-use crate::account::Limits;
+use crate::account::UsageLimits;
 use crate::account::limit::Which;
-use crate::account::share::Lack;
+use crate::account::share::Denied;
 use crate::store::book::{By, DAY, Filter};
 use crate::store::journal::SEGMENT;
 use crate::store::ledger::{Ledger, Refused};
@@ -73,7 +73,7 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
     assert_eq!(lines.len(), 31);
     assert_eq!(office.accounts().unwrap().len(), 30);
     assert_eq!(wait(ledger.spent_since(0)).unwrap().len(), 30);
-    let limits = Limits {
+    let limits = UsageLimits {
         requests_per_minute: Some(10),
         tokens_per_minute: Some(1_000),
         concurrent: Some(2),
@@ -83,12 +83,14 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
     let gateway = Gateway::new(ledger);
     for name in &names {
         let held = [(); 2].map(|()| gateway.take(name, limits, 100, 20).unwrap());
-        let Lack::Exceeded(refused) = gateway.take(name, limits, 100, 20).unwrap_err() else { panic!() };
+        let Denied::Exceeded(refused) = gateway.take(name, limits, 100, 20).unwrap_err() else { panic!() };
         assert_eq!(refused.which, Which::Concurrent, "{name}");
         drop(held);
         // 40 of 100 were charged to it above. The two places are on their way back to the server, and count until then.
         soon("the places are free", || {
-            let Lack::Exceeded(refused) = gateway.take(name, limits, 100, 61).unwrap_err() else { panic!() };
+            let Denied::Exceeded(refused) = gateway.take(name, limits, 100, 61).unwrap_err() else {
+                panic!()
+            };
             assert!(matches!(refused.which, Which::Concurrent | Which::SpendPerMonth), "{name}");
             refused.which == Which::SpendPerMonth
         });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::limits::Gateway;
 use super::{adds_up, at, desk, flushed, soon};
-use crate::account::Limits;
+use crate::account::UsageLimits;
 use crate::store::journal::SEGMENT;
 use crate::store::ledger::Ledger;
 use crate::store::office::Office as _;
@@ -77,7 +77,7 @@ fn a_replica_that_takes_over_has_it_all_in_the_end() {
     soon("the replica has it", || second.ask("HGET mg:{a:acme}:account free").contains("100000"));
     let other = Terms { journal: folder.path().join("other"), ..terms.clone() };
     let gateway = Gateway::new(Fleet::open(address(), terms).unwrap());
-    let limits = Limits { concurrent: Some(3), ..Limits::default() };
+    let limits = UsageLimits { concurrent: Some(3), ..UsageLimits::default() };
     let places = [(); 3].map(|()| gateway.take("acme", limits, 0, 0).unwrap());
     let ledger = &gateway.ledger;
     let runtime = runtime();

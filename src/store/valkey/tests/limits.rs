@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{desk, flushed, soon};
-use crate::account::limit::{Ask, Which};
-use crate::account::share::Lack;
-use crate::account::{Calendar, Exceeded, Gauges, Limits, Scope, Ticket};
+use crate::account::limit::{LimitRequest, Which};
+use crate::account::share::Denied;
+use crate::account::{Calendar, Exceeded, LimitGrant, LimitRegistry, Scope, UsageLimits};
 use crate::store::limiter::{Limiter as _, Whose};
 use crate::store::suite::ledger::{open_account, record, settle, stored};
 use crate::store::suite::server::pause;
@@ -17,7 +17,7 @@ use crate::store::valkey::{Away, Fleet};
 /// A gateway of a fleet: what the proxy does with limits.
 pub(super) struct Gateway {
     pub(super) ledger: Fleet,
-    gauges: Gauges,
+    gauges: LimitRegistry,
     epoch: Instant,
     calendar: Calendar,
 }
@@ -26,23 +26,29 @@ impl Gateway {
     pub(super) fn new(ledger: Fleet) -> Self {
         // The day of the records that tests write.
         let calendar = Calendar::at(record("", 0).time.div_euclid(1_000));
-        Gateway { ledger, gauges: Gauges::shared(), epoch: Instant::now(), calendar }
+        Gateway { ledger, gauges: LimitRegistry::shared(), epoch: Instant::now(), calendar }
     }
 
-    fn ask(&self, tokens: u64, cost: i64) -> Ask {
+    fn ask(&self, tokens: u64, cost: i64) -> LimitRequest {
         let now = i64::try_from(self.epoch.elapsed().as_nanos()).unwrap();
-        Ask { now, calendar: self.calendar, tokens, cost }
+        LimitRequest { now, calendar: self.calendar, tokens, cost }
     }
 
-    pub(super) fn take(&self, account: &str, limits: Limits, tokens: u64, cost: i64) -> Result<Ticket, Lack> {
+    pub(super) fn take(
+        &self,
+        account: &str,
+        limits: UsageLimits,
+        tokens: u64,
+        cost: i64,
+    ) -> Result<LimitGrant, Denied> {
         self.take_by(account, limits, self.ask(tokens, cost))
     }
 
-    fn take_by(&self, account: &str, limits: Limits, ask: Ask) -> Result<Ticket, Lack> {
+    fn take_by(&self, account: &str, limits: UsageLimits, ask: LimitRequest) -> Result<LimitGrant, Denied> {
         let name: Arc<str> = account.into();
         let gauge = self.gauges.of(Scope::Account, &name);
         match gauge.admit(&limits, &ask) {
-            Err(Lack::Visit) => {
+            Err(Denied::Visit) => {
                 let whose = Whose { account: name, key: None };
                 let asked = self.ledger.take(whose, &gauge, &limits, &ask);
                 let waited = async { tokio::time::timeout(Duration::from_secs(10), asked).await };
@@ -53,13 +59,13 @@ impl Gateway {
     }
 
     /// Requests and tokens that it says are left.
-    fn left(&self, account: &str, limits: &Limits) -> (u64, u64) {
+    fn left(&self, account: &str, limits: &UsageLimits) -> (u64, u64) {
         let gauge = self.gauges.of(Scope::Account, &account.into());
         let (requests, tokens) = gauge.left(limits, self.ask(0, 0).now);
         (requests.map_or(0, |left| left.remaining), tokens.map_or(0, |left| left.remaining))
     }
 
-    fn settle(&self, ticket: Ticket, account: &str, tokens: u64, cost: i64) {
+    fn settle(&self, ticket: LimitGrant, account: &str, tokens: u64, cost: i64) {
         settle(&self.ledger, None, &record(account, cost));
         ticket.settle(self.ask(0, 0).now, tokens, cost);
     }
@@ -102,7 +108,7 @@ fn all<G: Sync>(
 fn until_refused<G: Sync>(
     gateways: &[G],
     lacking: Which,
-    work: impl Fn(&G, &mut dyn FnMut() -> u64) -> Result<(), Lack> + Sync,
+    work: impl Fn(&G, &mut dyn FnMut() -> u64) -> Result<(), Denied> + Sync,
 ) -> Duration {
     let refused = AtomicU64::new(0);
     let mut time = Duration::ZERO;
@@ -122,9 +128,9 @@ fn until_refused<G: Sync>(
     time
 }
 
-fn which(lack: Lack) -> Which {
+fn which(lack: Denied) -> Which {
     match lack {
-        Lack::Exceeded(Exceeded { which, .. }) => which,
+        Denied::Exceeded(Exceeded { which, .. }) => which,
         other => panic!("{other:?}"),
     }
 }
@@ -133,7 +139,7 @@ fn which(lack: Lack) -> Which {
 fn requests_of_a_minute_are_counted_together() {
     let Some(place) = OnServer::new() else { return };
     let gateways = three(&place);
-    let limits = Limits { requests_per_minute: Some(1_200), ..Limits::default() };
+    let limits = UsageLimits { requests_per_minute: Some(1_200), ..UsageLimits::default() };
     let admitted = AtomicU64::new(0);
     let time = until_refused(&gateways, Which::Requests, |gateway, _| {
         let _ = gateway.take("acme", limits, 0, 0)?;
@@ -156,7 +162,7 @@ fn requests_of_a_minute_are_counted_together() {
 #[test]
 fn a_request_that_waited_does_not_fill_the_fleets_buckets() {
     let Some(place) = OnServer::new() else { return };
-    let limits = Limits { requests_per_minute: Some(60), ..Limits::default() };
+    let limits = UsageLimits { requests_per_minute: Some(60), ..UsageLimits::default() };
     let mut gateway = Gateway::new(place.fleet(Away::Refuse));
     let came = gateway.ask(0, 0);
     gateway.epoch = gateway.epoch.checked_sub(Duration::from_secs(5)).unwrap();
@@ -170,7 +176,7 @@ fn a_request_that_waited_does_not_fill_the_fleets_buckets() {
 fn tokens_beyond_what_was_expected_are_owed_by_the_whole_fleet_and_others_come_back() {
     let Some(place) = OnServer::new() else { return };
     let gateways = three(&place);
-    let limits = Limits { tokens_per_minute: Some(60_000), ..Limits::default() };
+    let limits = UsageLimits { tokens_per_minute: Some(60_000), ..UsageLimits::default() };
     // Expected too much: a third of it is used, so three times as many requests fit.
     let used = AtomicU64::new(0);
     let time = until_refused(&gateways, Which::Tokens, |gateway, random| {
@@ -193,7 +199,7 @@ fn tokens_beyond_what_was_expected_are_owed_by_the_whole_fleet_and_others_come_b
             false
         }
         Err(lack) => {
-            let Lack::Exceeded(Exceeded { which, wait: Some(wait), .. }) = lack else { panic!("{lack:?}") };
+            let Denied::Exceeded(Exceeded { which, wait: Some(wait), .. }) = lack else { panic!("{lack:?}") };
             assert_eq!(which, Which::Tokens);
             // A half more than a minute's worth has been used.
             assert!(wait > Duration::from_secs(20) && wait < Duration::from_secs(31), "{wait:?}");
@@ -201,7 +207,10 @@ fn tokens_beyond_what_was_expected_are_owed_by_the_whole_fleet_and_others_come_b
         }
     });
     let never = gateways[2].take("acme", limits, 60_001, 0).unwrap_err();
-    assert!(matches!(never, Lack::Exceeded(Exceeded { which: Which::Tokens, wait: None, .. })), "{never:?}");
+    assert!(
+        matches!(never, Denied::Exceeded(Exceeded { which: Which::Tokens, wait: None, .. })),
+        "{never:?}"
+    );
 }
 
 #[test]
@@ -209,7 +218,7 @@ fn no_more_requests_are_under_way_than_all_gateways_may_have() {
     let Some(place) = OnServer::new() else { return };
     let gateways = three(&place);
     for most in [1, 4, 100] {
-        let limits = Limits { concurrent: Some(most), ..Limits::default() };
+        let limits = UsageLimits { concurrent: Some(most), ..UsageLimits::default() };
         let account = format!("acme {most}");
         let (now, highest, let_in) = (AtomicI64::new(0), AtomicI64::new(0), AtomicU64::new(0));
         all(&gateways, Duration::from_millis(1_000), |gateway, random| {
@@ -251,7 +260,7 @@ fn no_more_requests_are_under_way_than_all_gateways_may_have() {
 fn a_place_is_free_everywhere_when_its_request_has_ended() {
     let Some(place) = OnServer::new() else { return };
     let gateways = three(&place);
-    let limits = Limits { concurrent: Some(1), ..Limits::default() };
+    let limits = UsageLimits { concurrent: Some(1), ..UsageLimits::default() };
     for gateway in gateways.iter().cycle().take(300) {
         drop(gateway.take("acme", limits, 0, 0).unwrap());
     }
@@ -263,7 +272,8 @@ fn money_of_a_day_and_a_month_is_counted_together() {
     let office = desk(&place.server);
     for (account, day, month, most) in [("acme", 20_000, 90_000, 20_000), ("beta", 90_000, 15_000, 15_000)] {
         open_account(&office, account, 1_000_000);
-        let limits = Limits { spend_per_day: Some(day), spend_per_month: Some(month), ..Limits::default() };
+        let limits =
+            UsageLimits { spend_per_day: Some(day), spend_per_month: Some(month), ..UsageLimits::default() };
         let gateways = three(&place);
         let (spent, highest) = (AtomicI64::new(0), AtomicI64::new(0));
         all(&gateways, Duration::from_millis(1_500), |gateway, random| {
@@ -299,7 +309,7 @@ fn money_of_a_day_and_a_month_is_counted_together() {
             left == 0
         });
         let refused = gateway.take(account, limits, 0, 1).unwrap_err();
-        let Lack::Exceeded(Exceeded { limit, .. }) = refused else { panic!("{refused:?}") };
+        let Denied::Exceeded(Exceeded { limit, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!(limit, most.unsigned_abs());
     }
 }
@@ -308,8 +318,8 @@ fn money_of_a_day_and_a_month_is_counted_together() {
 fn while_the_server_is_away_each_gateway_lets_in_its_part() {
     let Some(mut place) = OnServer::new() else { return };
     let gateways = three(&place);
-    let limits = Limits { requests_per_minute: Some(60), concurrent: Some(6), ..Limits::default() };
-    let money = Limits { spend_per_day: Some(1_000_000), ..Limits::default() };
+    let limits = UsageLimits { requests_per_minute: Some(60), concurrent: Some(6), ..UsageLimits::default() };
+    let money = UsageLimits { spend_per_day: Some(1_000_000), ..UsageLimits::default() };
     let mut let_in = 0;
     for gateway in &gateways {
         gateway.take("acme", limits, 0, 0).unwrap();
@@ -346,7 +356,7 @@ fn while_the_server_is_away_each_gateway_lets_in_its_part() {
         let spent =
             (0..10_000).take_while(|_| gateway.take("payer", money, 0, 1_000).map(std::mem::forget).is_ok());
         assert!(spent.count() <= 70);
-        assert_eq!(gateway.take("payer", money, 0, 1_000).unwrap_err(), Lack::Unavailable);
+        assert_eq!(gateway.take("payer", money, 0, 1_000).unwrap_err(), Denied::Unavailable);
     }
     assert!((50..=62).contains(&let_in), "{let_in}");
     place.server.start_again();
@@ -360,11 +370,11 @@ fn while_the_server_is_away_each_gateway_lets_in_its_part() {
 fn an_allowance_holds_for_limits_on_money_too() {
     let Some(mut place) = OnServer::new() else { return };
     let gateway = Gateway::new(place.fleet(Away::Allow(500)));
-    let limits = Limits { spend_per_day: Some(10), ..Limits::default() };
+    let limits = UsageLimits { spend_per_day: Some(10), ..UsageLimits::default() };
     drop(gateway.take("acme", limits, 0, 10).unwrap());
     place.server.kill();
     soon("it is noticed", || crate::store::suite::wait(gateway.ledger.flush()).is_err());
     let held: Vec<_> = (0..20).map_while(|_| gateway.take("acme", limits, 0, 100).ok()).collect();
     assert_eq!(held.len(), 5);
-    assert_eq!(gateway.take("acme", limits, 0, 100).unwrap_err(), Lack::Unavailable);
+    assert_eq!(gateway.take("acme", limits, 0, 100).unwrap_err(), Denied::Unavailable);
 }
