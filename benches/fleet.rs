@@ -1,5 +1,6 @@
-//! What the ledger of a fleet costs: `cargo bench --bench fleet -- redis://127.0.0.1:6379`, on a server of its own, which is
-//! written to. CPU time is read from the kernel's accounts, so that what else runs on the machine counts little.
+//! What the ledger of a fleet costs: `cargo bench --bench fleet -- redis://127.0.0.1:6379`, on a server of its own,
+//! which is written to. CPU time is read from the kernel's accounts, so that what else runs on the machine counts
+//! little.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::indexing_slicing, reason = "a tool, run by hand")]
 
@@ -7,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
 use model_gateway::store::journal::SEGMENT;
-use model_gateway::store::office::Office as _;
-use model_gateway::store::valkey::{Address, Away, Desk, Fleet, Terms};
-use model_gateway::store::{AccountId, Held, Ledger, UsageRecord};
+use model_gateway::store::office::LedgerAdmin as _;
+use model_gateway::store::valkey::{
+    ClusterLedger, ClusterLedgerConfig, OnOutage, ServerAddress, ValkeyAdmin,
+};
+use model_gateway::store::{AccountId, Ledger, ReserveOutcome, UsageRecord};
 
 /// Requests that are measured.
 const HOT: u32 = 300_000;
@@ -22,26 +25,26 @@ fn main() {
         println!("name a server: redis://127.0.0.1:6379");
         return;
     };
-    let address = || Address::new([&*url], None).unwrap();
+    let address = || ServerAddress::new([&*url], None).unwrap();
     let folder = tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or_else(|_| ".".to_owned())).unwrap();
-    let terms = Terms {
+    let terms = ClusterLedgerConfig {
         flush: Duration::from_millis(100),
         records: Duration::from_secs(86_400),
-        away: Away::Refuse,
+        away: OnOutage::Refuse,
         journal: folder.path().join("ledger"),
         segment: SEGMENT,
     };
-    let desk = Desk::open(&address()).unwrap();
+    let desk = ValkeyAdmin::open(&address()).unwrap();
     let run = std::process::id();
     let name = |n: u32| AccountId::new(&format!("bench-{run}-{n}")).unwrap();
     for n in 0..=VISITS {
         desk.create(&name(n)).unwrap();
         desk.credit(name(n).as_str(), 1_000_000_000_000, "", None).unwrap();
     }
-    let ledger = Fleet::open(address(), terms).unwrap();
+    let ledger = ClusterLedger::open(address(), terms).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let hold = |account: &AccountId| match ledger.reserve(account, 5_000_000) {
-        Held::Known(held) => (held.unwrap(), true),
+        ReserveOutcome::Known(held) => (held.unwrap(), true),
         pending => (runtime.block_on(pending.within(Duration::from_secs(5))).unwrap(), false),
     };
     // The first is a visit.

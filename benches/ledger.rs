@@ -1,5 +1,6 @@
-//! What the ledger costs: `cargo bench --bench ledger -- hot`, `-- awaited 200000`, `-- paced 1000` (requests a second),
-//! `-- accounts 100000`, `-- records 20000000`. CPU time is read from the kernel's accounts, so that what else runs on the machine counts little.
+//! What the ledger costs: `cargo bench --bench ledger -- hot`, `-- awaited 200000`, `-- paced 1000` (requests a
+//! second), `-- accounts 100000`, `-- records 20000000`. CPU time is read from the kernel's accounts, so that what else
+//! runs on the machine counts little.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::indexing_slicing, reason = "a tool, run by hand")]
 
@@ -7,11 +8,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
-use model_gateway::store::book::{Book, By, Desk, Filter, Terms};
+use model_gateway::store::book::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter, UsageGrouping};
 use model_gateway::store::journal::SEGMENT;
-use model_gateway::store::{AccountId, Held, Ledger, Settled, UsageRecord};
+use model_gateway::store::{AccountId, Ledger, ReserveOutcome, Settled, UsageRecord};
 
-const TERMS: Terms = Terms {
+const TERMS: SqliteLedgerConfig = SqliteLedgerConfig {
     flush: Duration::from_millis(100),
     records: Duration::from_secs(4000 * 86_400),
     segment: SEGMENT,
@@ -81,10 +82,10 @@ fn record<'a>(names: &'a [String; 3], request: &'a str, time: i64, cost: i64) ->
     }
 }
 
-fn reserve(book: &Book, account: &AccountId, amount: i64) -> model_gateway::store::Reservation {
+fn reserve(book: &SqliteLedger, account: &AccountId, amount: i64) -> model_gateway::store::Reservation {
     match book.reserve(account, amount) {
-        Held::Known(outcome) => outcome.unwrap(),
-        Held::Pending(_) => unreachable!(),
+        ReserveOutcome::Known(outcome) => outcome.unwrap(),
+        ReserveOutcome::Pending(_) => unreachable!(),
     }
 }
 
@@ -107,14 +108,14 @@ impl Settling {
     }
 }
 
-/// Settled as the gateway does it, by tasks that wait for the outcome: CPU of all threads but the ledger's, and how long an
-/// outcome takes.
+/// Settled as the gateway does it, by tasks that wait for the outcome: CPU of all threads but the ledger's, and how
+/// long an outcome takes.
 fn awaited(file: &Path, count: u64) {
-    let desk = Desk::open(file).unwrap();
+    let desk = SqliteAdmin::open(file).unwrap();
     let account = AccountId::new("acme").unwrap();
     desk.create(&account).unwrap();
     desk.credit("acme", i64::MAX / 4, "", None).unwrap();
-    let book = Book::open(file, TERMS).unwrap();
+    let book = SqliteLedger::open(file, TERMS).unwrap();
     let book = std::sync::Arc::new(book);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -169,12 +170,12 @@ fn awaited(file: &Path, count: u64) {
 /// Reserve and settle, on one thread and on two.
 fn hot(file: &Path, count: u64) {
     let account = AccountId::new("acme").unwrap();
-    let desk = Desk::open(file).unwrap();
+    let desk = SqliteAdmin::open(file).unwrap();
     desk.create(&account).unwrap();
     desk.credit("acme", i64::MAX / 4, "", None).unwrap();
     let names = ["acme", "alice", "gpt-4o"].map(str::to_owned);
     for threads in [1, 2] {
-        let book = Book::open(file, TERMS).unwrap();
+        let book = SqliteLedger::open(file, TERMS).unwrap();
         let start = Instant::now();
         let cpu: u64 = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
@@ -216,9 +217,9 @@ fn hot(file: &Path, count: u64) {
 
 /// So many requests a second, for ten seconds: what the thread takes for each when few come together.
 fn paced(file: &Path, rate: u64) {
-    drop(Desk::open(file).unwrap());
+    drop(SqliteAdmin::open(file).unwrap());
     let names = ["", "alice", "gpt-4o"].map(str::to_owned);
-    let book = Book::open(file, TERMS).unwrap();
+    let book = SqliteLedger::open(file, TERMS).unwrap();
     let (start, mut sent, mut settling) = (Instant::now(), 0, Settling::default());
     while start.elapsed() < Duration::from_secs(10) {
         while sent < rate * u64::try_from(start.elapsed().as_millis()).unwrap() / 1_000 {
@@ -238,17 +239,17 @@ fn paced(file: &Path, rate: u64) {
 
 /// Many accounts: to open, to hold in memory.
 fn accounts(file: &Path, count: u64) {
-    drop(Desk::open(file).unwrap());
+    drop(SqliteAdmin::open(file).unwrap());
     let before = resident();
-    drop(Book::open(file, TERMS).unwrap());
+    drop(SqliteLedger::open(file, TERMS).unwrap());
     let empty = resident() - before;
-    let desk = Desk::open(file).unwrap();
+    let desk = SqliteAdmin::open(file).unwrap();
     let start = Instant::now();
     desk.create_many((0..count).map(|n| AccountId::new(&format!("account-{n:07}")).unwrap())).unwrap();
     println!("{count} accounts made in {:.2} s", start.elapsed().as_secs_f64());
     let before = resident();
     let start = Instant::now();
-    let book = Book::open(file, TERMS).unwrap();
+    let book = SqliteLedger::open(file, TERMS).unwrap();
     let opened = start.elapsed();
     let bytes = (resident() - before).saturating_sub(empty) * 1024 / count;
     println!("{count} accounts loaded in {:.3} s, {bytes} bytes each", opened.as_secs_f64());
@@ -268,7 +269,7 @@ fn records(file: &Path, count: u64) {
             [format!("account-{:03}", n % 200), format!("key-{:03}", n % 400), format!("model-{}", n / 400)]
         })
         .collect();
-    let book = Book::open(file, TERMS).unwrap();
+    let book = SqliteLedger::open(file, TERMS).unwrap();
     let (start, mut settling) = (Instant::now(), Settling::default());
     for n in 0..count {
         let time = FIRST + i64::try_from(u128::from(n) * 400 * 86_400_000 / u128::from(count)).unwrap();
@@ -293,15 +294,15 @@ fn records(file: &Path, count: u64) {
         size / count
     );
     let start = Instant::now();
-    let desk = Desk::open(file).unwrap();
+    let desk = SqliteAdmin::open(file).unwrap();
     println!("opened in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
-    let filter = Filter {
+    let filter = UsageFilter {
         account: Some("account-042".to_owned()),
         from: 20_454 + 181,
         to: 20_454 + 212,
-        ..Filter::default()
+        ..UsageFilter::default()
     };
-    for by in By::ALL {
+    for by in UsageGrouping::ALL {
         let start = Instant::now();
         let lines = desk.usage(&filter, by).unwrap();
         let (taken, requests) = (start.elapsed(), lines.iter().map(|line| line.sums.requests).sum::<i64>());
@@ -312,9 +313,9 @@ fn records(file: &Path, count: u64) {
             taken.as_secs_f64() * 1e3
         );
     }
-    let all = Filter { account: None, ..filter.clone() };
+    let all = UsageFilter { account: None, ..filter.clone() };
     let start = Instant::now();
-    let lines = desk.usage(&all, By::Account).unwrap();
+    let lines = desk.usage(&all, UsageGrouping::Account).unwrap();
     println!(
         "a month of all by account: {} lines, {:.1} ms",
         lines.len(),

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use model_gateway::canonical::Usage;
-use model_gateway::store::book::{Book, Terms};
+use model_gateway::store::book::{SqliteLedger, SqliteLedgerConfig};
 use model_gateway::store::journal::SEGMENT;
 use model_gateway::store::{Ledger, UsageRecord};
 use serde_json::{Value, json};
@@ -57,12 +57,12 @@ impl Gateway {
 }
 
 fn settle(file: &Path, records: &[UsageRecord<'_>]) {
-    let terms = Terms {
+    let terms = SqliteLedgerConfig {
         flush: Duration::from_millis(20),
         records: Duration::from_secs(40_000 * 86_400),
         segment: SEGMENT,
     };
-    let book = Book::open(file, terms).unwrap();
+    let book = SqliteLedger::open(file, terms).unwrap();
     for record in records {
         book.settle(None, record).wait(Duration::from_secs(20)).unwrap();
     }

@@ -1,5 +1,5 @@
-//! The ledger under `kill -9`: processes that settle all the time are killed at random moments, two hundred times, while
-//! others run and somebody credits. Then everything has to add up: what was confirmed is charged, nothing twice.
+//! The ledger under `kill -9`: processes that settle all the time are killed at random moments, two hundred times,
+//! while others run and somebody credits. Then everything has to add up: what was confirmed is charged, nothing twice.
 
 #![cfg(feature = "proxy")]
 #![allow(
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
-use model_gateway::store::book::{Book, Desk, Filter, Terms};
+use model_gateway::store::book::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter};
 use model_gateway::store::journal::SEGMENT;
-use model_gateway::store::{AccountId, Held, Ledger, UsageRecord};
+use model_gateway::store::{AccountId, Ledger, ReserveOutcome, UsageRecord};
 use rand::{Rng as _, RngExt as _};
 
 /// How often somebody is killed.
@@ -49,12 +49,12 @@ fn account(n: usize) -> AccountId {
 #[ignore = "the child of the test below"]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let terms = Terms {
+    let terms = SqliteLedgerConfig {
         flush: Duration::from_millis(15),
         records: Duration::from_secs(40_000 * 86_400),
         segment: SEGMENT,
     };
-    let book = Book::open(&file(Path::new(&folder)), terms).unwrap();
+    let book = SqliteLedger::open(&file(Path::new(&folder)), terms).unwrap();
     let until = Instant::now() + Duration::from_secs(20);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -66,7 +66,8 @@ fn child() {
                 while Instant::now() < until {
                     n += 1;
                     let account = account(random.random_range(0..ACCOUNTS));
-                    let Held::Known(outcome) = book.reserve(&account, random.random_range(0..50)) else {
+                    let ReserveOutcome::Known(outcome) = book.reserve(&account, random.random_range(0..50))
+                    else {
                         panic!()
                     };
                     let Ok(held) = outcome else { continue };
@@ -147,7 +148,7 @@ fn first_word(child: &mut Child, wait: bool) -> String {
 #[test]
 fn nothing_is_lost_and_nothing_is_charged_twice() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Desk::open(&file(folder.path())).unwrap();
+    let desk = SqliteAdmin::open(&file(folder.path())).unwrap();
     desk.create_many((0..ACCOUNTS).map(account)).unwrap();
     let begun = Instant::now();
     let credited = AtomicI64::new(0);
@@ -182,11 +183,11 @@ fn nothing_is_lost_and_nothing_is_charged_twice() {
     drop(desk);
 
     // Whoever comes next brings in what they left.
-    let desk = Desk::open(&file(folder.path())).unwrap();
+    let desk = SqliteAdmin::open(&file(folder.path())).unwrap();
     assert_eq!(desk.audit().unwrap(), Vec::<String>::new());
     let mut charged: HashMap<String, i64> = HashMap::new();
     let mut unconfirmed = 0;
-    let all = Filter { from: 0, to: 100_000, ..Filter::default() };
+    let all = UsageFilter { from: 0, to: 100_000, ..UsageFilter::default() };
     let mut seen: HashMap<String, i64> = HashMap::new();
     desk.records(&all, &mut |record| {
         assert!(seen.insert(record.request.to_owned(), record.cost).is_none(), "{} twice", record.request);

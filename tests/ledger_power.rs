@@ -22,7 +22,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use disk::{Entry, Luck};
-use model_gateway::store::book::{Book, Desk, Filter, Terms};
+use model_gateway::store::book::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter};
 use model_gateway::store::journal::SEGMENT;
 use model_gateway::store::{AccountId, Ledger, UsageRecord};
 use rand::RngExt as _;
@@ -47,20 +47,20 @@ fn child() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let mut marks = File::options().create(true).append(true).open(folder.join("marks")).unwrap();
     let mut mark = |text: String| marks.write_all(text.as_bytes()).unwrap();
-    let terms = Terms {
+    let terms = SqliteLedgerConfig {
         flush: Duration::from_millis(10),
         records: Duration::from_secs(40_000 * 86_400),
         segment: SEGMENT,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let desk = Desk::open(&database(&folder)).unwrap();
+    let desk = SqliteAdmin::open(&database(&folder)).unwrap();
     let _ = desk.create(&AccountId::new("acme").unwrap());
     let mut random = rand::rng();
     let process = std::process::id();
     let until = Instant::now() + Duration::from_millis(400);
     let mut n = 0;
     while Instant::now() < until {
-        let book = Book::open(&database(&folder), terms).unwrap();
+        let book = SqliteLedger::open(&database(&folder), terms).unwrap();
         for _ in 0..random.random_range(5..30) {
             for _ in 0..random.random_range(0..20) {
                 n += 1;
@@ -203,10 +203,10 @@ fn a_loss_of_power_costs_only_the_last_moments() {
 
 /// Opens the ledger on a disk that was left, and holds it against what was promised. Returns what is recorded.
 fn examine(image: &Path, promised: &Promised<'_>, told: &str) -> HashMap<String, i64> {
-    let desk = Desk::open(&database(image)).unwrap_or_else(|error| panic!("{told}: {error}"));
+    let desk = SqliteAdmin::open(&database(image)).unwrap_or_else(|error| panic!("{told}: {error}"));
     assert_eq!(desk.audit().unwrap(), Vec::<String>::new(), "{told}");
     let mut seen = HashMap::new();
-    let all = Filter { from: 0, to: 100_000, ..Filter::default() };
+    let all = UsageFilter { from: 0, to: 100_000, ..UsageFilter::default() };
     desk.records(&all, &mut |record| {
         assert!(seen.insert(record.request.to_owned(), record.cost).is_none(), "{told}: twice");
         Ok(())

@@ -10,9 +10,9 @@ use super::table::{Table, align};
 use super::{Conf, fail, style};
 use crate::account::Amount;
 use crate::config::{self, Store};
-use crate::store::book::{AccountState, Desk, DeskError};
-use crate::store::office::Office;
-use crate::store::valkey::{self, Address, AddressError};
+use crate::store::book::{AccountState, AdminError, SqliteAdmin};
+use crate::store::office::LedgerAdmin;
+use crate::store::valkey::{self, ServerAddress, ServerAddressError};
 use crate::store::{AccountId, OpenError};
 use crate::wire::models::rfc3339;
 
@@ -116,9 +116,9 @@ pub(super) enum AccountsError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
-    Desk(#[from] DeskError),
+    Desk(#[from] AdminError),
     #[error("store.valkey: {0}")]
-    Address(#[from] AddressError),
+    Address(#[from] ServerAddressError),
     #[error("a name has 1 to 128 bytes and no control characters")]
     Name,
     #[error("{0} accounts do not add up")]
@@ -134,18 +134,18 @@ impl File {
     }
 
     /// Opens what is there; a file that is not there is made if `make` is true.
-    fn open_or(&self, make: bool) -> Result<Box<dyn Office>, AccountsError> {
+    fn open_or(&self, make: bool) -> Result<Box<dyn LedgerAdmin>, AccountsError> {
         Ok(match self.store()? {
-            Store::Sqlite(path) if make => Box::new(Desk::open(&path)?),
-            Store::Sqlite(path) => Box::new(Desk::open_existing(&path)?),
+            Store::Sqlite(path) if make => Box::new(SqliteAdmin::open(&path)?),
+            Store::Sqlite(path) => Box::new(SqliteAdmin::open_existing(&path)?),
             Store::Valkey(fleet) => {
                 let urls = fleet.urls.iter().map(|url| url.expose());
-                Box::new(valkey::Desk::open(&Address::new(urls, fleet.sentinel.as_deref())?)?)
+                Box::new(valkey::ValkeyAdmin::open(&ServerAddress::new(urls, fleet.sentinel.as_deref())?)?)
             }
         })
     }
 
-    pub(super) fn open(&self) -> Result<Box<dyn Office>, AccountsError> {
+    pub(super) fn open(&self) -> Result<Box<dyn LedgerAdmin>, AccountsError> {
         self.open_or(false)
     }
 }

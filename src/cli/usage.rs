@@ -11,7 +11,7 @@ use super::accounts::{AccountsError, File};
 use super::fail;
 use super::table::{Table, align, csv, grouped};
 use crate::account::Amount;
-use crate::store::book::{By, DeskError, Filter, Line, Sums};
+use crate::store::book::{AdminError, UsageFilter, UsageGrouping, UsageRow, UsageSums};
 use crate::store::record::{KINDS, UsageRecord};
 use crate::wire::models::rfc3339;
 
@@ -34,7 +34,7 @@ pub(super) struct Options {
     to: Option<Period>,
     /// A line for each day, account, key or model.
     #[arg(long, default_value = "day", value_parser = by)]
-    by: By,
+    by: UsageGrouping,
     /// Each request instead of sums.
     #[arg(long, conflicts_with = "by")]
     records: bool,
@@ -55,9 +55,9 @@ struct Period {
     to: i64,
 }
 
-fn by(word: &str) -> Result<By, String> {
-    let names = || By::ALL.map(By::name).join(", ");
-    By::ALL.into_iter().find(|by| by.name() == word).ok_or_else(|| format!("one of {}", names()))
+fn by(word: &str) -> Result<UsageGrouping, String> {
+    let names = || UsageGrouping::ALL.map(UsageGrouping::name).join(", ");
+    UsageGrouping::ALL.into_iter().find(|by| by.name() == word).ok_or_else(|| format!("one of {}", names()))
 }
 
 /// A day, or a month.
@@ -125,7 +125,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     match shown {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever reads has seen enough.
-        Err(AccountsError::Desk(DeskError::Records(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
+        Err(AccountsError::Desk(AdminError::Records(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
         Err(error) => fail(error),
@@ -133,11 +133,11 @@ pub(super) fn run(options: &Options) -> ExitCode {
 }
 
 impl Options {
-    fn filter(&self) -> Filter {
+    fn filter(&self) -> UsageFilter {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400;
         let today = i64::try_from(now).unwrap_or(0);
         let month = || period(date(today).get(..7).unwrap_or_default()).map_or(today, |month| month.from);
-        Filter {
+        UsageFilter {
             account: self.account.clone(),
             key: self.key.clone(),
             model: self.model.clone(),
@@ -146,8 +146,8 @@ impl Options {
         }
     }
 
-    fn show(&self, mut lines: Vec<Line>, filter: &Filter) -> Result<(), AccountsError> {
-        if self.by == By::Day {
+    fn show(&self, mut lines: Vec<UsageRow>, filter: &UsageFilter) -> Result<(), AccountsError> {
+        if self.by == UsageGrouping::Day {
             for line in &mut lines {
                 line.name = line.name.parse().map_or_else(|_| line.name.clone(), date);
             }
@@ -162,10 +162,10 @@ impl Options {
             self.print(lines, filter);
             return Ok(());
         };
-        written.and_then(|()| out.flush()).map_err(|error| DeskError::Records(error).into())
+        written.and_then(|()| out.flush()).map_err(|error| AdminError::Records(error).into())
     }
 
-    fn value(&self, line: &Line) -> Value {
+    fn value(&self, line: &UsageRow) -> Value {
         let mut value = Map::new();
         value.insert(self.by.name().to_owned(), line.name.clone().into());
         value.insert("requests".to_owned(), line.sums.requests.into());
@@ -177,23 +177,23 @@ impl Options {
         Value::Object(value)
     }
 
-    fn write_csv(&self, out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
+    fn write_csv(&self, out: &mut impl Write, lines: &[UsageRow]) -> io::Result<()> {
         let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
         writeln!(out, "{},requests,failed,{},cost", self.by.name(), kinds.join(","))?;
         lines.iter().try_for_each(|line| {
-            let Sums { requests, failed, cost, usage } = line.sums;
+            let UsageSums { requests, failed, cost, usage } = line.sums;
             let usage = usage.map(|sum| sum.to_string()).join(",");
             writeln!(out, "{},{requests},{failed},{usage},{}", csv(&line.name), money(cost))
         })
     }
 
-    fn print(&self, lines: Vec<Line>, filter: &Filter) {
+    fn print(&self, lines: Vec<UsageRow>, filter: &UsageFilter) {
         let span = format!("{} to {}", date(filter.from), date(filter.to - 1));
         if lines.is_empty() {
             println!("Nothing was used from {span}.");
             return;
         }
-        let mut total = Line { name: span, sums: Sums::default() };
+        let mut total = UsageRow { name: span, sums: UsageSums::default() };
         for line in &lines {
             total.sums.add(&line.sums);
         }
@@ -208,7 +208,7 @@ impl Options {
         head.extend(KINDS.iter().zip(&shown).filter(|(_, shown)| **shown).map(|(kind, _)| kind.name));
         head.push("cost");
         let mut table = Table::new(1, head);
-        let all: Vec<Line> = lines.into_iter().chain([total]).collect();
+        let all: Vec<UsageRow> = lines.into_iter().chain([total]).collect();
         let mut costs: Vec<String> = all.iter().map(|line| money(line.sums.cost)).collect();
         align(&mut costs.iter_mut().collect::<Vec<_>>());
         for (line, cost) in all.into_iter().zip(costs) {

@@ -7,7 +7,7 @@ use super::node::{Table, Value};
 
 /// A store that gateways share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fleet {
+pub struct FleetSettings {
     /// A server; several are a cluster, or sentinels. A URL may hold a password.
     pub urls: Vec<Secret>,
     /// The name of the server that the sentinels know.
@@ -15,12 +15,12 @@ pub struct Fleet {
     /// The folder where charges wait that are not at the server yet.
     pub journal: PathBuf,
     /// What is done while the server is away.
-    pub away: Away,
+    pub away: OnOutageSetting,
 }
 
 /// What is done while the server of a fleet is away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Away {
+pub enum OnOutageSetting {
     /// Beyond what is set aside for this gateway, requests are refused.
     #[default]
     Refuse,
@@ -33,7 +33,7 @@ const ALLOWANCE: i64 = 1_000_000_000;
 const HINT: &str = "write a URL such as \"redis://10.0.0.5:6379\"";
 
 /// Reads it. Nothing, if there is no server.
-pub(super) fn read(table: &Table<'_>, folder: &Path) -> Option<Fleet> {
+pub(super) fn read(table: &Table<'_>, folder: &Path) -> Option<FleetSettings> {
     let mut urls = Vec::new();
     let servers = table.get("valkey").map(Value::hidden);
     if let Some(value) = &servers {
@@ -58,8 +58,8 @@ pub(super) fn read(table: &Table<'_>, folder: &Path) -> Option<Fleet> {
     if sentinel.is_some() && servers.is_none() {
         table.wrong("sentinel without valkey", "valkey names the sentinels".to_owned());
     }
-    let away = if allow == Some(true) { Away::Allow(allowance) } else { Away::Refuse };
-    servers.map(|_| Fleet { urls, sentinel, journal, away })
+    let away = if allow == Some(true) { OnOutageSetting::Allow(allowance) } else { OnOutageSetting::Refuse };
+    servers.map(|_| FleetSettings { urls, sentinel, journal, away })
 }
 
 fn address(url: &str) -> Result<Secret, String> {

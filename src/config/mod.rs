@@ -29,7 +29,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use fleet::{Away, Fleet};
+pub use fleet::{FleetSettings, OnOutageSetting};
 pub use keys_file::{Entry, KeysFile, KeysFileError, Listed};
 pub use print::effective;
 pub use reload::{Outcome, ReloadRules, Reloader};

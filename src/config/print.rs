@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::routing::ALSO;
-use super::{AccessLog, Away, Fleet, Loaded, LogFormat, Store};
+use super::{AccessLog, FleetSettings, Loaded, LogFormat, OnOutageSetting, Store};
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
 use crate::provider::{HttpVersion, Timeouts};
@@ -107,7 +107,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "record_lifetime = {}", span(settings.ledger.records))
 }
 
-fn write_fleet(out: &mut String, fleet: &Fleet) -> std::fmt::Result {
+fn write_fleet(out: &mut String, fleet: &FleetSettings) -> std::fmt::Result {
     let urls: Vec<String> = fleet.urls.iter().map(|url| text(&masked_url(url.expose()))).collect();
     match &urls[..] {
         [url] => writeln!(out, "valkey = {url}")?,
@@ -118,8 +118,8 @@ fn write_fleet(out: &mut String, fleet: &Fleet) -> std::fmt::Result {
     }
     writeln!(out, "journal = {}", text(&fleet.journal.display().to_string()))?;
     match fleet.away {
-        Away::Refuse => writeln!(out, "away = \"refuse\""),
-        Away::Allow(allowance) => {
+        OnOutageSetting::Refuse => writeln!(out, "away = \"refuse\""),
+        OnOutageSetting::Allow(allowance) => {
             writeln!(out, "away = \"allow\"\naway_allowance = {}", Amount(allowance))
         }
     }

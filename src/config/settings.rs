@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::fleet::{self, Fleet};
+use super::fleet::{self, FleetSettings};
 use super::node::{Document, Table, Value};
 use super::report::Report;
 use super::secret::expand;
@@ -184,7 +184,7 @@ pub enum Store {
     /// An embedded database file.
     Sqlite(PathBuf),
     /// A Valkey or Redis server, shared by a fleet.
-    Valkey(Fleet),
+    Valkey(FleetSettings),
 }
 
 /// How long and how much of responses and seals is kept.

@@ -16,7 +16,7 @@ use crate::account::{
     Amount, Calendar, Exceeded, ExpectedUsage, Key, LimitState, Price, Scope, UsageLimits, estimate,
 };
 use crate::error::{ApiError, Kind, RetryAfter};
-use crate::store::{AccountId, Held, Refused, Whose};
+use crate::store::{AccountId, ReserveError, ReserveOutcome, Whose};
 use crate::wire::request::Body;
 use crate::wire::{Format, models};
 
@@ -104,10 +104,10 @@ impl Gateway {
         let Some(account) = account else { return Ok(()) };
         let held = match (&self.billing.ledger, AccountId::shared(&account.name)) {
             (Some(ledger), Some(id)) => ledger.reserve(&id, cost),
-            _ => Held::Known(Err(Refused::Unavailable)),
+            _ => ReserveOutcome::Known(Err(ReserveError::Unavailable)),
         };
         let held = match held {
-            Held::Known(held) => held,
+            ReserveOutcome::Known(held) => held,
             pending => Box::pin(pending.within(RESERVING)).await,
         };
         match held {
@@ -209,21 +209,23 @@ impl Gateway {
         let id = account.and_then(|account| AccountId::shared(&account.name));
         let (Some(ledger), Some(id)) = (&self.billing.ledger, id) else { return Ok(()) };
         match ledger.reserve(&id, 0).within(RESERVING).await {
-            Err(refused @ (Refused::UnknownAccount | Refused::Disabled)) => Err(self.unpaid(ctx, refused, 0)),
+            Err(refused @ (ReserveError::UnknownAccount | ReserveError::Disabled)) => {
+                Err(self.unpaid(ctx, refused, 0))
+            }
             _ => Ok(()),
         }
     }
 
     /// Why nothing could be held.
-    fn unpaid(&self, ctx: &Context, refused: Refused, cost: i64) -> ApiError {
+    fn unpaid(&self, ctx: &Context, refused: ReserveError, cost: i64) -> ApiError {
         match refused {
-            Refused::UnknownAccount => {
+            ReserveError::UnknownAccount => {
                 ApiError::new(Kind::UnknownAccount, "The account of this API key does not exist.")
             }
-            Refused::Disabled => {
+            ReserveError::Disabled => {
                 ApiError::new(Kind::DisabledAccount, "The account of this API key is disabled.")
             }
-            Refused::Empty { available } => {
+            ReserveError::Empty { available } => {
                 self.metrics.limit_refusals.with_label_values(&["account", "balance"]).inc();
                 let message = format!(
                     "The balance of your account is too low: this request may cost {}, and {} is available. Add \
@@ -233,7 +235,7 @@ impl Gateway {
                 );
                 billing(Kind::EmptyBalance, message, ctx.format)
             }
-            Refused::Unavailable => {
+            ReserveError::Unavailable => {
                 self.metrics.ledger_failures.with_label_values(&["reserve", refused.label()]).inc();
                 unavailable()
             }

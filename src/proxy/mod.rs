@@ -104,7 +104,7 @@ use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::route::home::Homes;
 use crate::snapshot::Snapshot;
-use crate::store::{Ledger, Owners, Store, Tasks};
+use crate::store::{Ledger, OwnerStore, Store, TaskStore};
 use crate::supervise::Supervisor;
 use charge::Billing;
 use connection::Connections;
@@ -130,7 +130,7 @@ pub struct Inner {
     store: Option<Arc<dyn Store>>,
     billing: Arc<Billing>,
     tasks: task::Desk,
-    owners: Arc<dyn Owners>,
+    owners: Arc<dyn OwnerStore>,
     refuse_foreign: bool,
     memory: weight::Memory,
     offload: offload::Offload,
@@ -158,9 +158,9 @@ pub struct Parts {
     /// Where responses are kept; nothing if they are not.
     pub store: Option<Arc<dyn Store>>,
     /// Where tasks are kept.
-    pub tasks: Arc<dyn Tasks>,
+    pub tasks: Arc<dyn TaskStore>,
     /// Whose a response is that its provider keeps.
-    pub owners: Arc<dyn Owners>,
+    pub owners: Arc<dyn OwnerStore>,
     /// Nobody goes on from what was not made through the gateway.
     pub refuse_foreign: bool,
     /// Where balances and usage are kept; nothing if they are not.

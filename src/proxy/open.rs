@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{self, Settings, Store as StoreIn};
-use crate::store::board::Board;
-use crate::store::book::{self, Book};
+use crate::store::board::SqliteTasks;
+use crate::store::book::{self, SqliteLedger};
 use crate::store::journal::SEGMENT;
-use crate::store::sqlite::Sqlite;
-use crate::store::valkey::{self, Address, AddressError, Fleet, Valkey};
-use crate::store::{Ledger, Limits, OpenError, Owners, Store, Tasks};
+use crate::store::sqlite::SqliteStore;
+use crate::store::valkey::{self, ClusterLedger, ServerAddress, ServerAddressError, ValkeyStore};
+use crate::store::{Ledger, OpenError, OwnerStore, Store, StoreLimits, TaskStore};
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -22,15 +22,15 @@ pub enum StoreFault {
     Journal(OpenError),
     /// The URL of a server.
     #[error("store.valkey: {0}")]
-    Address(#[from] AddressError),
+    Address(#[from] ServerAddressError),
     /// The operating system refuses.
     #[error("store.valkey: {0}")]
     Thread(std::io::Error),
 }
 
 /// Where the server of a fleet is.
-fn address(fleet: &config::Fleet) -> Result<Address, AddressError> {
-    Address::new(fleet.urls.iter().map(|url| url.expose()), fleet.sentinel.as_deref())
+fn address(fleet: &config::FleetSettings) -> Result<ServerAddress, ServerAddressError> {
+    ServerAddress::new(fleet.urls.iter().map(|url| url.expose()), fleet.sentinel.as_deref())
 }
 
 /// The place where responses and seals are kept. There is none where neither may be kept for any time.
@@ -39,7 +39,7 @@ pub(super) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, Store
     if kept.lifetime.is_zero() && kept.seal_lifetime.is_zero() {
         return Ok(None);
     }
-    let limits = Limits {
+    let limits = StoreLimits {
         lifetime: kept.lifetime,
         response: kept.response,
         total: kept.total as u64,
@@ -47,33 +47,33 @@ pub(super) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, Store
         seal_total: kept.seal_total as u64,
     };
     Ok(Some(match &settings.store {
-        StoreIn::Sqlite(path) => Arc::new(Sqlite::open(path, limits).map_err(StoreFault::File)?),
+        StoreIn::Sqlite(path) => Arc::new(SqliteStore::open(path, limits).map_err(StoreFault::File)?),
         StoreIn::Valkey(fleet) => {
-            Arc::new(Valkey::open(address(fleet)?, limits).map_err(StoreFault::Thread)?)
+            Arc::new(ValkeyStore::open(address(fleet)?, limits).map_err(StoreFault::Thread)?)
         }
     }))
 }
 
 /// Where tasks are kept, and where owners of responses are.
-type TasksAndOwners = (Arc<dyn Tasks>, Arc<dyn Owners>);
+type TasksAndOwners = (Arc<dyn TaskStore>, Arc<dyn OwnerStore>);
 
 /// The place where tasks are kept, and owners, which are as small and always kept.
 pub(super) fn tasks(settings: &Settings) -> Result<TasksAndOwners, StoreFault> {
     Ok(match &settings.store {
         StoreIn::Sqlite(path) => {
-            let board = Arc::new(Board::open(path).map_err(StoreFault::File)?);
+            let board = Arc::new(SqliteTasks::open(path).map_err(StoreFault::File)?);
             (board.clone(), board)
         }
         StoreIn::Valkey(fleet) => {
             // Nothing but tasks is kept there.
-            let limits = Limits {
+            let limits = StoreLimits {
                 lifetime: Duration::ZERO,
                 response: 0,
                 total: u64::MAX,
                 seal_lifetime: Duration::ZERO,
                 seal_total: u64::MAX,
             };
-            let valkey = Arc::new(Valkey::open(address(fleet)?, limits).map_err(StoreFault::Thread)?);
+            let valkey = Arc::new(ValkeyStore::open(address(fleet)?, limits).map_err(StoreFault::Thread)?);
             (valkey.clone(), valkey)
         }
     })
@@ -84,16 +84,22 @@ pub(super) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Ledger>>, Sto
     let (flush, records) = (settings.ledger.flush, settings.ledger.records);
     Ok(Some(match &settings.store {
         StoreIn::Sqlite(path) => Arc::new(
-            Book::open(path, book::Terms { flush, records, segment: SEGMENT }).map_err(StoreFault::File)?,
+            SqliteLedger::open(path, book::SqliteLedgerConfig { flush, records, segment: SEGMENT })
+                .map_err(StoreFault::File)?,
         ),
         StoreIn::Valkey(fleet) => {
             let away = match fleet.away {
-                config::Away::Refuse => valkey::Away::Refuse,
-                config::Away::Allow(allowance) => valkey::Away::Allow(allowance),
+                config::OnOutageSetting::Refuse => valkey::OnOutage::Refuse,
+                config::OnOutageSetting::Allow(allowance) => valkey::OnOutage::Allow(allowance),
             };
-            let terms =
-                valkey::Terms { flush, records, away, journal: fleet.journal.clone(), segment: SEGMENT };
-            Arc::new(Fleet::open(address(fleet)?, terms).map_err(StoreFault::Journal)?)
+            let terms = valkey::ClusterLedgerConfig {
+                flush,
+                records,
+                away,
+                journal: fleet.journal.clone(),
+                segment: SEGMENT,
+            };
+            Arc::new(ClusterLedger::open(address(fleet)?, terms).map_err(StoreFault::Journal)?)
         }
     }))
 }

@@ -10,7 +10,7 @@ use rand::Rng as _;
 use super::context::Context;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
-use crate::store::{Found, Pending, Response, Store, StoreError};
+use crate::store::{Found, Pending, Store, StoreError, StoredResponse};
 use crate::wire::path::{self, Endpoint};
 use crate::wire::responses::stored::{self, Page};
 
@@ -75,7 +75,7 @@ impl Gateway {
         let document = ctx.passing_mut()?.exchange.take_document()?;
         let keep = ctx.plan.as_mut()?.translation.as_mut()?.keep.take()?;
         let Keep { id, items } = *keep;
-        Some(store.keep(Response { account: account(ctx), id, items, document }))
+        Some(store.keep(StoredResponse { account: account(ctx), id, items, document }))
     }
 
     /// Waits until an answer is kept. That it is not is no reason for the client not to get it.
@@ -147,7 +147,8 @@ impl Gateway {
     }
 }
 
-/// Whose responses these are: those of the key's account, or of the key's name, so that a key may be replaced by another.
+/// Whose responses these are: those of the key's account, or of the key's name, so that a key may be replaced by
+/// another.
 pub(super) fn account(ctx: &Context) -> String {
     ctx.key.as_ref().map_or_else(String::new, |key| key.owner().to_owned())
 }

@@ -1,5 +1,5 @@
-//! The embedded place of tasks: a connection of its own to the file of SQLite, and the thread that owns it. Tasks are few and
-//! small, and each takes a moment; they need no batches.
+//! The embedded place of tasks: a connection of its own to the file of SQLite, and the thread that owns it. Tasks are
+//! few and small, and each takes a moment; they need no batches.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::schema::{self, OpenError, Place};
-use super::task::{NewTask, Task, Tasks};
+use super::task::{NewTask, StoredTask, TaskStore};
 use super::{Pending, StoreError, millis, now};
 use crate::supervise::{self, Supervised};
 
@@ -22,16 +22,16 @@ const SWEEP: Duration = Duration::from_secs(60);
 const SWEPT_ROWS: u32 = 200;
 
 /// What is done on the connection, or told why there is none.
-type Job = Box<dyn FnOnce(Result<&mut Connection, &str>) + Send>;
+type SqliteTaskJob = Box<dyn FnOnce(Result<&mut Connection, &str>) + Send>;
 
 /// The place. Its thread ends with it.
 #[derive(Debug)]
-pub struct Board {
-    jobs: SyncSender<Job>,
+pub struct SqliteTasks {
+    jobs: SyncSender<SqliteTaskJob>,
     supervised: Arc<Supervised>,
 }
 
-impl Board {
+impl SqliteTasks {
     /// Opens the file, makes it if it is not there, and starts the thread.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Board {
         let (jobs, queue) = sync_channel(QUEUE);
         let started = supervise::spawn("tasks", move || work(&mut connection, &place, &queue));
         let (supervised, _) = started.map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-        Ok(Board { jobs, supervised })
+        Ok(SqliteTasks { jobs, supervised })
     }
 
     pub(super) fn run<T: Send + 'static>(
@@ -50,7 +50,7 @@ impl Board {
         job: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Pending<T> {
         let (outcome, pending) = Pending::new();
-        let job: Job = Box::new(move |connection| {
+        let job: SqliteTaskJob = Box::new(move |connection| {
             let done = connection.map_err(|fault| fault.to_owned());
             let done = done.and_then(|connection| job(connection).map_err(|error| error.to_string()));
             // Whoever asked may have stopped waiting.
@@ -65,7 +65,7 @@ impl Board {
 }
 
 /// Works until the place is dropped.
-fn work(connection: &mut Connection, place: &Place, queue: &Receiver<Job>) {
+fn work(connection: &mut Connection, place: &Place, queue: &Receiver<SqliteTaskJob>) {
     if !connection.is_autocommit() {
         // Left by a panic.
         let _ = connection.execute_batch("ROLLBACK");
@@ -101,9 +101,9 @@ fn after(span: Duration) -> i64 {
     now().saturating_add(millis(span))
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Task> {
+fn read(row: &Row<'_>) -> rusqlite::Result<StoredTask> {
     let bytes = |column| row.get::<_, Vec<u8>>(column).map(Bytes::from);
-    Ok(Task {
+    Ok(StoredTask {
         owner: row.get(0)?,
         id: row.get(1)?,
         version: u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
@@ -150,7 +150,7 @@ fn submit(connection: &mut Connection, task: &NewTask) -> rusqlite::Result<Optio
     Ok(None)
 }
 
-impl Tasks for Board {
+impl TaskStore for SqliteTasks {
     fn threads(&self) -> Vec<Arc<Supervised>> {
         vec![self.supervised.clone()]
     }
@@ -159,7 +159,7 @@ impl Tasks for Board {
         self.run(move |connection| submit(connection, &task))
     }
 
-    fn task(&self, owner: &str, id: &str) -> Pending<Option<Task>> {
+    fn task(&self, owner: &str, id: &str) -> Pending<Option<StoredTask>> {
         let (owner, id) = (owner.to_owned(), id.to_owned());
         self.run(move |connection| {
             let mut select = connection.prepare_cached(
@@ -200,7 +200,7 @@ impl Tasks for Board {
         })
     }
 
-    fn due(&self, most: usize, lease: Duration) -> Pending<Vec<Task>> {
+    fn due(&self, most: usize, lease: Duration) -> Pending<Vec<StoredTask>> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         self.run(move |connection| {
             let mut lease_them = connection.prepare_cached(

@@ -1,5 +1,5 @@
-//! The ledger as the gateway sees it: what a request may spend is held before it begins, and what it did spend is charged
-//! at its end.
+//! The ledger as the gateway sees it: what a request may spend is held before it begins, and what it did spend is
+//! charged at its end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl std::borrow::Borrow<str> for AccountId {
 pub trait Ledger: Send + Sync {
     /// Holds an amount of an account's balance for a request. Nothing is held for an amount of zero or less, but the
     /// account must be there and enabled.
-    fn reserve(&self, account: &AccountId, amount: i64) -> Held;
+    fn reserve(&self, account: &AccountId, amount: i64) -> ReserveOutcome;
 
     /// Ends a request: charges the record's cost to its account, gives back what is left of the reservation, and keeps
     /// the record. Each request has one record, also one that failed (its cost is zero then) and one whose key has no
@@ -83,7 +83,8 @@ pub trait Ledger: Send + Sync {
         self.limiter().is_some()
     }
 
-    /// What is wrong with the place where charges are kept, in words for people, while something is: then nothing is held.
+    /// What is wrong with the place where charges are kept, in words for people, while something is: then nothing is
+    /// held.
     fn fault(&self) -> Option<String> {
         None
     }
@@ -118,7 +119,7 @@ pub struct Spent {
 
 /// Why nothing was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum ReserveError {
     /// There is no such account.
     #[error("there is no such account")]
     UnknownAccount,
@@ -136,14 +137,14 @@ pub enum Refused {
     Unavailable,
 }
 
-impl Refused {
+impl ReserveError {
     /// A word for metrics.
     pub fn label(self) -> &'static str {
         match self {
-            Refused::UnknownAccount => "unknown_account",
-            Refused::Disabled => "disabled",
-            Refused::Empty { .. } => "empty",
-            Refused::Unavailable => "unavailable",
+            ReserveError::UnknownAccount => "unknown_account",
+            ReserveError::Disabled => "disabled",
+            ReserveError::Empty { .. } => "empty",
+            ReserveError::Unavailable => "unavailable",
         }
     }
 }
@@ -189,24 +190,24 @@ impl Drop for Reservation {
 
 /// The outcome of a reservation, known or on its way. What arrives after nobody waits any more is given back.
 #[derive(Debug)]
-pub enum Held {
+pub enum ReserveOutcome {
     /// It is known.
-    Known(Result<Reservation, Refused>),
+    Known(Result<Reservation, ReserveError>),
     /// It is on its way.
-    Pending(oneshot::Receiver<Result<Reservation, Refused>>),
+    Pending(oneshot::Receiver<Result<Reservation, ReserveError>>),
 }
 
-impl Held {
+impl ReserveOutcome {
     /// Waits for the outcome, but not longer than this.
     ///
     /// # Errors
     /// Nothing is held.
-    pub async fn within(self, time: Duration) -> Result<Reservation, Refused> {
+    pub async fn within(self, time: Duration) -> Result<Reservation, ReserveError> {
         match self {
-            Held::Known(outcome) => outcome,
-            Held::Pending(outcome) => match tokio::time::timeout(time, outcome).await {
+            ReserveOutcome::Known(outcome) => outcome,
+            ReserveOutcome::Pending(outcome) => match tokio::time::timeout(time, outcome).await {
                 Ok(Ok(outcome)) => outcome,
-                Ok(Err(_)) | Err(_) => Err(Refused::Unavailable),
+                Ok(Err(_)) | Err(_) => Err(ReserveError::Unavailable),
             },
         }
     }

@@ -2,10 +2,10 @@
 //!
 //! Here live five traits with their promises: [`Store`] keeps responses for providers that keep none, and seals for
 //! clients that drop them; [`Ledger`] keeps balances and one record for each request; [`Limiter`] counts limits for
-//! several gateways; [`Tasks`] keeps what providers work on for minutes; and [`Owners`] knows whose a response is that
-//! its provider keeps. Here live their implementations, too: [`sqlite`], [`book`] and [`board`], embedded, in one file,
-//! and [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept texts mean (`wire`),
-//! who asks and what that costs (`account`), when something is kept (`proxy`).
+//! several gateways; [`TaskStore`] keeps what providers work on for minutes; and [`OwnerStore`] knows whose a response
+//! is that its provider keeps. Here live their implementations, too: [`sqlite`], [`book`] and [`board`], embedded, in
+//! one file, and [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept texts mean
+//! (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
 
 pub mod board;
 pub mod book;
@@ -26,12 +26,12 @@ mod suite;
 #[cfg(test)]
 mod tests;
 
-pub use ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
+pub use ledger::{AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent};
 pub use limiter::{Limiter, Whose};
-pub use owners::Owners;
+pub use owners::OwnerStore;
 pub use record::UsageRecord;
 pub use schema::OpenError;
-pub use task::{NewTask, Task, Tasks};
+pub use task::{NewTask, StoredTask, TaskStore};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -57,7 +57,7 @@ const LOOK: Duration = Duration::from_micros(20);
 ///   may be takes the place of the oldest. Responses and seals have limits of their own.
 pub trait Store: Send + Sync {
     /// Keeps a response. Under an id that the account has already, the new one replaces the old one.
-    fn keep(&self, response: Response) -> Pending<()>;
+    fn keep(&self, response: StoredResponse) -> Pending<()>;
 
     /// Whether responses are kept for any time.
     fn keeps_responses(&self) -> bool;
@@ -89,7 +89,7 @@ pub type SealKey = [u8; 32];
 
 /// A response to be kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Response {
+pub struct StoredResponse {
     /// Whose it is.
     pub account: String,
     /// Its id.
@@ -111,7 +111,7 @@ pub struct Found {
 
 /// How long and how much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct StoreLimits {
     /// How long a response is kept. Zero keeps nothing.
     pub lifetime: Duration,
     /// Largest response with its conversation, in bytes.

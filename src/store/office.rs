@@ -3,17 +3,19 @@
 use std::io;
 use std::path::Path;
 
-use super::book::{AccountState, By, Credit, Credited, Desk, DeskError, Filter, Line};
+use super::book::{
+    AccountState, AdminError, Credit, Credited, SqliteAdmin, UsageFilter, UsageGrouping, UsageRow,
+};
 use super::ledger::AccountId;
 use super::record::UsageRecord;
 
 /// Accounts, credits and reports, while gateways go on.
-pub trait Office {
+pub trait LedgerAdmin {
     /// Makes an account with nothing on it.
     ///
     /// # Errors
     /// There is one of this name, or the store failed.
-    fn create(&self, account: &AccountId) -> Result<(), DeskError>;
+    fn create(&self, account: &AccountId) -> Result<(), AdminError>;
 
     /// Credits an account. A reference that was used for the same amount before changes nothing.
     ///
@@ -25,37 +27,37 @@ pub trait Office {
         amount: i64,
         note: &str,
         reference: Option<&str>,
-    ) -> Result<Credited, DeskError>;
+    ) -> Result<Credited, AdminError>;
 
     /// Switches an account on or off; tells whether that is news.
     ///
     /// # Errors
     /// There is no such account, or the store failed.
-    fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, DeskError>;
+    fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, AdminError>;
 
     /// An account.
     ///
     /// # Errors
     /// There is no such account, or the store failed.
-    fn account(&self, account: &str) -> Result<AccountState, DeskError>;
+    fn account(&self, account: &str) -> Result<AccountState, AdminError>;
 
     /// All accounts, by name.
     ///
     /// # Errors
     /// The store failed.
-    fn accounts(&self) -> Result<Vec<AccountState>, DeskError>;
+    fn accounts(&self) -> Result<Vec<AccountState>, AdminError>;
 
     /// The latest credits of an account, the latest first.
     ///
     /// # Errors
     /// There is no such account, or the store failed.
-    fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, DeskError>;
+    fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, AdminError>;
 
     /// What was used: days in order, names by what they cost.
     ///
     /// # Errors
     /// The store failed.
-    fn usage(&self, filter: &Filter, by: By) -> Result<Vec<Line>, DeskError>;
+    fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError>;
 
     /// Shows each record.
     ///
@@ -63,26 +65,26 @@ pub trait Office {
     /// The store failed, or `show` did.
     fn records(
         &self,
-        filter: &Filter,
+        filter: &UsageFilter,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
-    ) -> Result<(), DeskError>;
+    ) -> Result<(), AdminError>;
 
     /// What does not add up: accounts whose credits or charges are not the sum of their entries.
     ///
     /// # Errors
     /// The store failed.
-    fn audit(&self) -> Result<Vec<String>, DeskError>;
+    fn audit(&self) -> Result<Vec<String>, AdminError>;
 
     /// Writes a copy of everything.
     ///
     /// # Errors
     /// The copy cannot be written, or is not made here.
-    fn backup(&self, to: &Path) -> Result<(), DeskError>;
+    fn backup(&self, to: &Path) -> Result<(), AdminError>;
 }
 
-impl Office for Desk {
-    fn create(&self, account: &AccountId) -> Result<(), DeskError> {
-        Desk::create(self, account)
+impl LedgerAdmin for SqliteAdmin {
+    fn create(&self, account: &AccountId) -> Result<(), AdminError> {
+        SqliteAdmin::create(self, account)
     }
 
     fn credit(
@@ -91,43 +93,43 @@ impl Office for Desk {
         amount: i64,
         note: &str,
         reference: Option<&str>,
-    ) -> Result<Credited, DeskError> {
-        Desk::credit(self, account, amount, note, reference)
+    ) -> Result<Credited, AdminError> {
+        SqliteAdmin::credit(self, account, amount, note, reference)
     }
 
-    fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, DeskError> {
-        Desk::set_enabled(self, account, enabled)
+    fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, AdminError> {
+        SqliteAdmin::set_enabled(self, account, enabled)
     }
 
-    fn account(&self, account: &str) -> Result<AccountState, DeskError> {
-        Desk::account(self, account)
+    fn account(&self, account: &str) -> Result<AccountState, AdminError> {
+        SqliteAdmin::account(self, account)
     }
 
-    fn accounts(&self) -> Result<Vec<AccountState>, DeskError> {
-        Desk::accounts(self)
+    fn accounts(&self) -> Result<Vec<AccountState>, AdminError> {
+        SqliteAdmin::accounts(self)
     }
 
-    fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, DeskError> {
-        Desk::credits(self, account, most)
+    fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, AdminError> {
+        SqliteAdmin::credits(self, account, most)
     }
 
-    fn usage(&self, filter: &Filter, by: By) -> Result<Vec<Line>, DeskError> {
-        Desk::usage(self, filter, by)
+    fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError> {
+        SqliteAdmin::usage(self, filter, by)
     }
 
     fn records(
         &self,
-        filter: &Filter,
+        filter: &UsageFilter,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
-    ) -> Result<(), DeskError> {
-        Desk::records(self, filter, show)
+    ) -> Result<(), AdminError> {
+        SqliteAdmin::records(self, filter, show)
     }
 
-    fn audit(&self) -> Result<Vec<String>, DeskError> {
-        Desk::audit(self)
+    fn audit(&self) -> Result<Vec<String>, AdminError> {
+        SqliteAdmin::audit(self)
     }
 
-    fn backup(&self, to: &Path) -> Result<(), DeskError> {
-        Desk::backup(self, to)
+    fn backup(&self, to: &Path) -> Result<(), AdminError> {
+        SqliteAdmin::backup(self, to)
     }
 }

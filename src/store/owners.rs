@@ -1,11 +1,11 @@
-//! Whose a response is that its provider keeps: providers know one account, the gateway's, and would let everybody go on
-//! from everything.
+//! Whose a response is that its provider keeps: providers know one account, the gateway's, and would let everybody go
+//! on from everything.
 
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension as _, params};
 
-use super::board::Board;
+use super::board::SqliteTasks;
 use super::{Pending, SealKey, millis, now};
 
 /// How long an owner is known: as long as OpenAI keeps responses (30 days), and a day.
@@ -17,9 +17,9 @@ const SWEPT: i64 = 16;
 
 /// Keeps owners.
 ///
-/// Promises: what an outcome has confirmed is found by whoever asks after that, also when the process has ended in between,
-/// until it expires or makes room; no method waits. What has an owner is not to be claimed for another one.
-pub trait Owners: Send + Sync {
+/// Promises: what an outcome has confirmed is found by whoever asks after that, also when the process has ended in
+/// between, until it expires or makes room; no method waits. What has an owner is not to be claimed for another one.
+pub trait OwnerStore: Send + Sync {
     /// Notes whose a thing is, by the hash of its name.
     fn claim(&self, key: SealKey, owner: &str) -> Pending<()>;
 
@@ -27,7 +27,7 @@ pub trait Owners: Send + Sync {
     fn owner(&self, key: SealKey) -> Pending<Option<String>>;
 }
 
-impl Owners for Board {
+impl OwnerStore for SqliteTasks {
     fn claim(&self, key: SealKey, owner: &str) -> Pending<()> {
         let owner = owner.to_owned();
         self.run(move |connection| {

@@ -1,9 +1,9 @@
 //! The embedded store of responses and seals: one file of SQLite, one thread that owns the connection.
 //!
-//! The thread takes whatever has gathered in its queue and does it in one transaction, so that a busy gateway pays for a
-//! commit once for many responses. The file is in write-ahead mode: a commit is safe from the end of the process; after
-//! a loss of power the last moments may be missing, but never half of something. Two processes may use the file at the
-//! same time, as they do while one hands over to the other.
+//! The thread takes whatever has gathered in its queue and does it in one transaction, so that a busy gateway pays for
+//! a commit once for many responses. The file is in write-ahead mode: a commit is safe from the end of the process;
+//! after a loss of power the last moments may be missing, but never half of something. Two processes may use the file
+//! at the same time, as they do while one hands over to the other.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
 use super::schema::{self, OpenError, Place};
-use super::{Found, Limits, Pending, Response, SealKey, Store, StoreError, millis, now, vault};
+use super::{Found, Pending, SealKey, Store, StoreError, StoreLimits, StoredResponse, millis, now, vault};
 use crate::supervise::{self, Supervised};
 
 /// Jobs that may wait. With the batch below, a few tenths of a second of work.
@@ -33,11 +33,11 @@ const SWEPT_ROWS: usize = 200;
 const FREED_PAGES: u32 = 256;
 /// The store.
 #[derive(Debug)]
-pub struct Sqlite {
+pub struct SqliteStore {
     jobs: SyncSender<Job>,
     queued: Arc<AtomicUsize>,
     size: Arc<AtomicU64>,
-    limits: Limits,
+    limits: StoreLimits,
     supervised: Arc<Supervised>,
 }
 
@@ -45,7 +45,7 @@ type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
 
 #[derive(Debug)]
 enum Job {
-    Keep(Response, Outcome<()>),
+    Keep(StoredResponse, Outcome<()>),
     Find { account: String, id: String, outcome: Outcome<Option<Found>> },
     Remove { account: String, id: String, outcome: Outcome<bool> },
     Remember { account: String, entries: Vec<(SealKey, Bytes)>, outcome: Outcome<()> },
@@ -81,12 +81,12 @@ impl Job {
     }
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Opens the file, makes it if it is not there, and starts the thread. The thread ends with this value.
     ///
     /// # Errors
     /// The file cannot be used.
-    pub fn open(path: &Path, limits: Limits) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, limits: StoreLimits) -> Result<Self, OpenError> {
         let connection = schema::open(path)?;
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         let database = |source| OpenError::Database { path: path.to_owned(), source };
@@ -105,7 +105,7 @@ impl Sqlite {
         };
         worker.count().map_err(database)?;
         let (supervised, _) = supervise::spawn("store", move || worker.run(&queue)).map_err(io)?;
-        Ok(Sqlite { jobs, queued, size, limits, supervised })
+        Ok(SqliteStore { jobs, queued, size, limits, supervised })
     }
 
     fn submit<T>(&self, make: impl FnOnce(Outcome<T>) -> Job) -> Pending<T> {
@@ -129,8 +129,8 @@ impl Sqlite {
     }
 }
 
-impl Store for Sqlite {
-    fn keep(&self, response: Response) -> Pending<()> {
+impl Store for SqliteStore {
+    fn keep(&self, response: StoredResponse) -> Pending<()> {
         let size = size_of(&response);
         let limit = self.limits.response.min(usize::try_from(self.limits.total).unwrap_or(usize::MAX));
         if size > limit {
@@ -179,7 +179,7 @@ impl Store for Sqlite {
 }
 
 /// What a response counts for.
-fn size_of(response: &Response) -> usize {
+fn size_of(response: &StoredResponse) -> usize {
     response.items.len() + response.document.len() + response.id.len() + response.account.len()
 }
 
@@ -214,7 +214,7 @@ fn failed(error: rusqlite::Error) -> StoreError {
 struct Worker {
     connection: Connection,
     place: Place,
-    limits: Limits,
+    limits: StoreLimits,
     queued: Arc<AtomicUsize>,
     size: Arc<AtomicU64>,
     /// Bytes that are kept. The other process of an upgrade writes too, so it is counted anew now and then.
@@ -301,7 +301,7 @@ impl Worker {
         }
     }
 
-    fn keep(&mut self, response: &Response) -> rusqlite::Result<()> {
+    fn keep(&mut self, response: &StoredResponse) -> rusqlite::Result<()> {
         self.remove(&response.account, &response.id)?;
         let size = size_of(response) as u64;
         self.make_room(size)?;

@@ -9,7 +9,7 @@ use super::Pending;
 use crate::supervise::Supervised;
 
 /// A hash of what two requests have in common that are to make one task.
-pub type Mark = [u8; 32];
+pub type IdempotencyKey = [u8; 32];
 
 /// Keeps tasks.
 ///
@@ -22,13 +22,13 @@ pub type Mark = [u8; 32];
 /// * A state is changed by whoever knows the version that it replaces; of several who know it, by one.
 /// * A task that is due is given to one of those who look for such, and to nobody else before the lease is over.
 /// * What is expired or removed is never found again.
-pub trait Tasks: Send + Sync {
+pub trait TaskStore: Send + Sync {
     /// Keeps a new task. The outcome is the id of the task that has its mark already, if there is one; then nothing
     /// is kept.
     fn submit(&self, task: NewTask) -> Pending<Option<String>>;
 
     /// Finds a task.
-    fn task(&self, owner: &str, id: &str) -> Pending<Option<Task>>;
+    fn task(&self, owner: &str, id: &str) -> Pending<Option<StoredTask>>;
 
     /// Replaces a task's state, if it still has this version; tells whether it had. It is due after the time that is
     /// given; never, where none is.
@@ -45,7 +45,7 @@ pub trait Tasks: Send + Sync {
     fn forget(&self, owner: &str, id: &str) -> Pending<bool>;
 
     /// Tasks that are due, at most so many. They are due again when the lease is over.
-    fn due(&self, most: usize, lease: Duration) -> Pending<Vec<Task>>;
+    fn due(&self, most: usize, lease: Duration) -> Pending<Vec<StoredTask>>;
 
     /// The threads that do its work.
     fn threads(&self) -> Vec<Arc<Supervised>> {
@@ -61,7 +61,7 @@ pub struct NewTask {
     /// Its id, which nobody can guess.
     pub id: String,
     /// What makes it the same as another one, and for how long.
-    pub mark: Option<(Mark, Duration)>,
+    pub mark: Option<(IdempotencyKey, Duration)>,
     /// How long it is kept.
     pub lifetime: Duration,
     /// After which time somebody should look after it.
@@ -74,7 +74,7 @@ pub struct NewTask {
 
 /// A task that is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Task {
+pub struct StoredTask {
     /// Whose it is.
     pub owner: String,
     /// Its id.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::sqlite::Sqlite;
+use super::sqlite::SqliteStore;
 use super::*;
 
-const LIMITS: Limits = Limits {
+const LIMITS: StoreLimits = StoreLimits {
     lifetime: Duration::from_secs(3600),
     response: 1000,
     total: 10_000,
@@ -17,13 +17,13 @@ const LIMITS: Limits = Limits {
 };
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn open(folder: &Path, limits: Limits) -> Sqlite {
-    Sqlite::open(&folder.join("state.db"), limits).unwrap()
+fn open(folder: &Path, limits: StoreLimits) -> SqliteStore {
+    SqliteStore::open(&folder.join("state.db"), limits).unwrap()
 }
 
-fn response(account: &str, id: &str, text: &str) -> Response {
+fn response(account: &str, id: &str, text: &str) -> StoredResponse {
     let bytes = |text: String| Bytes::from(text.into_bytes());
-    Response {
+    StoredResponse {
         account: account.to_owned(),
         id: id.to_owned(),
         items: bytes(format!("items of {text}")),
@@ -31,7 +31,7 @@ fn response(account: &str, id: &str, text: &str) -> Response {
     }
 }
 
-async fn find(store: &Sqlite, account: &str, id: &str) -> Option<String> {
+async fn find(store: &SqliteStore, account: &str, id: &str) -> Option<String> {
     let found = store.find(account, id).within(PATIENCE).await.unwrap()?;
     let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     Some(format!("{}; {}", text(found.items), text(found.document)))
@@ -87,10 +87,10 @@ fn a_file_that_is_none_of_ours_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     std::fs::write(&path, "this is a letter and no database, whatever its name may say").unwrap();
-    let error = Sqlite::open(&path, LIMITS).unwrap_err();
+    let error = SqliteStore::open(&path, LIMITS).unwrap_err();
     assert!(matches!(&error, OpenError::Database { .. }), "{error}");
     assert!(error.to_string().contains("state.db"), "{error}");
-    let error = Sqlite::open(&folder.path().join("no such folder/state.db"), LIMITS).unwrap_err();
+    let error = SqliteStore::open(&folder.path().join("no such folder/state.db"), LIMITS).unwrap_err();
     assert!(matches!(error, OpenError::Io { .. }), "{error}");
 }
 
@@ -108,7 +108,7 @@ async fn a_file_of_an_older_layout_is_brought_up_and_keeps_what_is_in_it() {
             scope.spawn(|| drop(schema::open(&path).unwrap()));
         }
     });
-    let store = open(folder.path(), Limits { total: 1 << 20, ..LIMITS });
+    let store = open(folder.path(), StoreLimits { total: 1 << 20, ..LIMITS });
     for id in ["resp_06baefaf72daa9e56473ca9dd56d8d55", "resp_d16c70fc0018fac0ecf3bcd61e934b28"] {
         let found = find(&store, "demo", id).await.unwrap();
         assert!(found.contains("Hello") && found.contains(id), "{found}");
@@ -117,7 +117,7 @@ async fn a_file_of_an_older_layout_is_brought_up_and_keeps_what_is_in_it() {
     store.remember("demo", vec![([1; 32], seal.clone())]).within(PATIENCE).await.unwrap();
     assert_eq!(store.recall("demo", vec![[1; 32]]).within(PATIENCE).await.unwrap(), [Some(seal)]);
     let account = AccountId::new("acme").unwrap();
-    book::Desk::open(&path).unwrap().create(&account).unwrap();
+    book::SqliteAdmin::open(&path).unwrap().create(&account).unwrap();
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn a_file_of_a_later_layout_is_refused_and_left_alone() {
     std::fs::write(&path, LAYOUT_1).unwrap();
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.execute_batch("PRAGMA user_version = 99").unwrap();
-    let error = Sqlite::open(&path, LIMITS).unwrap_err();
+    let error = SqliteStore::open(&path, LIMITS).unwrap_err();
     assert!(matches!(error, OpenError::Layout { found: 99, .. }), "{error}");
-    let error = book::Desk::open(&path).unwrap_err();
+    let error = book::SqliteAdmin::open(&path).unwrap_err();
     assert!(matches!(error, OpenError::Layout { found: 99, .. }), "{error}");
     let tables: i64 = connection
         .query_row(

@@ -1,7 +1,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::store::{AccountId, Held, Ledger, Pending, Refused, Reservation, Settled, Spent, UsageRecord};
+use crate::store::{
+    AccountId, Ledger, Pending, Reservation, ReserveError, ReserveOutcome, Settled, Spent, UsageRecord,
+};
 
 type Answer = tokio::sync::oneshot::Sender<Result<Vec<Spent>, StoreError>>;
 
@@ -13,8 +15,8 @@ struct Hanging {
 }
 
 impl Ledger for Hanging {
-    fn reserve(&self, _: &AccountId, _: i64) -> Held {
-        Held::Known(Err(Refused::Unavailable))
+    fn reserve(&self, _: &AccountId, _: i64) -> ReserveOutcome {
+        ReserveOutcome::Known(Err(ReserveError::Unavailable))
     }
 
     fn settle(&self, _: Option<Reservation>, _: &UsageRecord<'_>) -> Settled {

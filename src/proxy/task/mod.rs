@@ -27,7 +27,7 @@ use rand::Rng as _;
 use super::context::Context;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
-use crate::store::{Reservation, StoreError, Tasks};
+use crate::store::{Reservation, StoreError, TaskStore};
 use crate::wire::path::{Endpoint, query_value};
 use crate::wire::{tasks, video};
 
@@ -39,7 +39,7 @@ const KEEPING: Duration = Duration::from_secs(5);
 
 /// Tasks, and what is held for those that this process has begun, or gone on with.
 pub(super) struct Desk {
-    tasks: Arc<dyn Tasks>,
+    tasks: Arc<dyn TaskStore>,
     holds: Mutex<HashMap<(String, String), Hold>>,
 }
 
@@ -50,7 +50,7 @@ struct Hold {
 }
 
 impl Desk {
-    pub(super) fn new(tasks: Arc<dyn Tasks>) -> Self {
+    pub(super) fn new(tasks: Arc<dyn TaskStore>) -> Self {
         Desk { tasks, holds: Mutex::default() }
     }
 

@@ -8,7 +8,7 @@ use super::stream::Wrap;
 use super::{KEEPING, Words, failed, unknown};
 use crate::canonical::video::{Medium, Stage};
 use crate::error::{ApiError, Kind};
-use crate::store::Task;
+use crate::store::StoredTask;
 use crate::wire::tasks::{ROOT, answer as group};
 use crate::wire::video::answer::{self, View};
 use crate::wire::video::ask;
@@ -39,7 +39,7 @@ pub(super) fn view<'t>(id: &'t str, facts: &'t Facts, state: &'t State) -> View<
 
 /// A task that is shown.
 pub(super) struct Shown {
-    pub(super) task: Task,
+    pub(super) task: StoredTask,
     pub(super) facts: Facts,
     pub(super) state: State,
 }

@@ -25,7 +25,7 @@ use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, Kind};
 use crate::json::Writer;
 use crate::provider::VideoStep;
-use crate::store::{AccountId, Settled, Task, UsageRecord};
+use crate::store::{AccountId, Settled, StoredTask, UsageRecord};
 use crate::wire::Api;
 use crate::wire::video::read;
 
@@ -133,7 +133,8 @@ impl Gateway {
         };
         for (owner, id) in held {
             let Ok(found) = self.tasks.tasks.task(&owner, &id).within(KEEPING).await else { continue };
-            let ended = |task: &Task| unpack::<State>(&task.state).is_none_or(|state| state.has_ended());
+            let ended =
+                |task: &StoredTask| unpack::<State>(&task.state).is_none_or(|state| state.has_ended());
             if found.as_ref().is_none_or(ended) {
                 drop(self.tasks.release(&owner, &id));
             }
@@ -157,7 +158,7 @@ impl Gateway {
                 record.detail = notes.detail;
                 shown
             }
-            Err(_) => Shown { task: Task::default(), facts: Facts::default(), state: State::default() },
+            Err(_) => Shown { task: StoredTask::default(), facts: Facts::default(), state: State::default() },
         }
     }
 
@@ -190,7 +191,7 @@ impl Gateway {
         let time = now();
         shown.state.update(report, time);
         shown.state.asked = time;
-        let Task { owner, id, version, .. } = &shown.task;
+        let StoredTask { owner, id, version, .. } = &shown.task;
         if !ends {
             self.hold_again(&shown).await;
         }

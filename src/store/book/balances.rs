@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use foldhash::fast::{FixedState, RandomState};
 use parking_lot::RwLock;
 
-use crate::store::ledger::{AccountId, Held, Holder, Refused, Reservation};
+use crate::store::ledger::{AccountId, Holder, Reservation, ReserveError, ReserveOutcome};
 
 /// So many that workers do not meet.
 const SHARDS: usize = 64;
 
 /// An account.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct AccountBalance {
     /// What can be spent: the balance in the database, less this process's charges that are not there yet, less what
     /// is held.
     available: AtomicI64,
@@ -29,9 +29,9 @@ const UNKNOWN: u8 = 0;
 const ENABLED: u8 = 1;
 const DISABLED: u8 = 2;
 
-impl Account {
+impl AccountBalance {
     fn new(state: u8) -> Arc<Self> {
-        Arc::new(Account {
+        Arc::new(AccountBalance {
             available: AtomicI64::new(0),
             stored: AtomicI64::new(0),
             state: AtomicU8::new(state),
@@ -39,7 +39,7 @@ impl Account {
     }
 }
 
-impl Account {
+impl AccountBalance {
     /// Adds to what is available. A debt that no number holds stays the largest, and never turns into wealth.
     fn add(&self, amount: i64) {
         let add = |available: i64| Some(available.saturating_add(amount));
@@ -47,7 +47,7 @@ impl Account {
     }
 }
 
-impl Holder for Account {
+impl Holder for AccountBalance {
     fn give_back(&self, _: u64, amount: i64) {
         self.add(amount);
     }
@@ -56,13 +56,13 @@ impl Holder for Account {
 /// All accounts.
 #[derive(Debug)]
 pub(super) struct Balances {
-    shards: Vec<RwLock<HashMap<AccountId, Arc<Account>, RandomState>>>,
+    shards: Vec<RwLock<HashMap<AccountId, Arc<AccountBalance>, RandomState>>>,
     hasher: FixedState,
 }
 
 /// A row of the database.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct BalanceRow {
     pub(super) name: String,
     pub(super) balance: i64,
     pub(super) enabled: bool,
@@ -73,24 +73,24 @@ impl Balances {
         Balances { shards: (0..SHARDS).map(|_| RwLock::default()).collect(), hasher: FixedState::default() }
     }
 
-    fn shard(&self, name: &str) -> Option<&RwLock<HashMap<AccountId, Arc<Account>, RandomState>>> {
+    fn shard(&self, name: &str) -> Option<&RwLock<HashMap<AccountId, Arc<AccountBalance>, RandomState>>> {
         let hash = usize::try_from(self.hasher.hash_one(name) % SHARDS as u64).unwrap_or(0);
         self.shards.get(hash)
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<Arc<Account>> {
+    pub(super) fn find(&self, name: &str) -> Option<Arc<AccountBalance>> {
         self.shard(name)?.read().get(name).cloned()
     }
 
     /// Holds an amount.
-    pub(super) fn reserve(&self, account: &AccountId, amount: i64) -> Held {
+    pub(super) fn reserve(&self, account: &AccountId, amount: i64) -> ReserveOutcome {
         let Some(account) = self.find(account.as_str()) else {
-            return Held::Known(Err(Refused::UnknownAccount));
+            return ReserveOutcome::Known(Err(ReserveError::UnknownAccount));
         };
         match account.state.load(Ordering::Acquire) {
             ENABLED => {}
-            DISABLED => return Held::Known(Err(Refused::Disabled)),
-            _ => return Held::Known(Err(Refused::UnknownAccount)),
+            DISABLED => return ReserveOutcome::Known(Err(ReserveError::Disabled)),
+            _ => return ReserveOutcome::Known(Err(ReserveError::UnknownAccount)),
         }
         let amount = amount.max(0);
         if amount > 0 {
@@ -98,10 +98,10 @@ impl Balances {
                 available.checked_sub(amount).filter(|left| *left >= 0)
             });
             if let Err(available) = taken {
-                return Held::Known(Err(Refused::Empty { available }));
+                return ReserveOutcome::Known(Err(ReserveError::Empty { available }));
             }
         }
-        Held::Known(Ok(Reservation::new(0, amount, account)))
+        ReserveOutcome::Known(Ok(Reservation::new(0, amount, account)))
     }
 
     /// Charges an account without a reservation.
@@ -116,13 +116,13 @@ impl Balances {
         Some(account.available.load(Ordering::Acquire))
     }
 
-    fn find_or_insert(&self, name: &str) -> Option<Arc<Account>> {
+    fn find_or_insert(&self, name: &str) -> Option<Arc<AccountBalance>> {
         if let Some(account) = self.find(name) {
             return Some(account);
         }
         let id = AccountId::new(name)?;
         let mut shard = self.shard(name)?.write();
-        Some(shard.entry(id).or_insert_with(|| Account::new(UNKNOWN)).clone())
+        Some(shard.entry(id).or_insert_with(|| AccountBalance::new(UNKNOWN)).clone())
     }
 
     /// What this process has charged is in the database, but the account is not: it will begin with that debt.
@@ -134,7 +134,7 @@ impl Balances {
 
     /// Takes over what the database holds now. `charged` is what this process has brought into it since the last time,
     /// which is gone from what is available already.
-    pub(super) fn refresh(&self, row: Row, charged: i64) {
+    pub(super) fn refresh(&self, row: BalanceRow, charged: i64) {
         let Some(account) = self.find_or_insert(&row.name) else { return };
         let before = account.stored.swap(row.balance, Ordering::AcqRel);
         let others = row.balance.saturating_add(charged).saturating_sub(before);

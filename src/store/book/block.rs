@@ -20,14 +20,14 @@ const PACKED: i64 = 1;
 
 /// A block that is being filled.
 #[derive(Default)]
-pub(in crate::store) struct Writer {
+pub(in crate::store) struct RecordBlockWriter {
     /// Earliest and latest time.
     span: Option<(i64, i64)>,
     records: i64,
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl RecordBlockWriter {
     /// Adds a record, which is written already.
     pub(in crate::store) fn add(&mut self, record: &UsageRecord<'_>, payload: &[u8]) {
         let (first, last) = self.span.unwrap_or((record.time, record.time));

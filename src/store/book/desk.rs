@@ -10,7 +10,7 @@ use std::time::Duration;
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::report::{self, By, Filter, Line, ReadError};
+use super::report::{self, ReadError, UsageFilter, UsageGrouping, UsageRow};
 use super::{entries, intake};
 use crate::account::Amount;
 use crate::account::amount::LARGEST;
@@ -24,13 +24,13 @@ const BUSY: Duration = Duration::from_secs(5);
 
 /// The ledger, for people.
 #[derive(Debug)]
-pub struct Desk {
+pub struct SqliteAdmin {
     connection: Connection,
 }
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
-pub enum DeskError {
+pub enum AdminError {
     /// There is no such account.
     #[error("there is no account {0:?}; model-gateway accounts list shows those that there are")]
     Unknown(String),
@@ -123,7 +123,7 @@ fn state(row: &Row<'_>) -> rusqlite::Result<AccountState> {
     })
 }
 
-impl Desk {
+impl SqliteAdmin {
     /// Opens the file, makes it if it is not there, and brings in what ended processes left.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Desk {
             .busy_timeout(BUSY)
             .map_err(|source| OpenError::Database { path: path.to_owned(), source })?;
         intake::recover(&connection, &schema::journals(path), &mut 0, &mut |_, _, _| {})?;
-        Ok(Desk { connection })
+        Ok(SqliteAdmin { connection })
     }
 
     /// Opens the file, if it is there.
@@ -146,7 +146,7 @@ impl Desk {
     }
 
     /// Does something in one transaction that is on the disk when this returns.
-    fn change<T>(&self, change: impl FnOnce(&Connection) -> Result<T, DeskError>) -> Result<T, DeskError> {
+    fn change<T>(&self, change: impl FnOnce(&Connection) -> Result<T, AdminError>) -> Result<T, AdminError> {
         self.connection.execute_batch("PRAGMA synchronous = FULL; BEGIN IMMEDIATE")?;
         let done = change(&self.connection).and_then(|done| {
             self.connection.execute_batch("COMMIT")?;
@@ -162,7 +162,7 @@ impl Desk {
     ///
     /// # Errors
     /// There is one of this name, or the database failed.
-    pub fn create(&self, account: &AccountId) -> Result<(), DeskError> {
+    pub fn create(&self, account: &AccountId) -> Result<(), AdminError> {
         self.create_many([account.clone()])
     }
 
@@ -170,7 +170,7 @@ impl Desk {
     ///
     /// # Errors
     /// There is one of such a name, or the database failed.
-    pub fn create_many(&self, accounts: impl IntoIterator<Item = AccountId>) -> Result<(), DeskError> {
+    pub fn create_many(&self, accounts: impl IntoIterator<Item = AccountId>) -> Result<(), AdminError> {
         self.change(|connection| {
             let stamp = entries::next_stamp(connection)?;
             let debts = debts(connection)?;
@@ -181,7 +181,7 @@ impl Desk {
             for account in accounts {
                 let charged = debts.get(account.as_str()).copied().unwrap_or(0);
                 if insert.execute(params![account.as_str(), now(), charged, stamp])? == 0 {
-                    return Err(DeskError::Exists(account.to_string()));
+                    return Err(AdminError::Exists(account.to_string()));
                 }
             }
             Ok(())
@@ -198,7 +198,7 @@ impl Desk {
         amount: i64,
         note: &str,
         reference: Option<&str>,
-    ) -> Result<Credited, DeskError> {
+    ) -> Result<Credited, AdminError> {
         self.change(|connection| {
             let (id, before) = find(connection, account)?;
             if let Some(reference) = reference {
@@ -210,13 +210,13 @@ impl Desk {
                     }
                     Some(given) => {
                         let reference = reference.to_owned();
-                        return Err(DeskError::Reference { reference, amount: given });
+                        return Err(AdminError::Reference { reference, amount: given });
                     }
                     None => {}
                 }
             }
             let credited = before.credited.checked_add(amount).filter(|sum| sum.abs() <= LARGEST);
-            let credited = credited.ok_or(DeskError::TooLarge)?;
+            let credited = credited.ok_or(AdminError::TooLarge)?;
             connection.execute(
                 "INSERT INTO credit (account, time, amount, note, reference) VALUES (?1, ?2, ?3, ?4, ?5)",
                 params![id, now(), amount, note, reference],
@@ -233,7 +233,7 @@ impl Desk {
     ///
     /// # Errors
     /// There is no such account, or the database failed.
-    pub fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, DeskError> {
+    pub fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, AdminError> {
         self.change(|connection| {
             let (id, before) = find(connection, account)?;
             connection.execute(
@@ -248,7 +248,7 @@ impl Desk {
     ///
     /// # Errors
     /// There is no such account, or the database failed.
-    pub fn account(&self, account: &str) -> Result<AccountState, DeskError> {
+    pub fn account(&self, account: &str) -> Result<AccountState, AdminError> {
         find(&self.connection, account).map(|(_, state)| state)
     }
 
@@ -256,7 +256,7 @@ impl Desk {
     ///
     /// # Errors
     /// The database failed.
-    pub fn accounts(&self) -> Result<Vec<AccountState>, DeskError> {
+    pub fn accounts(&self) -> Result<Vec<AccountState>, AdminError> {
         let mut select = self.connection.prepare(&format!("SELECT {COLUMNS} FROM account ORDER BY name"))?;
         Ok(select.query_map((), state)?.collect::<rusqlite::Result<_>>()?)
     }
@@ -265,7 +265,7 @@ impl Desk {
     ///
     /// # Errors
     /// There is no such account, or the database failed.
-    pub fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, DeskError> {
+    pub fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, AdminError> {
         let (id, _) = find(&self.connection, account)?;
         let mut select = self.connection.prepare(
             "SELECT time, amount, note, reference FROM credit WHERE account = ?1 ORDER BY id DESC LIMIT ?2",
@@ -280,7 +280,7 @@ impl Desk {
     ///
     /// # Errors
     /// The database failed.
-    pub fn usage(&self, filter: &Filter, by: By) -> Result<Vec<Line>, DeskError> {
+    pub fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError> {
         Ok(report::sums(&self.connection, filter, by)?)
     }
 
@@ -290,20 +290,21 @@ impl Desk {
     /// The database failed, or `show` did.
     pub fn records(
         &self,
-        filter: &Filter,
+        filter: &UsageFilter,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), AdminError> {
         report::records(&self.connection, filter, show).map_err(|error| match error {
             ReadError::Database(error) => error.into(),
-            ReadError::Io(error) => DeskError::Records(error),
+            ReadError::Io(error) => AdminError::Records(error),
         })
     }
 
-    /// What does not add up: accounts whose credits or charges are not the sum of their entries. Nothing, if all is well.
+    /// What does not add up: accounts whose credits or charges are not the sum of their entries. Nothing, if all is
+    /// well.
     ///
     /// # Errors
     /// The database failed.
-    pub fn audit(&self) -> Result<Vec<String>, DeskError> {
+    pub fn audit(&self) -> Result<Vec<String>, AdminError> {
         // In one moment, also while a gateway writes.
         self.connection.execute_batch("BEGIN")?;
         let found = audit(&self.connection);
@@ -315,15 +316,15 @@ impl Desk {
     ///
     /// # Errors
     /// The copy cannot be written.
-    pub fn backup(&self, to: &Path) -> Result<(), DeskError> {
-        let io = |source| DeskError::Io { path: to.to_owned(), source };
+    pub fn backup(&self, to: &Path) -> Result<(), AdminError> {
+        let io = |source| AdminError::Io { path: to.to_owned(), source };
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(to).map_err(io)?;
         let mut copy = Connection::open(to)?;
         // In one step: between two, the beginning would have to be copied again for everything that is written.
         let copied = Backup::new(&self.connection, &mut copy)
             .and_then(|backup| backup.run_to_completion(i32::MAX, Duration::ZERO, None));
         let closed = copied.and_then(|()| copy.close().map_err(|(_, error)| error));
-        let synced = closed.map_err(DeskError::from).and_then(|()| file.sync_all().map_err(io));
+        let synced = closed.map_err(AdminError::from).and_then(|()| file.sync_all().map_err(io));
         if synced.is_err() {
             let _ = std::fs::remove_file(to);
         }
@@ -340,10 +341,10 @@ fn debts(connection: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
     select.query_map((), |row| Ok((row.get(0)?, report::sum(row, 1)?)))?.collect()
 }
 
-fn find(connection: &Connection, account: &str) -> Result<(i64, AccountState), DeskError> {
+fn find(connection: &Connection, account: &str) -> Result<(i64, AccountState), AdminError> {
     let mut select = connection.prepare(&format!("SELECT {COLUMNS}, id FROM account WHERE name = ?1"))?;
     let found = select.query_row(params![account], |row| Ok((row.get(5)?, state(row)?))).optional()?;
-    found.ok_or_else(|| DeskError::Unknown(account.to_owned()))
+    found.ok_or_else(|| AdminError::Unknown(account.to_owned()))
 }
 
 fn audit(connection: &Connection) -> rusqlite::Result<Vec<String>> {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use foldhash::fast::RandomState;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::balances::Row;
+use super::balances::BalanceRow;
 use super::block;
 use crate::account::amount::LARGEST;
 use crate::store::journal::Frame;
@@ -27,7 +27,7 @@ pub(super) struct Charged {
 #[derive(Debug)]
 pub(super) enum Changed {
     /// How it stands now.
-    Row(Row),
+    Row(BalanceRow),
     /// It is not there.
     Unknown(String),
 }
@@ -78,7 +78,7 @@ pub(super) fn apply(
     let drained = drained.and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
     let mut days: HashMap<(i64, &str, &str, &str), Sums, RandomState> = HashMap::default();
     let mut charges: HashMap<&str, i64, RandomState> = HashMap::default();
-    let mut block = block::Writer::default();
+    let mut block = block::RecordBlockWriter::default();
     let mut last = drained;
     for frame in frames.iter().filter(|frame| frame.number > drained) {
         let record = UsageRecord::decode(frame.payload).ok_or(ApplyError::Record(frame.number))?;
@@ -107,7 +107,7 @@ pub(super) fn apply(
         let charge = charge.min(LARGEST);
         let row = update.query_row(params![name, charge, stamp, LARGEST], |row| {
             let full: bool = row.get(2)?;
-            Ok((Row { name: name.to_owned(), balance: row.get(0)?, enabled: row.get(1)? }, full))
+            Ok((BalanceRow { name: name.to_owned(), balance: row.get(0)?, enabled: row.get(1)? }, full))
         });
         // A key may name an account that is not there yet: what it costs is owed when it is made.
         charged.push(match row.optional()? {
@@ -165,14 +165,14 @@ pub(super) fn next_stamp(connection: &Connection) -> rusqlite::Result<i64> {
 }
 
 /// The accounts that changed after a number, and the highest number among them.
-pub(super) fn changed_since(connection: &Connection, seen: i64) -> rusqlite::Result<(Vec<Row>, i64)> {
+pub(super) fn changed_since(connection: &Connection, seen: i64) -> rusqlite::Result<(Vec<BalanceRow>, i64)> {
     let mut select = connection.prepare_cached(
         "SELECT name, credited - charged, enabled, changed FROM account WHERE changed > ?1",
     )?;
     let mut rows = select.query(params![seen])?;
     let (mut changed, mut last) = (Vec::new(), seen);
     while let Some(row) = rows.next()? {
-        changed.push(Row { name: row.get(0)?, balance: row.get(1)?, enabled: row.get(2)? });
+        changed.push(BalanceRow { name: row.get(0)?, balance: row.get(1)?, enabled: row.get(2)? });
         last = last.max(row.get(3)?);
     }
     Ok((changed, last))

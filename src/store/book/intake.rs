@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::balances::Row;
+use super::balances::BalanceRow;
 use super::entries::{self, ApplyError, Changed};
 use crate::store::journal::{Frame, Frames, leftovers};
 use crate::store::schema::OpenError;
@@ -16,8 +16,8 @@ const BATCH: usize = 4096;
 /// with journal 0 and nothing charged.
 pub(super) type Tell<'a> = &'a mut dyn FnMut(u64, Changed, i64);
 
-/// Brings the frames of a segment, or of a piece of one, into the database, and on the disk. `seen` is the highest number of a change that was
-/// told.
+/// Brings the frames of a segment, or of a piece of one, into the database, and on the disk. `seen` is the highest
+/// number of a change that was told.
 pub(super) fn bring_in(
     connection: &Connection,
     segment: &[u8],
@@ -49,7 +49,7 @@ pub(super) fn bring_in(
 
 struct Applied {
     /// What others changed before.
-    changed: Vec<Row>,
+    changed: Vec<BalanceRow>,
     charged: Vec<entries::Charged>,
     /// The highest number of a change among both.
     last: i64,

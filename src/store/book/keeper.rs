@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 use super::entries::{self, ApplyError, Changed};
 use super::intake;
 use super::report;
-use super::{Ask, Shared, Spent, Terms};
+use super::{Shared, Spent, SqliteLedgerCommand, SqliteLedgerConfig};
 use crate::store::StoreError;
 use crate::store::journal::{Segment, exists};
 use crate::store::schema::{OpenError, Place};
@@ -27,11 +27,11 @@ const STEPS: usize = 16;
 /// How long a failure is waited for before the same is said again.
 const SAID: Duration = Duration::from_secs(10);
 
-pub(super) struct Keeper {
+pub(super) struct JournalApplier {
     connection: Connection,
     place: Place,
     shared: Arc<Shared>,
-    terms: Terms,
+    terms: SqliteLedgerConfig,
     folder: PathBuf,
     /// The segment that is being drained.
     draining: Option<Segment>,
@@ -42,20 +42,30 @@ pub(super) struct Keeper {
     said: Option<Instant>,
 }
 
-impl Keeper {
+impl JournalApplier {
     pub(super) fn new(
         connection: Connection,
         place: Place,
         shared: Arc<Shared>,
-        terms: Terms,
+        terms: SqliteLedgerConfig,
         folder: &Path,
     ) -> Self {
         let folder = folder.to_owned();
-        Keeper { connection, place, shared, terms, folder, draining: None, seen: 0, version: -1, said: None }
+        JournalApplier {
+            connection,
+            place,
+            shared,
+            terms,
+            folder,
+            draining: None,
+            seen: 0,
+            version: -1,
+            said: None,
+        }
     }
 
     /// Works until the ledger is dropped.
-    pub(super) fn run(&mut self, asks: &Receiver<Ask>) {
+    pub(super) fn run(&mut self, asks: &Receiver<SqliteLedgerCommand>) {
         if !self.connection.is_autocommit() {
             // Left by a panic.
             let _ = self.connection.execute_batch("ROLLBACK");
@@ -65,11 +75,11 @@ impl Keeper {
         loop {
             let ask = asks.recv_timeout(self.terms.flush.min(LOOK));
             #[cfg(test)]
-            if matches!(ask, Ok(Ask::Crash)) {
+            if matches!(ask, Ok(SqliteLedgerCommand::Crash)) {
                 return;
             }
             #[cfg(test)]
-            assert!(!matches!(ask, Ok(Ask::Panic)), "on purpose");
+            assert!(!matches!(ask, Ok(SqliteLedgerCommand::Panic)), "on purpose");
             let there = self.look();
             if there.is_ok()
                 && matches!(ask, Err(RecvTimeoutError::Timeout))
@@ -136,13 +146,13 @@ impl Keeper {
         })
     }
 
-    fn answer(&self, ask: Ask, done: Result<(), StoreError>) {
+    fn answer(&self, ask: SqliteLedgerCommand, done: Result<(), StoreError>) {
         // Whoever asked may have stopped waiting.
         match ask {
-            Ask::Flush { outcome } => drop(outcome.send(done)),
+            SqliteLedgerCommand::Flush { outcome } => drop(outcome.send(done)),
             #[cfg(test)]
-            Ask::Crash | Ask::Panic => {}
-            Ask::Spent { day, outcome } => drop(outcome.send(
+            SqliteLedgerCommand::Crash | SqliteLedgerCommand::Panic => {}
+            SqliteLedgerCommand::Spent { day, outcome } => drop(outcome.send(
                 done.and_then(|()| self.spent(day).map_err(|error| StoreError::Failed(error.to_string()))),
             )),
         }

@@ -24,22 +24,22 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::journal::{Journal, JournalThread};
-use super::ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
+use super::ledger::{AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent};
 use super::record::UsageRecord;
 use super::schema::{self, OpenError, Place};
 use super::{Pending, StoreError};
 use crate::supervise::{self, Supervised};
 use balances::Balances;
 pub(super) use desk::fault;
-pub use desk::{AccountState, Credit, Credited, Desk, DeskError};
+pub use desk::{AccountState, AdminError, Credit, Credited, SqliteAdmin};
 pub(super) use entries::DAY;
-use keeper::Keeper;
+use keeper::JournalApplier;
 pub(super) use report::clamped;
-pub use report::{By, Filter, Line, Sums};
+pub use report::{UsageFilter, UsageGrouping, UsageRow, UsageSums};
 
 /// How the ledger does its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct SqliteLedgerConfig {
     /// How often settlements are brought into the database and written to the disk: what a loss of power may cost.
     pub flush: Duration,
     /// How long records are kept. Sums of days stay.
@@ -51,9 +51,9 @@ pub struct Terms {
 
 /// The ledger.
 #[derive(Debug)]
-pub struct Book {
+pub struct SqliteLedger {
     shared: Arc<Shared>,
-    asks: Option<Sender<Ask>>,
+    asks: Option<Sender<SqliteLedgerCommand>>,
     supervised: Arc<Supervised>,
     thread: Option<JoinHandle<()>>,
     journal: JournalThread,
@@ -87,7 +87,7 @@ type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the thread is asked.
 #[derive(Debug)]
-enum Ask {
+enum SqliteLedgerCommand {
     Spent {
         day: i64,
         outcome: Outcome<Vec<Spent>>,
@@ -103,13 +103,13 @@ enum Ask {
     Panic,
 }
 
-impl Book {
+impl SqliteLedger {
     /// Opens the file, makes it if it is not there, brings in what ended processes left, loads the balances, and starts
     /// the thread. The thread ends with this value, after it has brought in the rest.
     ///
     /// # Errors
     /// The file cannot be used.
-    pub fn open(path: &Path, terms: Terms) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, terms: SqliteLedgerConfig) -> Result<Self, OpenError> {
         let folder = schema::journals(path);
         let io = |source| OpenError::Io { path: folder.clone(), source };
         let connection = schema::open(path)?;
@@ -118,29 +118,29 @@ impl Book {
         let journal = Arc::new(Journal::create(&folder, terms.segment).map_err(io)?);
         let (fault, faulty) = (Mutex::default(), AtomicBool::new(false));
         let shared = Arc::new(Shared { balances: Balances::new(), journal, fault, faulty });
-        let mut keeper = Keeper::new(connection, place, shared.clone(), terms, &folder);
+        let mut keeper = JournalApplier::new(connection, place, shared.clone(), terms, &folder);
         keeper.recover()?;
         keeper.refresh().map_err(|source| OpenError::Database { path: path.to_owned(), source })?;
         let (asks, asked) = channel();
         let journal = JournalThread::start(&shared.journal).map_err(io)?;
         let (supervised, thread) = supervise::spawn("ledger", move || keeper.run(&asked)).map_err(io)?;
-        Ok(Book { shared, asks: Some(asks), supervised, thread: Some(thread), journal })
+        Ok(SqliteLedger { shared, asks: Some(asks), supervised, thread: Some(thread), journal })
     }
 
     /// Brings what is settled into the database now, and takes over what others have changed there.
     pub fn flush(&self) -> Pending<()> {
-        self.ask(|outcome| Ask::Flush { outcome })
+        self.ask(|outcome| SqliteLedgerCommand::Flush { outcome })
     }
 
     /// Ends as a process does that is killed: nothing more is brought in.
     #[cfg(test)]
     fn crash(self) {
         if let Some(asks) = &self.asks {
-            let _ = asks.send(Ask::Crash);
+            let _ = asks.send(SqliteLedgerCommand::Crash);
         }
     }
 
-    fn ask<T>(&self, make: impl FnOnce(Outcome<T>) -> Ask) -> Pending<T> {
+    fn ask<T>(&self, make: impl FnOnce(Outcome<T>) -> SqliteLedgerCommand) -> Pending<T> {
         let (outcome, pending) = Pending::new();
         if let Some(asks) = &self.asks {
             // The end of the thread is told by the outcome that is dropped with the ask.
@@ -150,7 +150,7 @@ impl Book {
     }
 }
 
-impl Drop for Book {
+impl Drop for SqliteLedger {
     fn drop(&mut self) {
         drop(self.asks.take());
         if let Some(thread) = self.thread.take() {
@@ -160,10 +160,10 @@ impl Drop for Book {
     }
 }
 
-impl Ledger for Book {
-    fn reserve(&self, account: &AccountId, amount: i64) -> Held {
+impl Ledger for SqliteLedger {
+    fn reserve(&self, account: &AccountId, amount: i64) -> ReserveOutcome {
         if self.shared.journal.is_failing() || self.shared.faulty.load(Ordering::Acquire) {
-            return Held::Known(Err(Refused::Unavailable));
+            return ReserveOutcome::Known(Err(ReserveError::Unavailable));
         }
         self.shared.balances.reserve(account, amount)
     }
@@ -197,6 +197,6 @@ impl Ledger for Book {
     }
 
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {
-        self.ask(|outcome| Ask::Spent { day, outcome })
+        self.ask(|outcome| SqliteLedgerCommand::Spent { day, outcome })
     }
 }

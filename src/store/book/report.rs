@@ -11,7 +11,7 @@ use crate::store::record::{KINDS, UsageRecord};
 
 /// By what sums are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum UsageGrouping {
     /// The day, in UTC.
     Day,
     /// The account.
@@ -22,24 +22,25 @@ pub enum By {
     Model,
 }
 
-impl By {
+impl UsageGrouping {
     /// All of them.
-    pub const ALL: [By; 4] = [By::Day, By::Account, By::Key, By::Model];
+    pub const ALL: [UsageGrouping; 4] =
+        [UsageGrouping::Day, UsageGrouping::Account, UsageGrouping::Key, UsageGrouping::Model];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            By::Day => "day",
-            By::Account => "account",
-            By::Key => "key",
-            By::Model => "model",
+            UsageGrouping::Day => "day",
+            UsageGrouping::Account => "account",
+            UsageGrouping::Key => "key",
+            UsageGrouping::Model => "model",
         }
     }
 }
 
 /// What is reported on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct UsageFilter {
     /// One account; the empty name stands for keys without one.
     pub account: Option<String>,
     /// One key.
@@ -54,7 +55,7 @@ pub struct Filter {
 
 /// What requests came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct UsageSums {
     /// All of them.
     pub requests: i64,
     /// Those that failed.
@@ -65,9 +66,9 @@ pub struct Sums {
     pub usage: [i64; KINDS.len()],
 }
 
-impl Sums {
+impl UsageSums {
     /// Adds others.
-    pub fn add(&mut self, other: &Sums) {
+    pub fn add(&mut self, other: &UsageSums) {
         self.requests = self.requests.saturating_add(other.requests);
         self.failed = self.failed.saturating_add(other.failed);
         self.cost = self.cost.saturating_add(other.cost);
@@ -77,7 +78,7 @@ impl Sums {
     }
 }
 
-impl Sums {
+impl UsageSums {
     /// Whether some of it is larger than can be told.
     pub fn is_beyond(&self) -> bool {
         [self.requests, self.failed, self.cost].iter().chain(&self.usage).any(|sum| *sum == i64::MAX)
@@ -86,15 +87,19 @@ impl Sums {
 
 /// A line of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct UsageRow {
     /// Whose line it is: a day, as its number, or a name.
     pub name: String,
     /// What it comes to.
-    pub sums: Sums,
+    pub sums: UsageSums,
 }
 
 /// Sums of what the filter lets through: days in order, names by what they cost.
-pub(super) fn sums(connection: &Connection, filter: &Filter, by: By) -> rusqlite::Result<Vec<Line>> {
+pub(super) fn sums(
+    connection: &Connection,
+    filter: &UsageFilter,
+    by: UsageGrouping,
+) -> rusqlite::Result<Vec<UsageRow>> {
     let usage: String = KINDS.iter().map(|kind| format!(", {}", summed(kind.name))).collect();
     let name = by.name();
     let mut wanted = String::new();
@@ -121,8 +126,8 @@ pub(super) fn sums(connection: &Connection, filter: &Filter, by: By) -> rusqlite
         summed("cost"),
     );
     let mut select = connection.prepare(&text)?;
-    let mut lines: Vec<Line> = select.query_map(&values[..], line)?.collect::<rusqlite::Result<_>>()?;
-    if by != By::Day {
+    let mut lines: Vec<UsageRow> = select.query_map(&values[..], line)?.collect::<rusqlite::Result<_>>()?;
+    if by != UsageGrouping::Day {
         lines.sort_by_key(|line| std::cmp::Reverse(line.sums.cost));
     }
     Ok(lines)
@@ -144,17 +149,21 @@ pub(in crate::store) fn clamped(sum: i128) -> i64 {
     i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
-fn line(row: &Row<'_>) -> rusqlite::Result<Line> {
+fn line(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
     let name = match row.get_ref(0)? {
         ValueRef::Integer(day) => day.to_string(),
         other => other.as_str()?.to_owned(),
     };
-    let mut sums =
-        Sums { requests: sum(row, 1)?, failed: sum(row, 3)?, cost: sum(row, 5)?, ..Sums::default() };
+    let mut sums = UsageSums {
+        requests: sum(row, 1)?,
+        failed: sum(row, 3)?,
+        cost: sum(row, 5)?,
+        ..UsageSums::default()
+    };
     for (at, used) in sums.usage.iter_mut().enumerate() {
         *used = sum(row, 7 + 2 * at)?;
     }
-    Ok(Line { name, sums })
+    Ok(UsageRow { name, sums })
 }
 
 /// Why records cannot be shown.
@@ -169,7 +178,7 @@ pub(super) enum ReadError {
 /// Shows each record that the filter lets through, in the order in which requests ended.
 pub(super) fn records(
     connection: &Connection,
-    filter: &Filter,
+    filter: &UsageFilter,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<(), ReadError> {
     let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));

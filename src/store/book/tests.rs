@@ -12,12 +12,15 @@ use crate::canonical::Usage;
 use crate::store::journal::{Journal, SEGMENT};
 use crate::store::schema;
 
-const TERMS: Terms =
-    Terms { flush: Duration::from_millis(20), records: Duration::from_secs(400 * 86_400), segment: SEGMENT };
+const TERMS: SqliteLedgerConfig = SqliteLedgerConfig {
+    flush: Duration::from_millis(20),
+    records: Duration::from_secs(400 * 86_400),
+    segment: SEGMENT,
+};
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn open(folder: &Path) -> Book {
-    Book::open(&folder.join("state.db"), TERMS).unwrap()
+fn open(folder: &Path) -> SqliteLedger {
+    SqliteLedger::open(&folder.join("state.db"), TERMS).unwrap()
 }
 
 /// Another program at the same file.
@@ -26,9 +29,9 @@ fn other(folder: &Path) -> rusqlite::Connection {
 }
 
 fn credit(folder: &Path, account: &str, amount: i64) {
-    let desk = Desk::open(&folder.join("state.db")).unwrap();
+    let desk = SqliteAdmin::open(&folder.join("state.db")).unwrap();
     match desk.create(&id(account)) {
-        Ok(()) | Err(DeskError::Exists(_)) => {}
+        Ok(()) | Err(AdminError::Exists(_)) => {}
         Err(error) => panic!("{error}"),
     }
     desk.credit(account, amount, "", None).unwrap();
@@ -68,18 +71,18 @@ fn record(account: &'static str, cost: i64) -> UsageRecord<'static> {
     }
 }
 
-fn reserve(book: &Book, account: &str, amount: i64) -> Result<Reservation, Refused> {
+fn reserve(book: &SqliteLedger, account: &str, amount: i64) -> Result<Reservation, ReserveError> {
     match book.reserve(&id(account), amount) {
-        Held::Known(outcome) => outcome,
-        Held::Pending(_) => panic!("it is known at once"),
+        ReserveOutcome::Known(outcome) => outcome,
+        ReserveOutcome::Pending(_) => panic!("it is known at once"),
     }
 }
 
-fn settle(book: &Book, reservation: Option<Reservation>, record: &UsageRecord<'_>) {
+fn settle(book: &SqliteLedger, reservation: Option<Reservation>, record: &UsageRecord<'_>) {
     assert_eq!(book.settle(reservation, record).wait(PATIENCE), Ok(()));
 }
 
-async fn flush(book: &Book) {
+async fn flush(book: &SqliteLedger) {
     book.flush().within(PATIENCE).await.unwrap();
 }
 
@@ -90,7 +93,7 @@ async fn what_is_held_cannot_be_spent_again_and_what_is_left_can() {
     let book = open(folder.path());
     let held = reserve(&book, "acme", 70).unwrap();
     assert_eq!(held.amount(), 70);
-    assert_eq!(reserve(&book, "acme", 31).unwrap_err(), Refused::Empty { available: 30 });
+    assert_eq!(reserve(&book, "acme", 31).unwrap_err(), ReserveError::Empty { available: 30 });
     settle(&book, Some(held), &record("acme", 25));
     assert_eq!(book.available(&id("acme")), Some(75));
     drop(reserve(&book, "acme", 75).unwrap());
@@ -99,7 +102,7 @@ async fn what_is_held_cannot_be_spent_again_and_what_is_left_can() {
     let held = reserve(&book, "acme", 75).unwrap();
     settle(&book, Some(held), &record("acme", 80));
     assert_eq!(book.available(&id("acme")), Some(-5));
-    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), Refused::Empty { available: -5 });
+    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), ReserveError::Empty { available: -5 });
     flush(&book).await;
     assert_eq!(stored(folder.path(), "acme"), (-5, 105, 2));
 }
@@ -109,10 +112,10 @@ async fn accounts_that_are_not_there_or_disabled_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 100);
     let book = open(folder.path());
-    assert_eq!(reserve(&book, "nobody", 0).unwrap_err(), Refused::UnknownAccount);
-    Desk::open(&folder.path().join("state.db")).unwrap().set_enabled("acme", false).unwrap();
+    assert_eq!(reserve(&book, "nobody", 0).unwrap_err(), ReserveError::UnknownAccount);
+    SqliteAdmin::open(&folder.path().join("state.db")).unwrap().set_enabled("acme", false).unwrap();
     flush(&book).await;
-    assert_eq!(reserve(&book, "acme", 0).unwrap_err(), Refused::Disabled);
+    assert_eq!(reserve(&book, "acme", 0).unwrap_err(), ReserveError::Disabled);
     // What is under way is charged for nevertheless.
     settle(&book, None, &record("acme", 7));
     flush(&book).await;
@@ -225,14 +228,17 @@ async fn a_database_that_is_held_costs_nothing() {
     assert_eq!(stored(folder.path(), "acme"), (997, 3, 2));
 }
 
-fn desk(folder: &Path) -> Desk {
-    Desk::open_existing(&folder.join("state.db")).unwrap()
+fn desk(folder: &Path) -> SqliteAdmin {
+    SqliteAdmin::open_existing(&folder.join("state.db")).unwrap()
 }
 
 #[test]
 fn a_reference_is_credited_once() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(Desk::open_existing(&folder.path().join("state.db")), Err(OpenError::Missing(_))));
+    assert!(matches!(
+        SqliteAdmin::open_existing(&folder.path().join("state.db")),
+        Err(OpenError::Missing(_))
+    ));
     credit(folder.path(), "acme", 5);
     let desk = desk(folder.path());
     let first = desk.credit("acme", 100, "January", Some("inv-1")).unwrap();
@@ -240,20 +246,20 @@ fn a_reference_is_credited_once() {
     let again = desk.credit("acme", 100, "January", Some("inv-1")).unwrap();
     assert_eq!(again, Credited { balance: 105, repeated: true });
     let other = desk.credit("acme", 101, "January", Some("inv-1"));
-    assert!(matches!(other, Err(DeskError::Reference { amount: 100, .. })), "{other:?}");
+    assert!(matches!(other, Err(AdminError::Reference { amount: 100, .. })), "{other:?}");
     desk.create(&id("other")).unwrap();
     assert!(!desk.credit("other", 100, "", Some("inv-1")).unwrap().repeated);
     assert_eq!(desk.credit("acme", -30, "taken back", None).unwrap().balance, 75);
-    assert!(matches!(desk.credit("acme", i64::MAX, "", None), Err(DeskError::TooLarge)));
-    assert!(matches!(desk.credit("nobody", 1, "", None), Err(DeskError::Unknown(_))));
-    assert!(matches!(desk.create(&id("acme")), Err(DeskError::Exists(_))));
+    assert!(matches!(desk.credit("acme", i64::MAX, "", None), Err(AdminError::TooLarge)));
+    assert!(matches!(desk.credit("nobody", 1, "", None), Err(AdminError::Unknown(_))));
+    assert!(matches!(desk.create(&id("acme")), Err(AdminError::Exists(_))));
     let notes: Vec<(i64, String)> =
         desk.credits("acme", 2).unwrap().into_iter().map(|credit| (credit.amount, credit.note)).collect();
     assert_eq!(notes, [(-30, "taken back".to_owned()), (100, "January".to_owned())]);
     assert!(desk.audit().unwrap().is_empty());
 }
 
-fn sums(lines: &[Line]) -> Vec<(&str, i64, i64, i64)> {
+fn sums(lines: &[UsageRow]) -> Vec<(&str, i64, i64, i64)> {
     lines
         .iter()
         .map(|line| (line.name.as_str(), line.sums.requests, line.sums.failed, line.sums.cost))
@@ -278,12 +284,18 @@ fn usage_is_summed_and_listed() {
     }
     drop(book);
     let desk = desk(folder.path());
-    let filter = Filter { from: 10, to: 12, ..Filter::default() };
-    assert_eq!(sums(&desk.usage(&filter, By::Day).unwrap()), [("10", 3, 1, 11), ("11", 2, 0, 70)]);
-    assert_eq!(sums(&desk.usage(&filter, By::Model).unwrap()), [("claude", 3, 1, 70), ("gpt-4o", 2, 0, 11)]);
-    assert_eq!(sums(&desk.usage(&filter, By::Account).unwrap()), [("acme", 4, 1, 81), ("", 1, 0, 0)]);
-    let acme = Filter { account: Some("acme".to_owned()), model: Some("claude".to_owned()), ..filter };
-    let lines = desk.usage(&acme, By::Key).unwrap();
+    let filter = UsageFilter { from: 10, to: 12, ..UsageFilter::default() };
+    assert_eq!(sums(&desk.usage(&filter, UsageGrouping::Day).unwrap()), [("10", 3, 1, 11), ("11", 2, 0, 70)]);
+    assert_eq!(
+        sums(&desk.usage(&filter, UsageGrouping::Model).unwrap()),
+        [("claude", 3, 1, 70), ("gpt-4o", 2, 0, 11)]
+    );
+    assert_eq!(
+        sums(&desk.usage(&filter, UsageGrouping::Account).unwrap()),
+        [("acme", 4, 1, 81), ("", 1, 0, 0)]
+    );
+    let acme = UsageFilter { account: Some("acme".to_owned()), model: Some("claude".to_owned()), ..filter };
+    let lines = desk.usage(&acme, UsageGrouping::Key).unwrap();
     assert_eq!(sums(&lines), [("alice", 2, 1, 70)]);
     assert_eq!(lines[0].sums.usage[..5], [20, 0, 0, 0, 10]);
     let mut shown = Vec::new();
@@ -293,8 +305,8 @@ fn usage_is_summed_and_listed() {
     })
     .unwrap();
     assert_eq!(shown, [("r3".to_owned(), 0), ("r4".to_owned(), 70)]);
-    let none = Filter { from: 500, to: 600, ..Filter::default() };
-    assert!(desk.usage(&none, By::Day).unwrap().is_empty());
+    let none = UsageFilter { from: 500, to: 600, ..UsageFilter::default() };
+    assert!(desk.usage(&none, UsageGrouping::Day).unwrap().is_empty());
 }
 
 /// Records end with their time; sums stay, and so the books still add up.
@@ -302,7 +314,7 @@ fn usage_is_summed_and_listed() {
 fn old_records_are_removed_and_sums_stay() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
-    let all = Filter { from: 0, to: i64::MAX / DAY - 1, ..Filter::default() };
+    let all = UsageFilter { from: 0, to: i64::MAX / DAY - 1, ..UsageFilter::default() };
     let count = || {
         let mut count = 0;
         let mut show = |_: &UsageRecord<'_>| {
@@ -312,8 +324,8 @@ fn old_records_are_removed_and_sums_stay() {
         desk(folder.path()).records(&all, &mut show).unwrap();
         count
     };
-    let slow = Terms { flush: Duration::from_secs(10), ..TERMS };
-    let book = Book::open(&folder.path().join("state.db"), slow).unwrap();
+    let slow = SqliteLedgerConfig { flush: Duration::from_secs(10), ..TERMS };
+    let book = SqliteLedger::open(&folder.path().join("state.db"), slow).unwrap();
     settle(&book, None, &UsageRecord { time: 1, ..record("acme", 5) });
     settle(&book, None, &UsageRecord { time: crate::store::now(), ..record("acme", 6) });
     drop(book);
@@ -345,9 +357,9 @@ fn a_backup_is_whole_while_others_write() {
         writer.join().unwrap();
     });
     let again = desk(folder.path()).backup(&copy);
-    assert!(matches!(again, Err(DeskError::Io { .. })), "{again:?}");
+    assert!(matches!(again, Err(AdminError::Io { .. })), "{again:?}");
     drop(book);
-    let copied = Desk::open_existing(&copy).unwrap();
+    let copied = SqliteAdmin::open_existing(&copy).unwrap();
     assert!(copied.audit().unwrap().is_empty());
     assert!(copied.account("acme").unwrap().balance() >= 500);
     assert_eq!(desk(folder.path()).account("acme").unwrap().balance(), 500);
@@ -366,7 +378,7 @@ async fn figures_that_nobody_would_believe_do_not_stop_the_ledger() {
     }
     settle(&book, None, &record("", 5));
     flush(&book).await;
-    assert!(matches!(reserve(&book, "acme", 1), Err(Refused::Empty { available }) if available < 0));
+    assert!(matches!(reserve(&book, "acme", 1), Err(ReserveError::Empty { available }) if available < 0));
     let (balance, cost, requests) = stored(folder.path(), "acme");
     assert!(balance < -i64::MAX / 4 && cost == i64::MAX && requests == 10_000, "{balance} {cost}");
     assert_eq!(stored_requests(folder.path(), ""), 1);
@@ -374,7 +386,10 @@ async fn figures_that_nobody_would_believe_do_not_stop_the_ledger() {
 
 fn stored_requests(folder: &Path, account: &str) -> i64 {
     let lines = desk(folder)
-        .usage(&Filter { account: Some(account.to_owned()), to: 100_000, ..Filter::default() }, By::Account)
+        .usage(
+            &UsageFilter { account: Some(account.to_owned()), to: 100_000, ..UsageFilter::default() },
+            UsageGrouping::Account,
+        )
         .unwrap();
     lines.iter().map(|line| line.sums.requests).sum()
 }
@@ -413,10 +428,10 @@ async fn what_no_file_takes_is_charged_when_one_does() {
         assert!(matches!(told, Err(StoreError::Failed(_))), "{told:?}");
     }
     assert_eq!(book.available(&id("acme")), Some(995));
-    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), Refused::Unavailable);
+    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), ReserveError::Unavailable);
     holder.execute_batch("ROLLBACK").unwrap();
     assert!(book.flush().within(PATIENCE).await.is_err(), "the disk is still full");
-    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), Refused::Unavailable);
+    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), ReserveError::Unavailable);
     // A segment that is full is not full for ever.
     book.shared.journal.set_limit(200);
     flush(&book).await;

@@ -19,7 +19,7 @@ const TRIES: usize = 16;
 
 /// The files of one journal, locked. Dropped, they stay: what is in them is for whoever comes next.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct SegmentFiles {
     folder: PathBuf,
     id: u64,
     lock: File,
@@ -56,7 +56,7 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-impl Files {
+impl SegmentFiles {
     /// Makes the files of a new journal.
     pub(super) fn create(folder: &Path) -> io::Result<(u64, Self, [File; 2])> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -68,7 +68,7 @@ impl Files {
                 let file = options().create_new(true).open(path(folder, id, ending))?;
                 file.write_all_at(&frame::opening(id), 0).map(|()| file)
             });
-            let files = Files { folder: folder.to_owned(), id, lock };
+            let files = SegmentFiles { folder: folder.to_owned(), id, lock };
             let segments = [a?, b?];
             // So that a loss of power leaves the names, too.
             sync_folder(folder)?;
@@ -126,7 +126,7 @@ fn id_of(path: &Path) -> Option<(u64, &str)> {
 
 /// The journal of a process that has ended. Nobody else brings it in for as long as this lives.
 #[derive(Debug)]
-pub(in crate::store) struct Leftover {
+pub(in crate::store) struct OrphanedJournal {
     /// Which journal it is.
     pub(in crate::store) id: u64,
     /// Its segments, the one with the earlier frames first.
@@ -135,7 +135,7 @@ pub(in crate::store) struct Leftover {
     _lock: File,
 }
 
-impl Leftover {
+impl OrphanedJournal {
     /// Removes the files, when all that they hold is in the database.
     pub(in crate::store) fn remove(self) -> io::Result<()> {
         remove(&self.folder, self.id)
@@ -143,7 +143,9 @@ impl Leftover {
 }
 
 /// The journals in a folder whose processes have ended, one at a time.
-pub(in crate::store) fn leftovers(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<Leftover>>> {
+pub(in crate::store) fn leftovers(
+    folder: &Path,
+) -> io::Result<impl Iterator<Item = io::Result<OrphanedJournal>>> {
     let mut found = Vec::new();
     match std::fs::read_dir(folder) {
         Ok(entries) => {
@@ -164,7 +166,7 @@ pub(in crate::store) fn leftovers(folder: &Path) -> io::Result<impl Iterator<Ite
     }))
 }
 
-fn read(folder: &Path, id: u64, lock: File) -> io::Result<Leftover> {
+fn read(folder: &Path, id: u64, lock: File) -> io::Result<OrphanedJournal> {
     let mut segments = Vec::new();
     for ending in SEGMENTS {
         match File::open(path(folder, id, ending)) {
@@ -178,5 +180,5 @@ fn read(folder: &Path, id: u64, lock: File) -> io::Result<Leftover> {
     }
     segments.sort_by_key(|(first, _)| *first);
     let segments = segments.into_iter().map(|(_, pieces)| pieces).collect();
-    Ok(Leftover { id, segments, folder: folder.to_owned(), _lock: lock })
+    Ok(OrphanedJournal { id, segments, folder: folder.to_owned(), _lock: lock })
 }

@@ -3,9 +3,10 @@
 //! A process has two segments, which are files. Whoever settles appends a frame to a queue in memory and waits for the
 //! outcome; a thread writes all frames of the queue with one write, and tells the outcome. So a disk that stands still
 //! stops this thread and none of those that serve requests. A write that has returned is in the hands of the operating
-//! system, and outlives the process. The ledger's thread takes the segment that is written to away, puts the other one in
-//! its place, and brings the frames into the database, in one transaction with the number of the last one. So a segment
-//! that is found after its process has ended is brought in from behind that number: nothing twice, nothing left out.
+//! system, and outlives the process. The ledger's thread takes the segment that is written to away, puts the other one
+//! in its place, and brings the frames into the database, in one transaction with the number of the last one. So a
+//! segment that is found after its process has ended is brought in from behind that number: nothing twice, nothing left
+//! out.
 //!
 //! What no file takes stays in memory, in its order, and is tried again.
 //!
@@ -34,12 +35,12 @@ use tokio::sync::oneshot;
 
 use super::ledger::Settled;
 use super::{Pending, StoreError};
-use files::Files;
+use files::SegmentFiles;
 
 /// A segment that grew beyond this, because the database did not take frames for a while, is cut back afterwards.
 const KEPT_SIZE: u64 = 4 << 20;
-/// The usual size of a segment, in bytes, beyond which frames are refused: an hour of 1,000 requests a second, while the
-/// database takes nothing.
+/// The usual size of a segment, in bytes, beyond which frames are refused: an hour of 1,000 requests a second, while
+/// the database takes nothing.
 pub const SEGMENT: u64 = 1 << 30;
 /// What no file took is kept in memory up to this size, until one does.
 const UNWRITTEN: usize = 16 << 20;
@@ -67,7 +68,7 @@ pub(super) struct Journal {
     /// The files. It is held while they are written; whoever serves requests never takes it.
     writing: Mutex<Writing>,
     /// Holds the lock that tells others that this process lives.
-    files: Files,
+    files: SegmentFiles,
 }
 
 #[derive(Debug, Default)]
@@ -115,7 +116,7 @@ impl Journal {
     /// Makes a journal in a folder, which is made if it is not there. A segment that has come to `limit` bytes takes no
     /// more frames.
     pub(super) fn create(folder: &Path, limit: u64) -> io::Result<Self> {
-        let (id, files, segments) = Files::create(folder)?;
+        let (id, files, segments) = SegmentFiles::create(folder)?;
         let [current, spare] = segments.map(|file| Segment { file, end: frame::OPENING as u64 });
         let (spare, batch, waiting) = (Some(spare), Vec::new(), Vec::new());
         Ok(Journal {
@@ -161,7 +162,8 @@ impl Journal {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// Appends a frame. When the outcome is good, the end of the process does not lose it; otherwise it is in memory only.
+    /// Appends a frame. When the outcome is good, the end of the process does not lose it; otherwise it is in memory
+    /// only.
     pub(super) fn append(&self, payload: impl FnOnce(&mut Vec<u8>)) -> Settled {
         let mut queue = self.queue.lock();
         if queue.frames.len().saturating_add(queue.taken) >= UNWRITTEN {
@@ -224,8 +226,8 @@ impl Journal {
         }
     }
 
-    /// Takes the segment that is written to away, if there is a frame in it and another to take its place. What was settled
-    /// before is in one of the two, as far as a file takes it.
+    /// Takes the segment that is written to away, if there is a frame in it and another to take its place. What was
+    /// settled before is in one of the two, as far as a file takes it.
     pub(super) fn rotate(&self) -> Option<Segment> {
         let mut writing = self.writing.lock();
         // Those who wait have been told.

@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use super::server::pause;
 use super::{PATIENCE, Place, on_both, wait};
-use crate::store::{Limits, Response, Store, StoreError};
+use crate::store::{Store, StoreError, StoreLimits, StoredResponse};
 
-pub(in crate::store) const LIMITS: Limits = Limits {
+pub(in crate::store) const LIMITS: StoreLimits = StoreLimits {
     lifetime: Duration::from_secs(3600),
     response: 1000,
     total: 10_000,
@@ -28,9 +28,9 @@ on_both!(
     seals_expire,
 );
 
-fn response(account: &str, id: &str, text: &str) -> Response {
+fn response(account: &str, id: &str, text: &str) -> StoredResponse {
     let bytes = |text: String| Bytes::from(text.into_bytes());
-    Response {
+    StoredResponse {
         account: account.to_owned(),
         id: id.to_owned(),
         items: bytes(format!("items of {text}")),
@@ -81,7 +81,7 @@ fn what_was_confirmed_is_there_for_the_next_process_and_for_others(place: &dyn P
 }
 
 fn what_is_expired_is_not_found_and_goes_away(place: &dyn Place) {
-    let brief = place.store(Limits { lifetime: Duration::ZERO, ..LIMITS });
+    let brief = place.store(StoreLimits { lifetime: Duration::ZERO, ..LIMITS });
     keep(&*brief, "a", "resp_1", "one");
     assert_eq!(find(&*brief, "a", "resp_1"), None);
     assert!(!wait(brief.remove("a", "resp_1")).unwrap());
@@ -129,7 +129,7 @@ fn the_same_id_again_replaces_the_old_one(place: &dyn Place) {
 }
 
 fn many_at_once_are_all_kept(place: &dyn Place) {
-    let store = &*place.store(Limits { total: 1 << 30, ..LIMITS });
+    let store = &*place.store(StoreLimits { total: 1 << 30, ..LIMITS });
     let pending: Vec<_> = (0..500).map(|n| store.keep(response("a", &format!("resp_{n}"), "one"))).collect();
     pending.into_iter().for_each(|pending| wait(pending).unwrap());
     for n in 0..500 {
@@ -180,7 +180,7 @@ fn the_oldest_seals_make_room_and_what_is_too_large_is_refused(place: &dyn Place
 }
 
 fn seals_expire(place: &dyn Place) {
-    let store = &*place.store(Limits { seal_lifetime: Duration::ZERO, ..LIMITS });
+    let store = &*place.store(StoreLimits { seal_lifetime: Duration::ZERO, ..LIMITS });
     remember(store, "a", 1, "one");
     assert_eq!(recall(store, "a", &[1]), [None]);
 }

@@ -7,9 +7,9 @@ use super::server::pause;
 use super::{Flushing, PATIENCE, Place, on_both, runtime, wait};
 use crate::account::amount::LARGEST;
 use crate::canonical::Usage;
-use crate::store::book::{By, DAY, DeskError, Filter};
-use crate::store::ledger::{AccountId, Refused, Reservation, Settled};
-use crate::store::office::Office;
+use crate::store::book::{AdminError, DAY, UsageFilter, UsageGrouping};
+use crate::store::ledger::{AccountId, Reservation, ReserveError, Settled};
+use crate::store::office::LedgerAdmin;
 use crate::store::record::UsageRecord;
 
 on_both!(
@@ -32,7 +32,7 @@ pub(in crate::store) fn id(account: &str) -> AccountId {
     AccountId::new(account).unwrap()
 }
 
-pub(in crate::store) fn open_account(office: &dyn Office, account: &str, amount: i64) {
+pub(in crate::store) fn open_account(office: &dyn LedgerAdmin, account: &str, amount: i64) {
     office.create(&id(account)).unwrap();
     office.credit(account, amount, "first", None).unwrap();
 }
@@ -61,7 +61,7 @@ pub(in crate::store) fn reserve(
     ledger: &(impl Flushing + ?Sized),
     account: &str,
     amount: i64,
-) -> Result<Reservation, Refused> {
+) -> Result<Reservation, ReserveError> {
     let held = ledger.reserve(&id(account), amount);
     runtime().block_on(held.within(PATIENCE))
 }
@@ -88,10 +88,14 @@ pub(in crate::store) fn settle(
 }
 
 /// Balance, charges and requests of an account.
-pub(in crate::store) fn stored(office: &dyn Office, account: &str) -> (i64, i64, i64) {
-    let filter =
-        Filter { account: Some(account.to_owned()), from: 0, to: i64::MAX / DAY, ..Filter::default() };
-    let lines = office.usage(&filter, By::Account).unwrap();
+pub(in crate::store) fn stored(office: &dyn LedgerAdmin, account: &str) -> (i64, i64, i64) {
+    let filter = UsageFilter {
+        account: Some(account.to_owned()),
+        from: 0,
+        to: i64::MAX / DAY,
+        ..UsageFilter::default()
+    };
+    let lines = office.usage(&filter, UsageGrouping::Account).unwrap();
     let sums = lines.first().map(|line| line.sums).unwrap_or_default();
     (office.account(account).unwrap().balance(), sums.cost, sums.requests)
 }
@@ -102,7 +106,7 @@ fn what_is_held_cannot_be_spent_again_and_what_is_left_can(place: &dyn Place) {
     let ledger = &*place.ledger();
     let held = reserve(ledger, "acme", 70).unwrap();
     assert_eq!(held.amount(), 70);
-    assert_eq!(reserve(ledger, "acme", 31).unwrap_err(), Refused::Empty { available: 30 });
+    assert_eq!(reserve(ledger, "acme", 31).unwrap_err(), ReserveError::Empty { available: 30 });
     settle(ledger, Some(held), &record("acme", 25));
     assert_eq!(ledger.available(&id("acme")), Some(75));
     drop(reserve(ledger, "acme", 75).unwrap());
@@ -111,11 +115,11 @@ fn what_is_held_cannot_be_spent_again_and_what_is_left_can(place: &dyn Place) {
     let held = reserve(ledger, "acme", 75).unwrap();
     settle(ledger, Some(held), &record("acme", 80));
     assert_eq!(ledger.available(&id("acme")), Some(-5));
-    assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), Refused::Empty { available: -5 });
+    assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: -5 });
     ledger.flush();
     assert_eq!(stored(&*office, "acme"), (-5, 105, 2));
     assert_eq!(ledger.available(&id("acme")), Some(-5));
-    assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), Refused::Empty { available: -5 });
+    assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: -5 });
     // An account that owes may make requests that cost nothing.
     assert_eq!(reserve(ledger, "acme", 0).unwrap().amount(), 0);
     assert_eq!(reserve(ledger, "acme", -7).unwrap().amount(), 0);
@@ -130,20 +134,20 @@ fn what_is_held_cannot_be_spent_again_and_what_is_left_can(place: &dyn Place) {
 fn accounts_that_are_not_there_or_disabled_are_refused(place: &dyn Place) {
     let office = place.office();
     let ledger = &*place.ledger();
-    assert_eq!(reserve(ledger, "acme", 0).unwrap_err(), Refused::UnknownAccount);
+    assert_eq!(reserve(ledger, "acme", 0).unwrap_err(), ReserveError::UnknownAccount);
     assert_eq!(ledger.available(&id("acme")), None);
-    assert!(matches!(office.account("acme"), Err(DeskError::Unknown(_))));
-    assert!(matches!(office.credit("acme", 1, "", None), Err(DeskError::Unknown(_))));
-    assert!(matches!(office.set_enabled("acme", true), Err(DeskError::Unknown(_))));
-    assert!(matches!(office.credits("acme", 1), Err(DeskError::Unknown(_))));
+    assert!(matches!(office.account("acme"), Err(AdminError::Unknown(_))));
+    assert!(matches!(office.credit("acme", 1, "", None), Err(AdminError::Unknown(_))));
+    assert!(matches!(office.set_enabled("acme", true), Err(AdminError::Unknown(_))));
+    assert!(matches!(office.credits("acme", 1), Err(AdminError::Unknown(_))));
     open_account(&*office, "acme", 100);
-    assert!(matches!(office.create(&id("acme")), Err(DeskError::Exists(_))));
+    assert!(matches!(office.create(&id("acme")), Err(AdminError::Exists(_))));
     ledger.flush();
     let held = reserve(ledger, "acme", 10).unwrap();
     assert!(office.set_enabled("acme", false).unwrap());
     assert!(!office.set_enabled("acme", false).unwrap());
     ledger.flush();
-    assert_eq!(reserve(ledger, "acme", 0).unwrap_err(), Refused::Disabled);
+    assert_eq!(reserve(ledger, "acme", 0).unwrap_err(), ReserveError::Disabled);
     // What is under way is charged for nevertheless.
     settle(ledger, Some(held), &record("acme", 7));
     ledger.flush();
@@ -151,7 +155,7 @@ fn accounts_that_are_not_there_or_disabled_are_refused(place: &dyn Place) {
     assert!(office.set_enabled("acme", true).unwrap());
     ledger.flush();
     drop(reserve(ledger, "acme", 93).unwrap());
-    assert_eq!(reserve(ledger, "acme", 94).unwrap_err(), Refused::Empty { available: 93 });
+    assert_eq!(reserve(ledger, "acme", 94).unwrap_err(), ReserveError::Empty { available: 93 });
 }
 
 fn a_reservation_that_nobody_waits_for_is_given_back(place: &dyn Place) {
@@ -173,13 +177,13 @@ fn credits_count_once_and_balances_have_an_end(place: &dyn Place) {
         assert_eq!((credited.balance, credited.repeated), (50, repeated));
     }
     let error = office.credit("acme", 51, "invoice", Some("inv-1")).unwrap_err();
-    assert!(matches!(error, DeskError::Reference { amount: 50, .. }), "{error}");
+    assert!(matches!(error, AdminError::Reference { amount: 50, .. }), "{error}");
     assert_eq!(office.credit("acme", -20, "back", None).unwrap().balance, 30);
     for amount in [LARGEST, i64::MAX] {
-        assert!(matches!(office.credit("acme", amount, "", None), Err(DeskError::TooLarge)));
+        assert!(matches!(office.credit("acme", amount, "", None), Err(AdminError::TooLarge)));
     }
     assert_eq!(office.credit("acme", LARGEST - 30, "", None).unwrap().balance, LARGEST);
-    assert!(matches!(office.credit("acme", 1, "", None), Err(DeskError::TooLarge)));
+    assert!(matches!(office.credit("acme", 1, "", None), Err(AdminError::TooLarge)));
     let credits = office.credits("acme", 2).unwrap();
     assert_eq!(credits.iter().map(|credit| credit.amount).collect::<Vec<_>>(), [LARGEST - 30, -20]);
     assert_eq!((&*credits[1].note, &credits[1].reference), ("back", &None));
@@ -198,22 +202,22 @@ fn amounts_that_no_double_holds_are_exact(place: &dyn Place) {
     open_account(&*office, "acme", large);
     open_account(&*office, "most", LARGEST);
     let ledger = &*place.ledger();
-    assert_eq!(reserve(ledger, "acme", large + 1).unwrap_err(), Refused::Empty { available: large });
+    assert_eq!(reserve(ledger, "acme", large + 1).unwrap_err(), ReserveError::Empty { available: large });
     let held = reserve(ledger, "acme", large).unwrap();
-    assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), Refused::Empty { available: 0 });
+    assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: 0 });
     settle(ledger, Some(held), &record("acme", COST - 2));
     ledger.flush();
     assert_eq!(stored(&*office, "acme"), (large - COST + 2, COST - 2, 1));
     assert_eq!(ledger.available(&id("acme")), Some(large - COST + 2));
     drop(reserve(ledger, "most", LARGEST).unwrap());
     ledger.flush();
-    assert_eq!(reserve(ledger, "most", LARGEST + 1).unwrap_err(), Refused::Empty { available: LARGEST });
+    assert_eq!(reserve(ledger, "most", LARGEST + 1).unwrap_err(), ReserveError::Empty { available: LARGEST });
     let held = reserve(ledger, "most", LARGEST - 1).unwrap();
     settle(ledger, Some(held), &record("most", COST - 3));
     ledger.flush();
     let left = LARGEST - COST + 3;
     assert_eq!(stored(&*office, "most").0, left);
-    assert_eq!(reserve(ledger, "most", left + 1).unwrap_err(), Refused::Empty { available: left });
+    assert_eq!(reserve(ledger, "most", left + 1).unwrap_err(), ReserveError::Empty { available: left });
     drop(reserve(ledger, "most", left).unwrap());
 }
 
@@ -227,18 +231,18 @@ fn sums_beyond_the_largest_number_say_so(place: &dyn Place) {
     }
     settle(ledger, None, &UsageRecord { model: "o3", ..record("acme", 7) });
     ledger.flush();
-    let all = Filter { from: 0, to: i64::MAX / DAY, ..Filter::default() };
-    for by in [By::Account, By::Key, By::Day] {
+    let all = UsageFilter { from: 0, to: i64::MAX / DAY, ..UsageFilter::default() };
+    for by in [UsageGrouping::Account, UsageGrouping::Key, UsageGrouping::Day] {
         let lines = office.usage(&all, by).unwrap();
         assert_eq!(lines.len(), 1);
         assert_eq!((lines[0].sums.cost, lines[0].sums.requests), (i64::MAX, 4));
         assert!(lines[0].sums.is_beyond());
     }
-    let lines = office.usage(&all, By::Model).unwrap();
+    let lines = office.usage(&all, UsageGrouping::Model).unwrap();
     let costs: Vec<(&str, bool)> = lines.iter().map(|line| (&*line.name, line.sums.is_beyond())).collect();
     assert_eq!(costs, [("gpt-4o", true), ("o3", false)]);
     assert!(office.audit().unwrap().is_empty());
-    assert!(matches!(reserve(ledger, "acme", 1), Err(Refused::Empty { .. })));
+    assert!(matches!(reserve(ledger, "acme", 1), Err(ReserveError::Empty { .. })));
     let spent = wait(ledger.spent_since(0)).unwrap();
     assert_eq!(spent.iter().map(|spent| spent.cost).collect::<Vec<_>>(), [i64::MAX]);
 }
@@ -280,19 +284,20 @@ fn records_are_kept_once_with_their_sums(place: &dyn Place) {
             ]
         );
     }
-    let all = Filter { from: first, to: first + 3, ..Filter::default() };
+    let all = UsageFilter { from: first, to: first + 3, ..UsageFilter::default() };
     let total: i64 = (0..300).filter(|n| n % 10 != 0).sum();
     assert_eq!(stored(&*office, "acme"), (1_000_000 - total, total, 300));
-    let days = office.usage(&all, By::Day).unwrap();
+    let days = office.usage(&all, UsageGrouping::Day).unwrap();
     let days: Vec<_> = days.iter().map(|line| (&*line.name, line.sums.requests, line.sums.failed)).collect();
     let [one, two, three] = [0, 1, 2].map(|day| (first + day).to_string());
     assert_eq!(days, [(&*one, 100, 10), (&*two, 100, 10), (&*three, 100, 10)]);
-    let models = office.usage(&all, By::Model).unwrap();
+    let models = office.usage(&all, UsageGrouping::Model).unwrap();
     let models: Vec<_> =
         models.iter().map(|line| (&*line.name, line.sums.requests, line.sums.usage[0])).collect();
     assert_eq!(models, [("gpt-4o", 200, 2000), ("o3", 100, 1000)]);
-    let bob = Filter { key: Some("bob".to_owned()), from: first + 1, to: first + 2, ..Filter::default() };
-    let bob = office.usage(&bob, By::Key).unwrap();
+    let bob =
+        UsageFilter { key: Some("bob".to_owned()), from: first + 1, to: first + 2, ..UsageFilter::default() };
+    let bob = office.usage(&bob, UsageGrouping::Key).unwrap();
     assert_eq!((bob.len(), &*bob[0].name, bob[0].sums.requests), (1, "bob", 33));
     let mut requests = Vec::new();
     let show = &mut |record: &UsageRecord<'_>| {
@@ -300,7 +305,7 @@ fn records_are_kept_once_with_their_sums(place: &dyn Place) {
         requests.push(record.request.to_owned());
         Ok(())
     };
-    let part = Filter { from: first + 1, to: first + 3, ..Filter::default() };
+    let part = UsageFilter { from: first + 1, to: first + 3, ..UsageFilter::default() };
     office.records(&part, show).unwrap();
     assert_eq!(requests, (100..300).map(|n| format!("req_{n}")).collect::<Vec<_>>());
 }
@@ -311,12 +316,12 @@ fn keys_without_an_account_are_recorded_and_not_charged(place: &dyn Place) {
     settle(ledger, None, &record("", 5));
     settle(ledger, None, &record("", 6));
     ledger.flush();
-    let all = Filter { from: 0, to: 30_000, ..Filter::default() };
-    let lines = office.usage(&all, By::Account).unwrap();
+    let all = UsageFilter { from: 0, to: 30_000, ..UsageFilter::default() };
+    let lines = office.usage(&all, UsageGrouping::Account).unwrap();
     assert_eq!((lines.len(), &*lines[0].name, lines[0].sums.cost, lines[0].sums.requests), (1, "", 11, 2));
     assert!(office.accounts().unwrap().is_empty());
-    let one = Filter { account: Some(String::new()), ..all };
-    assert_eq!(office.usage(&one, By::Key).unwrap()[0].sums.requests, 2);
+    let one = UsageFilter { account: Some(String::new()), ..all };
+    assert_eq!(office.usage(&one, UsageGrouping::Key).unwrap()[0].sums.requests, 2);
 }
 
 fn what_is_charged_to_an_account_before_it_is_made_is_owed(place: &dyn Place) {
@@ -327,7 +332,7 @@ fn what_is_charged_to_an_account_before_it_is_made_is_owed(place: &dyn Place) {
     open_account(&*office, "acme", 100);
     ledger.flush();
     assert_eq!(stored(&*office, "acme"), (93, 7, 1));
-    assert_eq!(reserve(ledger, "acme", 94).unwrap_err(), Refused::Empty { available: 93 });
+    assert_eq!(reserve(ledger, "acme", 94).unwrap_err(), ReserveError::Empty { available: 93 });
     drop(reserve(ledger, "acme", 93).unwrap());
     assert!(office.audit().unwrap().is_empty());
 }
@@ -339,9 +344,10 @@ fn what_others_change_is_seen(place: &dyn Place) {
     settle(&*one, Some(reserve(&*one, "acme", 60).unwrap()), &record("acme", 60));
     one.flush();
     other.flush();
-    // Gateways of a fleet set a sixteenth of what is free aside for what comes next, and give it back when nothing comes.
+    // Gateways of a fleet set a sixteenth of what is free aside for what comes next, and give it back when nothing
+    // comes.
     let refused = reserve(&*other, "acme", 41).unwrap_err();
-    assert!(matches!(refused, Refused::Empty { available: 37..=40 }), "{refused:?}");
+    assert!(matches!(refused, ReserveError::Empty { available: 37..=40 }), "{refused:?}");
     office.credit("acme", 1, "", None).unwrap();
     let held = soon(&*other, "acme", 41);
     settle(&*other, Some(held), &record("acme", 1));
@@ -358,7 +364,7 @@ fn no_more_is_held_than_there_is(place: &dyn Place) {
     let held: Vec<_> = (0..200).map_while(|_| reserve(&*one, "acme", 7).ok()).collect();
     assert_eq!(held.len(), 142);
     let refused = reserve(&*one, "acme", 7).unwrap_err();
-    assert_eq!(refused, Refused::Empty { available: 6 });
+    assert_eq!(refused, ReserveError::Empty { available: 6 });
     drop(held);
     one.flush();
     assert_eq!(one.available(&id("acme")), Some(1_000));
@@ -390,7 +396,7 @@ fn many_at_once_are_charged_to_the_unit(place: &dyn Place) {
                             charged += cost;
                             settle(&*ledger, Some(held), &record(account, cost));
                         }
-                        Err(refused) => assert!(matches!(refused, Refused::Empty { .. }), "{refused}"),
+                        Err(refused) => assert!(matches!(refused, ReserveError::Empty { .. }), "{refused}"),
                     }
                 }
                 charged

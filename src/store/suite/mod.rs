@@ -11,14 +11,14 @@ pub(super) mod tasks;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::Board;
-use super::book::{self, Book, Desk};
+use super::board::SqliteTasks;
+use super::book::{self, SqliteAdmin, SqliteLedger};
 use super::journal::SEGMENT;
 use super::ledger::Ledger;
-use super::office::Office;
-use super::sqlite::Sqlite;
-use super::valkey::{self, Address, Away, Fleet, Valkey};
-use super::{Limits, Owners, Pending, Store, StoreError, Tasks};
+use super::office::LedgerAdmin;
+use super::sqlite::SqliteStore;
+use super::valkey::{self, ClusterLedger, OnOutage, ServerAddress, ValkeyStore};
+use super::{OwnerStore, Pending, Store, StoreError, StoreLimits, TaskStore};
 use server::Server;
 
 /// How long anything may take before a test is given up.
@@ -40,25 +40,25 @@ pub(super) trait Flushing: Ledger {
     fn flush(&self);
 }
 
-impl Flushing for Book {
+impl Flushing for SqliteLedger {
     fn flush(&self) {
-        wait(Book::flush(self)).unwrap();
+        wait(SqliteLedger::flush(self)).unwrap();
     }
 }
 
-impl Flushing for Fleet {
+impl Flushing for ClusterLedger {
     fn flush(&self) {
-        wait(Fleet::flush(self)).unwrap();
+        wait(ClusterLedger::flush(self)).unwrap();
     }
 }
 
 /// A place where things are kept.
 pub(super) trait Place {
-    fn store(&self, limits: Limits) -> Box<dyn Store>;
-    fn tasks(&self) -> Box<dyn Tasks>;
-    fn owners(&self) -> Box<dyn Owners>;
+    fn store(&self, limits: StoreLimits) -> Box<dyn Store>;
+    fn tasks(&self) -> Box<dyn TaskStore>;
+    fn owners(&self) -> Box<dyn OwnerStore>;
     fn ledger(&self) -> Arc<dyn Flushing>;
-    fn office(&self) -> Box<dyn Office>;
+    fn office(&self) -> Box<dyn LedgerAdmin>;
 }
 
 /// A file.
@@ -77,31 +77,31 @@ impl OnFile {
 }
 
 impl Place for OnFile {
-    fn store(&self, limits: Limits) -> Box<dyn Store> {
-        Box::new(Sqlite::open(&self.path(), limits).unwrap())
+    fn store(&self, limits: StoreLimits) -> Box<dyn Store> {
+        Box::new(SqliteStore::open(&self.path(), limits).unwrap())
     }
 
-    fn tasks(&self) -> Box<dyn Tasks> {
-        Box::new(Board::open(&self.path()).unwrap())
+    fn tasks(&self) -> Box<dyn TaskStore> {
+        Box::new(SqliteTasks::open(&self.path()).unwrap())
     }
 
-    fn owners(&self) -> Box<dyn Owners> {
-        Box::new(Board::open(&self.path()).unwrap())
+    fn owners(&self) -> Box<dyn OwnerStore> {
+        Box::new(SqliteTasks::open(&self.path()).unwrap())
     }
 
     fn ledger(&self) -> Arc<dyn Flushing> {
-        let terms = book::Terms { flush: FLUSH, records: RECORDS, segment: SEGMENT };
-        Arc::new(Book::open(&self.path(), terms).unwrap())
+        let terms = book::SqliteLedgerConfig { flush: FLUSH, records: RECORDS, segment: SEGMENT };
+        Arc::new(SqliteLedger::open(&self.path(), terms).unwrap())
     }
 
-    fn office(&self) -> Box<dyn Office> {
-        Box::new(Desk::open(&self.path()).unwrap())
+    fn office(&self) -> Box<dyn LedgerAdmin> {
+        Box::new(SqliteAdmin::open(&self.path()).unwrap())
     }
 }
 
 /// Where a server is.
-pub(super) fn address(server: &Server) -> Address {
-    Address::new([&*server.url()], None).unwrap()
+pub(super) fn address(server: &Server) -> ServerAddress {
+    ServerAddress::new([&*server.url()], None).unwrap()
 }
 
 /// A server, and the folder of one gateway's journals.
@@ -116,42 +116,42 @@ impl OnServer {
     }
 
     /// A ledger that does something of its own while the server is away.
-    pub(super) fn fleet(&self, away: Away) -> Fleet {
+    pub(super) fn fleet(&self, away: OnOutage) -> ClusterLedger {
         self.fleet_of(away, SEGMENT)
     }
 
     /// The same with segments of a size.
-    pub(super) fn fleet_of(&self, away: Away, segment: u64) -> Fleet {
-        let terms = valkey::Terms {
+    pub(super) fn fleet_of(&self, away: OnOutage, segment: u64) -> ClusterLedger {
+        let terms = valkey::ClusterLedgerConfig {
             flush: FLUSH,
             records: RECORDS,
             away,
             journal: self.folder.path().join("ledger"),
             segment,
         };
-        Fleet::open(address(&self.server), terms).unwrap()
+        ClusterLedger::open(address(&self.server), terms).unwrap()
     }
 }
 
 impl Place for OnServer {
-    fn store(&self, limits: Limits) -> Box<dyn Store> {
-        Box::new(Valkey::open(address(&self.server), limits).unwrap())
+    fn store(&self, limits: StoreLimits) -> Box<dyn Store> {
+        Box::new(ValkeyStore::open(address(&self.server), limits).unwrap())
     }
 
-    fn tasks(&self) -> Box<dyn Tasks> {
-        Box::new(Valkey::open(address(&self.server), keeping::LIMITS).unwrap())
+    fn tasks(&self) -> Box<dyn TaskStore> {
+        Box::new(ValkeyStore::open(address(&self.server), keeping::LIMITS).unwrap())
     }
 
-    fn owners(&self) -> Box<dyn Owners> {
-        Box::new(Valkey::open(address(&self.server), keeping::LIMITS).unwrap())
+    fn owners(&self) -> Box<dyn OwnerStore> {
+        Box::new(ValkeyStore::open(address(&self.server), keeping::LIMITS).unwrap())
     }
 
     fn ledger(&self) -> Arc<dyn Flushing> {
-        Arc::new(self.fleet(Away::Refuse))
+        Arc::new(self.fleet(OnOutage::Refuse))
     }
 
-    fn office(&self) -> Box<dyn Office> {
-        Box::new(valkey::Desk::open(&address(&self.server)).unwrap())
+    fn office(&self) -> Box<dyn LedgerAdmin> {
+        Box::new(valkey::ValkeyAdmin::open(&address(&self.server)).unwrap())
     }
 }
 

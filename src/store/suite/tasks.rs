@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::server::pause;
 use super::{PATIENCE, Place, on_both, wait};
-use crate::store::{NewTask, Task, Tasks};
+use crate::store::{NewTask, StoredTask, TaskStore};
 
 on_both!(
     an_owner_finds_changes_and_removes_its_own_and_nothing_else,
@@ -33,15 +33,15 @@ fn new(owner: &str, id: &str) -> NewTask {
     }
 }
 
-fn submit(tasks: &dyn Tasks, task: NewTask) -> Option<String> {
+fn submit(tasks: &dyn TaskStore, task: NewTask) -> Option<String> {
     wait(tasks.submit(task)).unwrap()
 }
 
-fn find(tasks: &dyn Tasks, owner: &str, id: &str) -> Option<Task> {
+fn find(tasks: &dyn TaskStore, owner: &str, id: &str) -> Option<StoredTask> {
     wait(tasks.task(owner, id)).unwrap()
 }
 
-fn change(tasks: &dyn Tasks, owner: &str, id: &str, version: u64, state: &'static str) -> bool {
+fn change(tasks: &dyn TaskStore, owner: &str, id: &str, version: u64, state: &'static str) -> bool {
     wait(tasks.change(owner, id, version, Bytes::from_static(state.as_bytes()), None)).unwrap()
 }
 
@@ -115,7 +115,7 @@ fn a_mark_holds_for_its_time_and_no_longer_than_its_task(place: &dyn Place) {
 }
 
 /// Asks for what is due until there is nothing, or for as long as a test may take.
-fn all_due(tasks: &dyn Tasks, expected: usize) -> Vec<Task> {
+fn all_due(tasks: &dyn TaskStore, expected: usize) -> Vec<StoredTask> {
     let deadline = Instant::now() + PATIENCE;
     let mut all = Vec::new();
     while all.len() < expected && Instant::now() < deadline {

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use foldhash::fast::RandomState;
 use redis::Cmd;
 
-use super::clerk::Clerk;
-use super::fleet::Terms;
-use super::hand::{ENDED, Visit, Visited, visited};
+use super::clerk::LeaseManager;
+use super::fleet::ClusterLedgerConfig;
+use super::hand::{ENDED, LeaseTxn, LeaseTxnResult, visited};
 use super::keys;
-use super::link::{Link, LinkError};
-use super::parcel::{Parcel, Sorted, sort};
+use super::link::{Connection, ConnectionError};
+use super::parcel::{BatchesByAccount, UsageBatch, sort};
 use crate::store::journal::{self, Frames, Pieces, Segment};
 use crate::store::millis;
 
@@ -30,9 +30,9 @@ const LISTED: usize = 1 << 18;
 
 /// Why something was not brought.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BringError {
+pub(super) enum ShipError {
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Link(#[from] ConnectionError),
     #[error(transparent)]
     Io(#[from] std::io::Error),
     #[error("frame {0} is of a later version")]
@@ -41,16 +41,16 @@ pub(super) enum BringError {
     Gaps,
 }
 
-impl Clerk {
+impl LeaseManager {
     /// Brings all that was settled up to now.
-    pub(super) async fn bring(&mut self) -> Result<(), BringError> {
+    pub(super) async fn bring(&mut self) -> Result<(), ShipError> {
         self.watch.bringing();
         self.bring_all().await?;
         self.watch.brought();
         Ok(())
     }
 
-    async fn bring_all(&mut self) -> Result<(), BringError> {
+    async fn bring_all(&mut self) -> Result<(), ShipError> {
         if self.draining.is_some() {
             // From a time when it could not be brought; more has been settled since.
             self.bring_one().await?;
@@ -64,7 +64,7 @@ impl Clerk {
         Ok(())
     }
 
-    async fn bring_one(&mut self) -> Result<(), BringError> {
+    async fn bring_one(&mut self) -> Result<(), ShipError> {
         if self.draining.is_none() {
             self.draining = self.shared.journal.rotate();
         }
@@ -100,7 +100,7 @@ impl Clerk {
         }
     }
 
-    async fn bring_segment(&mut self, bytes: &[u8]) -> Result<(), BringError> {
+    async fn bring_segment(&mut self, bytes: &[u8]) -> Result<(), ShipError> {
         for _ in 0..GAPS {
             // Set by an answer further below.
             let kept = if std::mem::take(&mut self.behind) {
@@ -108,11 +108,11 @@ impl Clerk {
             } else {
                 Default::default()
             };
-            let mut sorted = Sorted::default();
+            let mut sorted = BatchesByAccount::default();
             let segments = kept.iter().map(|(_, bytes)| &bytes[..]).chain([bytes]);
             let read = segments
                 .filter_map(Frames::new)
-                .try_for_each(|frames| sort(frames, &mut sorted).map_err(BringError::Record));
+                .try_for_each(|frames| sort(frames, &mut sorted).map_err(ShipError::Record));
             let brought = match read {
                 Ok(()) => self.bring_sorted(&sorted).await,
                 Err(error) => Err(error),
@@ -128,11 +128,11 @@ impl Clerk {
                 return Ok(());
             }
         }
-        Err(BringError::Gaps)
+        Err(ShipError::Gaps)
     }
 
-    async fn bring_sorted(&mut self, sorted: &Sorted<'_>) -> Result<(), BringError> {
-        let Some(link) = self.link.clone() else { return Err(LinkError::Late.into()) };
+    async fn bring_sorted(&mut self, sorted: &BatchesByAccount<'_>) -> Result<(), ShipError> {
+        let Some(link) = self.link.clone() else { return Err(ConnectionError::Late.into()) };
         let gateway = self.shared.journal.id();
         let records = millis(self.terms.records);
         loop {
@@ -140,7 +140,9 @@ impl Clerk {
             let (mut lists, mut commands, mut visits) = (Vec::new(), Vec::new(), Vec::new());
             for (account, frames) in sorted {
                 let Some(hand) = self.hand(account) else { continue };
-                let Some(parcel) = Parcel::after(hand.stands, hand.booked, account, frames) else { continue };
+                let Some(parcel) = UsageBatch::after(hand.stands, hand.booked, account, frames) else {
+                    continue;
+                };
                 let (last, unbooked) = (parcel.last, parcel.unbooked);
                 let lease = hand.lease.saturating_sub(unbooked).max(0);
                 for day in parcel.days.keys() {
@@ -151,7 +153,7 @@ impl Clerk {
                         lists.extend(list(*day, account));
                     }
                 }
-                let visit = Visit {
+                let visit = LeaseTxn {
                     account,
                     gateway,
                     number,
@@ -175,7 +177,7 @@ impl Clerk {
             for ((account, last, unbooked), answer) in visits.into_iter().zip(&answers) {
                 let Some(hand) = self.hands.get_mut(account) else { continue };
                 match visited(answer) {
-                    Some(Visited::Done(done)) => {
+                    Some(LeaseTxnResult::Done(done)) => {
                         hand.stands = last;
                         hand.book(last, unbooked);
                         hand.lease = done.lease;
@@ -184,7 +186,7 @@ impl Clerk {
                             purse.set(done.state, done.free);
                         }
                     }
-                    Some(Visited::Gap(stands)) if stands > hand.stands => {
+                    Some(LeaseTxnResult::Gap(stands)) if stands > hand.stands => {
                         // It was brought already, and the answer was lost.
                         let frames = sorted.get(account).map_or(&[][..], Vec::as_slice);
                         let booked = hand.booked;
@@ -193,11 +195,11 @@ impl Clerk {
                         hand.stands = stands;
                         hand.book(stands, if account.is_empty() { 0 } else { cost });
                     }
-                    Some(Visited::Gap(stands)) => {
+                    Some(LeaseTxnResult::Gap(stands)) => {
                         hand.stands = stands;
                         self.behind = true;
                     }
-                    None => return Err(BringError::Gaps),
+                    None => return Err(ShipError::Gaps),
                 }
             }
         }
@@ -215,7 +217,7 @@ fn list(day: i64, account: &str) -> [Cmd; 2] {
 }
 
 /// Brings the journals of ended processes. What was set aside for those is free again at once.
-pub(super) async fn leftovers(link: &Link, terms: &Terms) -> Result<(), BringError> {
+pub(super) async fn leftovers(link: &Connection, terms: &ClusterLedgerConfig) -> Result<(), ShipError> {
     for leftover in journal::leftovers(&terms.journal)? {
         let mut leftover = leftover?;
         let id = leftover.id;
@@ -223,9 +225,9 @@ pub(super) async fn leftovers(link: &Link, terms: &Terms) -> Result<(), BringErr
         let mut stands: HashMap<String, u64, RandomState> = HashMap::default();
         for segment in &mut leftover.segments {
             while let Some(piece) = segment.next()? {
-                let mut sorted = Sorted::default();
+                let mut sorted = BatchesByAccount::default();
                 if let Some(frames) = Frames::new(piece) {
-                    sort(frames, &mut sorted).map_err(BringError::Record)?;
+                    sort(frames, &mut sorted).map_err(ShipError::Record)?;
                 }
                 for (account, frames) in &sorted {
                     let from = stands.get(*account).copied().unwrap_or(0);
@@ -240,18 +242,18 @@ pub(super) async fn leftovers(link: &Link, terms: &Terms) -> Result<(), BringErr
 }
 
 async fn bring_leftover(
-    link: &Link,
-    terms: &Terms,
+    link: &Connection,
+    terms: &ClusterLedgerConfig,
     gateway: u64,
     account: &str,
     frames: &[(u64, crate::store::UsageRecord<'_>, &[u8])],
     from: u64,
-) -> Result<u64, BringError> {
+) -> Result<u64, ShipError> {
     let (mut stands, mut gaps) = (from, 0);
-    while let Some(parcel) = Parcel::after(stands, u64::MAX, account, frames) {
+    while let Some(parcel) = UsageBatch::after(stands, u64::MAX, account, frames) {
         let last = parcel.last;
         link.all(parcel.days.keys().flat_map(|day| list(*day, account)).collect()).await?;
-        let visit = Visit {
+        let visit = LeaseTxn {
             account,
             gateway,
             number: ENDED,
@@ -261,10 +263,12 @@ async fn bring_leftover(
             more: 0,
         };
         match visited(&link.one(visit.command(millis(terms.records))?).await?) {
-            Some(Visited::Done(_)) => stands = last,
+            Some(LeaseTxnResult::Done(_)) => stands = last,
             // What it has forgotten stands in a piece before this one: all of it is brought again the next time.
-            Some(Visited::Gap(there)) if gaps < GAPS && there >= from => (stands, gaps) = (there, gaps + 1),
-            _ => return Err(BringError::Gaps),
+            Some(LeaseTxnResult::Gap(there)) if gaps < GAPS && there >= from => {
+                (stands, gaps) = (there, gaps + 1)
+            }
+            _ => return Err(ShipError::Gaps),
         }
     }
     Ok(stands)

@@ -12,16 +12,16 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::bring::{self, BringError};
-use super::fleet::{Ask, Away, Shared, Terms};
-use super::hand::{Done, Hand, LIFE, Visit, Visited, visited};
+use super::bring::{self, ShipError};
+use super::fleet::{ClusterCommand, ClusterLedgerConfig, OnOutage, Shared};
+use super::hand::{AccountLease, Done, LIFE, LeaseTxn, LeaseTxnResult, visited};
 use super::limits;
-use super::link::{Address, Link, LinkError};
+use super::link::{Connection, ConnectionError, ServerAddress};
 use super::purse::State;
 use super::report;
 use crate::store::StoreError;
 use crate::store::journal::Segment;
-use crate::store::ledger::{AccountId, Refused, Reservation};
+use crate::store::ledger::{AccountId, Reservation, ReserveError};
 
 /// Asks that are answered in one turn.
 const ASKS: usize = 1024;
@@ -38,17 +38,17 @@ const END: Duration = Duration::from_secs(5);
 
 /// What is to be held, by account.
 type Holds = HashMap<AccountId, Vec<Hold>, RandomState>;
-type Hold = (i64, oneshot::Sender<Result<Reservation, Refused>>);
+type Hold = (i64, oneshot::Sender<Result<Reservation, ReserveError>>);
 
-pub(super) struct Clerk {
-    pub(super) address: Address,
+pub(super) struct LeaseManager {
+    pub(super) address: ServerAddress,
     pub(super) shared: Arc<Shared>,
-    pub(super) terms: Terms,
-    pub(super) link: Option<Link>,
-    attempt: Option<JoinHandle<Result<Link, LinkError>>>,
+    pub(super) terms: ClusterLedgerConfig,
+    pub(super) link: Option<Connection>,
+    attempt: Option<JoinHandle<Result<Connection, ConnectionError>>>,
     /// When to connect again, and how long to wait after that.
     next: (Instant, Duration),
-    pub(super) hands: HashMap<String, Hand, RandomState>,
+    pub(super) hands: HashMap<String, AccountLease, RandomState>,
     /// The segment that is being brought to the server.
     pub(super) draining: Option<Segment>,
     /// Segments that were brought a moment ago: a server that is started anew, or that takes over, may not know them.
@@ -62,7 +62,7 @@ pub(super) struct Clerk {
     /// Limits that are shared, of which something is in hand.
     pub(super) watch: limits::Watch,
     /// The way for those who ask this thread.
-    pub(super) asks: WeakSender<Ask>,
+    pub(super) asks: WeakSender<ClusterCommand>,
     /// Visits so far.
     visits: u64,
     round: Instant,
@@ -70,10 +70,15 @@ pub(super) struct Clerk {
     said: Option<Instant>,
 }
 
-impl Clerk {
-    pub(super) fn new(address: Address, shared: Arc<Shared>, terms: Terms, asks: WeakSender<Ask>) -> Self {
+impl LeaseManager {
+    pub(super) fn new(
+        address: ServerAddress,
+        shared: Arc<Shared>,
+        terms: ClusterLedgerConfig,
+        asks: WeakSender<ClusterCommand>,
+    ) -> Self {
         let now = Instant::now();
-        Clerk {
+        LeaseManager {
             address,
             shared,
             terms,
@@ -96,10 +101,10 @@ impl Clerk {
     }
 
     /// Works until the ledger is dropped.
-    pub(super) async fn run(&mut self, asked: &mut Receiver<Ask>) {
+    pub(super) async fn run(&mut self, asked: &mut Receiver<ClusterCommand>) {
         // Both are there after a panic alone.
         (self.link, self.attempt) = (None, None);
-        let connected = Link::connect(&self.address).await;
+        let connected = Connection::connect(&self.address).await;
         self.connected(connected);
         let mut ticks = tokio::time::interval(self.terms.flush);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -146,11 +151,11 @@ impl Clerk {
     fn connect(&mut self) {
         if self.link.is_none() && self.attempt.is_none() && Instant::now() >= self.next.0 {
             let address = self.address.clone();
-            self.attempt = Some(tokio::spawn(async move { Link::connect(&address).await }));
+            self.attempt = Some(tokio::spawn(async move { Connection::connect(&address).await }));
         }
     }
 
-    fn connected(&mut self, attempt: Result<Link, LinkError>) {
+    fn connected(&mut self, attempt: Result<Connection, ConnectionError>) {
         match attempt {
             Ok(link) => {
                 self.link = Some(link);
@@ -171,9 +176,9 @@ impl Clerk {
     }
 
     /// The server is away.
-    pub(super) fn lost(&mut self, error: &LinkError) {
+    pub(super) fn lost(&mut self, error: &ConnectionError) {
         self.link = None;
-        if let Away::Allow(allowance) = self.terms.away {
+        if let OnOutage::Allow(allowance) = self.terms.away {
             self.shared.floor.store(allowance.saturating_neg(), Ordering::Release);
         }
         let now = Instant::now();
@@ -188,25 +193,25 @@ impl Clerk {
         }
     }
 
-    async fn answer(&mut self, asks: Vec<Ask>) {
+    async fn answer(&mut self, asks: Vec<ClusterCommand>) {
         let mut holds: Holds = HashMap::default();
         let (mut requests, mut spare) = (Vec::new(), Vec::new());
         for ask in asks {
             // Whoever asked may have stopped waiting.
             match ask {
-                Ask::Hold { outcome, .. } if outcome.is_closed() => {}
-                Ask::Limit(request) if request.outcome.is_closed() => {}
-                Ask::Hold { account, amount, outcome } => {
+                ClusterCommand::Hold { outcome, .. } if outcome.is_closed() => {}
+                ClusterCommand::Limit(request) if request.outcome.is_closed() => {}
+                ClusterCommand::Hold { account, amount, outcome } => {
                     holds.entry(account).or_default().push((amount, outcome));
                 }
-                Ask::Limit(request) => requests.push(*request),
-                Ask::Spare { whose } => spare.push(whose),
-                Ask::Flush { outcome } => drop(outcome.send(self.flush(true).await)),
-                Ask::End { outcome } => {
+                ClusterCommand::Limit(request) => requests.push(*request),
+                ClusterCommand::Spare { whose } => spare.push(whose),
+                ClusterCommand::Flush { outcome } => drop(outcome.send(self.flush(true).await)),
+                ClusterCommand::End { outcome } => {
                     let done = if self.give_back().await { Ok(()) } else { Err(away()) };
                     drop(outcome.send(done));
                 }
-                Ask::Spent { day, outcome } => match self.link.clone() {
+                ClusterCommand::Spent { day, outcome } => match self.link.clone() {
                     // It may take a while.
                     Some(link) => drop(tokio::spawn(async move {
                         let spent = report::spent(&link, day).await;
@@ -252,7 +257,7 @@ impl Clerk {
                 holds.iter().zip(&parts).map(|((amount, _), part)| amount.saturating_sub(*part)).collect();
             let more = holds.iter().map(|(amount, _)| *amount).max().unwrap_or(0).saturating_mul(AHEAD);
             let visit =
-                Visit { account: account.as_str(), gateway, number, lease, parcel: None, needs, more };
+                LeaseTxn { account: account.as_str(), gateway, number, lease, parcel: None, needs, more };
             // There are no records in it that could not be packed.
             commands.extend(visit.command(0).ok());
             waiting.push((account, holds, parts, lease));
@@ -268,7 +273,7 @@ impl Clerk {
         let mut answers = answers.iter();
         for (account, holds, parts, lease) in waiting {
             match answers.next().and_then(visited) {
-                Some(Visited::Done(done)) => self.held(&account, holds, &parts, &done, lease, asked),
+                Some(LeaseTxnResult::Done(done)) => self.held(&account, holds, &parts, &done, lease, asked),
                 _ => {
                     if let Some(purse) = self.shared.purses.find(account.as_str()) {
                         purse.put(parts.iter().sum());
@@ -306,7 +311,7 @@ impl Clerk {
             let held = if done.granted.get(at) == Some(&true) {
                 Ok(purse.held(amount))
             } else {
-                Err(purse.refused().unwrap_or(Refused::Empty { available: purse.available() }))
+                Err(purse.refused().unwrap_or(ReserveError::Empty { available: purse.available() }))
             };
             // Whom nobody waits for any more gives it back.
             let _ = outcome.send(held);
@@ -318,12 +323,12 @@ impl Clerk {
         let purse = self.shared.purses.find_or_insert(account.as_str());
         let floor = self.shared.floor.load(Ordering::Acquire);
         for (amount, outcome) in holds {
-            let held = purse.as_ref().ok_or(Refused::Unavailable).and_then(|purse| {
+            let held = purse.as_ref().ok_or(ReserveError::Unavailable).and_then(|purse| {
                 if let Some(refused) = purse.refused() {
                     return Err(refused);
                 }
-                let known = purse.state() == State::Enabled || matches!(self.terms.away, Away::Allow(_));
-                known.then(|| purse.hold(amount, floor)).flatten().ok_or(Refused::Unavailable)
+                let known = purse.state() == State::Enabled || matches!(self.terms.away, OnOutage::Allow(_));
+                known.then(|| purse.hold(amount, floor)).flatten().ok_or(ReserveError::Unavailable)
             });
             let _ = outcome.send(held);
         }
@@ -336,10 +341,10 @@ impl Clerk {
     }
 
     /// What is known of an account, made if there is nothing.
-    pub(super) fn hand(&mut self, account: &str) -> Option<&mut Hand> {
+    pub(super) fn hand(&mut self, account: &str) -> Option<&mut AccountLease> {
         if !self.hands.contains_key(account) {
             let purse = self.shared.purses.find_or_insert(account);
-            let hand = Hand { lease: 0, stands: 0, booked: self.through, asked: None, purse };
+            let hand = AccountLease { lease: 0, stands: 0, booked: self.through, asked: None, purse };
             self.hands.insert(account.to_owned(), hand);
         }
         self.hands.get_mut(account)
@@ -347,7 +352,7 @@ impl Clerk {
 
     /// Brings what was settled to the server, and sees to what is set aside; of all accounts, if `all` is true.
     pub(super) async fn flush(&mut self, all: bool) -> Result<(), StoreError> {
-        let failed = |error: &BringError| StoreError::Failed(error.to_string());
+        let failed = |error: &ShipError| StoreError::Failed(error.to_string());
         if self.link.is_none() {
             self.age();
             self.age_limits();
@@ -383,8 +388,8 @@ impl Clerk {
     }
 
     /// Takes note if it was the connection that failed.
-    fn unless_lost(&mut self, error: BringError) -> BringError {
-        if let BringError::Link(error) = &error {
+    fn unless_lost(&mut self, error: ShipError) -> ShipError {
+        if let ShipError::Link(error) = &error {
             self.lost(error);
         }
         error
@@ -416,9 +421,11 @@ impl Clerk {
 }
 
 /// The outcome of the attempt that is under way; it does not come if there is none.
-async fn attempted(attempt: &mut Option<JoinHandle<Result<Link, LinkError>>>) -> Result<Link, LinkError> {
+async fn attempted(
+    attempt: &mut Option<JoinHandle<Result<Connection, ConnectionError>>>,
+) -> Result<Connection, ConnectionError> {
     match attempt {
-        Some(attempt) => attempt.await.unwrap_or(Err(LinkError::Late)),
+        Some(attempt) => attempt.await.unwrap_or(Err(ConnectionError::Late)),
         None => std::future::pending().await,
     }
 }

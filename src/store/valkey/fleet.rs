@@ -10,14 +10,14 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::oneshot;
 
-use super::clerk::Clerk;
+use super::clerk::LeaseManager;
 use super::limits;
-use super::link::Address;
-use super::purse::{Purses, State};
+use super::link::ServerAddress;
+use super::purse::{LeasedBalances, State};
 use crate::account::share::Denied;
 use crate::account::{LimitGrant, LimitState, UsageLimits, limit};
 use crate::store::journal::{Journal, JournalThread};
-use crate::store::ledger::{AccountId, Held, Ledger, Refused, Reservation, Settled, Spent};
+use crate::store::ledger::{AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent};
 use crate::store::record::UsageRecord;
 use crate::store::schema::OpenError;
 use crate::store::{Limiter, Pending, StoreError, Whose};
@@ -25,7 +25,7 @@ use crate::supervise::{self, Supervised};
 
 /// What is done while the server is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Away {
+pub enum OnOutage {
     /// What is set aside is spent; beyond it, requests are refused.
     Refuse,
     /// Beyond it, each account may spend so much more, in nano-units, which is charged when the server is back.
@@ -34,13 +34,13 @@ pub enum Away {
 
 /// How the ledger does its work.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct ClusterLedgerConfig {
     /// How often what was settled is brought to the server.
     pub flush: Duration,
     /// How long records are kept. Sums of days stay.
     pub records: Duration,
     /// What is done while the server is away.
-    pub away: Away,
+    pub away: OnOutage,
     /// The folder of the journal, where what was settled waits.
     pub journal: PathBuf,
     /// How large each of its two segments may be, in bytes; usually [`SEGMENT`](crate::store::journal::SEGMENT).
@@ -51,9 +51,9 @@ pub struct Terms {
 pub(super) const QUEUE: usize = 16 << 10;
 
 /// The ledger.
-pub struct Fleet {
+pub struct ClusterLedger {
     shared: Arc<Shared>,
-    asks: Option<Sender<Ask>>,
+    asks: Option<Sender<ClusterCommand>>,
     supervised: Arc<Supervised>,
     thread: Option<JoinHandle<()>>,
     journal: JournalThread,
@@ -61,7 +61,7 @@ pub struct Fleet {
 
 /// What the workers and the thread share.
 pub(super) struct Shared {
-    pub(super) purses: Purses,
+    pub(super) purses: LeasedBalances,
     pub(super) journal: Arc<Journal>,
     /// The journal's files were removed.
     pub(super) gone: AtomicBool,
@@ -72,11 +72,11 @@ pub(super) struct Shared {
 pub(super) type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the thread is asked.
-pub(super) enum Ask {
+pub(super) enum ClusterCommand {
     Hold {
         account: AccountId,
         amount: i64,
-        outcome: oneshot::Sender<Result<Reservation, Refused>>,
+        outcome: oneshot::Sender<Result<Reservation, ReserveError>>,
     },
     Spent {
         day: i64,
@@ -89,19 +89,19 @@ pub(super) enum Ask {
     End {
         outcome: Outcome<()>,
     },
-    Limit(Box<limits::Request>),
+    Limit(Box<limits::LimitTxnRequest>),
     Spare {
         whose: Whose,
     },
 }
 
-impl Fleet {
+impl ClusterLedger {
     /// Makes the journal and starts the thread, which connects to the server and brings what ended processes left. The
     /// server need not be there yet. The thread ends with this value, after it has brought the rest.
     ///
     /// # Errors
     /// The journal's folder cannot be used.
-    pub fn open(address: Address, terms: Terms) -> Result<Self, OpenError> {
+    pub fn open(address: ServerAddress, terms: ClusterLedgerConfig) -> Result<Self, OpenError> {
         let io = |path: &Path| {
             let path = path.to_owned();
             move |source| OpenError::Io { path, source }
@@ -109,24 +109,24 @@ impl Fleet {
         let journal = Journal::create(&terms.journal, terms.segment).map_err(io(&terms.journal))?;
         let journal = Arc::new(journal);
         let (floor, gone) = (AtomicI64::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { purses: Purses::new(), journal, floor, gone });
+        let shared = Arc::new(Shared { purses: LeasedBalances::new(), journal, floor, gone });
         let (asks, mut asked) = channel(QUEUE);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(io(&terms.journal))?;
         let failed = io(&terms.journal);
         let journal = JournalThread::start(&shared.journal).map_err(io(&terms.journal))?;
-        let mut clerk = Clerk::new(address, shared.clone(), terms, asks.downgrade());
+        let mut clerk = LeaseManager::new(address, shared.clone(), terms, asks.downgrade());
         let run = move || runtime.block_on(clerk.run(&mut asked));
         let (supervised, thread) = supervise::spawn("ledger", run).map_err(failed)?;
-        Ok(Fleet { shared, asks: Some(asks), supervised, thread: Some(thread), journal })
+        Ok(ClusterLedger { shared, asks: Some(asks), supervised, thread: Some(thread), journal })
     }
 
     /// Brings what is settled to the server now, and takes over what others have changed there.
     pub fn flush(&self) -> Pending<()> {
-        self.ask(|outcome| Ask::Flush { outcome })
+        self.ask(|outcome| ClusterCommand::Flush { outcome })
     }
 
-    fn ask<T>(&self, make: impl FnOnce(Outcome<T>) -> Ask) -> Pending<T> {
+    fn ask<T>(&self, make: impl FnOnce(Outcome<T>) -> ClusterCommand) -> Pending<T> {
         let (outcome, pending) = Pending::new();
         if let Some(asks) = &self.asks
             && let Err(TrySendError::Full(_)) = asks.try_send(make(outcome))
@@ -138,7 +138,7 @@ impl Fleet {
     }
 }
 
-impl Drop for Fleet {
+impl Drop for ClusterLedger {
     fn drop(&mut self) {
         drop(self.asks.take());
         if let Some(thread) = self.thread.take() {
@@ -148,23 +148,23 @@ impl Drop for Fleet {
     }
 }
 
-impl Ledger for Fleet {
-    fn reserve(&self, account: &AccountId, amount: i64) -> Held {
+impl Ledger for ClusterLedger {
+    fn reserve(&self, account: &AccountId, amount: i64) -> ReserveOutcome {
         if self.shared.journal.is_failing() || self.shared.gone.load(Ordering::Acquire) {
-            return Held::Known(Err(Refused::Unavailable));
+            return ReserveOutcome::Known(Err(ReserveError::Unavailable));
         }
         if let Some(purse) = self.shared.purses.find(account.as_str())
             && purse.state() == State::Enabled
             && let Some(held) = purse.hold(amount, self.shared.floor.load(Ordering::Acquire))
         {
-            return Held::Known(Ok(held));
+            return ReserveOutcome::Known(Ok(held));
         }
-        let Some(asks) = &self.asks else { return Held::Known(Err(Refused::Unavailable)) };
+        let Some(asks) = &self.asks else { return ReserveOutcome::Known(Err(ReserveError::Unavailable)) };
         let (outcome, pending) = oneshot::channel();
         let account = account.clone();
-        match asks.try_send(Ask::Hold { account, amount: amount.max(0), outcome }) {
-            Ok(()) => Held::Pending(pending),
-            Err(_) => Held::Known(Err(Refused::Unavailable)),
+        match asks.try_send(ClusterCommand::Hold { account, amount: amount.max(0), outcome }) {
+            Ok(()) => ReserveOutcome::Pending(pending),
+            Err(_) => ReserveOutcome::Known(Err(ReserveError::Unavailable)),
         }
     }
 
@@ -189,7 +189,7 @@ impl Ledger for Fleet {
     }
 
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {
-        self.ask(|outcome| Ask::Spent { day, outcome })
+        self.ask(|outcome| ClusterCommand::Spent { day, outcome })
     }
 
     fn fault(&self) -> Option<String> {
@@ -198,7 +198,7 @@ impl Ledger for Fleet {
     }
 
     fn close(&self) -> Pending<()> {
-        self.ask(|outcome| Ask::End { outcome })
+        self.ask(|outcome| ClusterCommand::End { outcome })
     }
 
     fn threads(&self) -> Vec<Arc<Supervised>> {
@@ -210,7 +210,7 @@ impl Ledger for Fleet {
     }
 }
 
-impl Limiter for Fleet {
+impl Limiter for ClusterLedger {
     fn take(
         &self,
         whose: Whose,
@@ -221,10 +221,10 @@ impl Limiter for Fleet {
         let (outcome, pending) = oneshot::channel();
         let (gauge, limits, ask) = (gauge.clone(), *limits, *ask);
         let at = Instant::now();
-        let request = limits::Request { whose, gauge, limits, ask, at, again: false, outcome };
+        let request = limits::LimitTxnRequest { whose, gauge, limits, ask, at, again: false, outcome };
         if let Some(asks) = &self.asks {
             // The end of the thread, and that too many wait, is told by the outcome that is dropped with the ask.
-            let _ = asks.try_send(Ask::Limit(Box::new(request)));
+            let _ = asks.try_send(ClusterCommand::Limit(Box::new(request)));
         }
         pending
     }

@@ -6,8 +6,8 @@ use std::time::Instant;
 use redis::{Cmd, Value};
 
 use super::link::{number, parts, text};
-use super::parcel::Parcel;
-use super::purse::{Purse, State};
+use super::parcel::UsageBatch;
+use super::purse::{LeasedBalance, State};
 use super::{keys, script};
 use crate::account::Calendar;
 use crate::store::millis;
@@ -21,7 +21,7 @@ const JOURNAL: i64 = 90 * 86_400_000;
 
 /// One account. What is set aside is always what is left in its purse, what is held of it, and what was charged and is
 /// not brought yet.
-pub(super) struct Hand {
+pub(super) struct AccountLease {
     /// What the server has set aside for this gateway.
     pub(super) lease: i64,
     /// The number that this gateway's journal stands at there.
@@ -31,10 +31,10 @@ pub(super) struct Hand {
     /// When the server was asked last.
     pub(super) asked: Option<Instant>,
     /// The purse; none for keys without an account.
-    pub(super) purse: Option<Arc<Purse>>,
+    pub(super) purse: Option<Arc<LeasedBalance>>,
 }
 
-impl Hand {
+impl AccountLease {
     /// Takes the charges up to a frame from the lease. What they are beyond it was taken from what was free.
     pub(super) fn book(&mut self, last: u64, cost: i64) {
         self.booked = self.booked.max(last);
@@ -49,7 +49,7 @@ impl Hand {
 }
 
 /// A visit to be made.
-pub(super) struct Visit<'a> {
+pub(super) struct LeaseTxn<'a> {
     pub(super) account: &'a str,
     /// Who visits: the gateway's journal.
     pub(super) gateway: u64,
@@ -58,7 +58,7 @@ pub(super) struct Visit<'a> {
     /// What it keeps.
     pub(super) lease: i64,
     /// What it brings.
-    pub(super) parcel: Option<Parcel<'a>>,
+    pub(super) parcel: Option<UsageBatch<'a>>,
     /// What it needs.
     pub(super) needs: Vec<i64>,
     /// What it wants beyond.
@@ -66,7 +66,7 @@ pub(super) struct Visit<'a> {
 }
 
 /// What came of a visit.
-pub(super) enum Visited {
+pub(super) enum LeaseTxnResult {
     /// The journal stands elsewhere; nothing was done.
     Gap(u64),
     /// It was done.
@@ -81,10 +81,10 @@ pub(super) struct Done {
     pub(super) granted: Vec<bool>,
 }
 
-impl Visit<'_> {
+impl LeaseTxn<'_> {
     /// The command. `records` is how long records are kept, in milliseconds.
     pub(super) fn command(self, records: i64) -> std::io::Result<Cmd> {
-        let Visit { account, gateway, number, lease, parcel, needs, more } = self;
+        let LeaseTxn { account, gateway, number, lease, parcel, needs, more } = self;
         let mut names = vec![
             keys::account(account),
             keys::leases(account),
@@ -103,7 +103,7 @@ impl Visit<'_> {
         call.arg(format!("{gateway:016x}")).arg(millis(LIFE)).arg(number).arg(lease);
         match parcel {
             None => drop(call.arg("").arg("").arg(0).arg(0).arg(0)),
-            Some(Parcel { from, last, charge, days, .. }) => {
+            Some(UsageBatch { from, last, charge, days, .. }) => {
                 call.arg(from).arg(last).arg(charge).arg(JOURNAL).arg(days.len());
                 for (day, sums) in days {
                     let end = day.saturating_add(1).saturating_mul(86_400).saturating_add(records / 1000);
@@ -130,9 +130,9 @@ impl Visit<'_> {
 }
 
 /// Reads what came of a visit; nothing, if it cannot be understood.
-pub(super) fn visited(answer: &Value) -> Option<Visited> {
+pub(super) fn visited(answer: &Value) -> Option<LeaseTxnResult> {
     match parts(answer) {
-        [gap, stands] if text(gap) == "gap" => Some(Visited::Gap(text(stands).parse().ok()?)),
+        [gap, stands] if text(gap) == "gap" => Some(LeaseTxnResult::Gap(text(stands).parse().ok()?)),
         [state, free, lease, granted] => {
             let state = match text(state) {
                 "enabled" => State::Enabled,
@@ -140,7 +140,7 @@ pub(super) fn visited(answer: &Value) -> Option<Visited> {
                 _ => State::Missing,
             };
             let granted = text(granted).bytes().map(|flag| flag == b'1').collect();
-            Some(Visited::Done(Done { state, free: number(free), lease: number(lease), granted }))
+            Some(LeaseTxnResult::Done(Done { state, free: number(free), lease: number(lease), granted }))
         }
         _ => None,
     }

@@ -10,10 +10,10 @@ use redis::{Cmd, Value};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
-use super::keys::Kept;
-use super::link::{Address, Link, LinkError, number, parts};
+use super::keys::ValkeyKey;
+use super::link::{Connection, ConnectionError, ServerAddress, number, parts};
 use super::script;
-use crate::store::{Found, Limits, Pending, Response, SealKey, Store, StoreError, millis};
+use crate::store::{Found, Pending, SealKey, Store, StoreError, StoreLimits, StoredResponse, millis};
 use crate::supervise::Supervised;
 
 /// Jobs that may be under way.
@@ -29,19 +29,19 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What a seal counts for beside its value: its names.
 const OVERHEAD: usize = 128;
 
-const RESPONSES: Kept = Kept("responses");
-const SEALS: Kept = Kept("seals");
+const RESPONSES: ValkeyKey = ValkeyKey("responses");
+const SEALS: ValkeyKey = ValkeyKey("seals");
 
 /// The store.
-pub struct Valkey {
+pub struct ValkeyStore {
     runtime: Option<Runtime>,
     shared: Arc<Shared>,
-    limits: Limits,
+    limits: StoreLimits,
     supervised: Arc<Supervised>,
 }
 
 pub(super) struct Shared {
-    address: Address,
+    address: ServerAddress,
     line: Mutex<Line>,
     size: AtomicU64,
     jobs: AtomicUsize,
@@ -51,16 +51,16 @@ pub(super) struct Shared {
 /// The connection, or when it failed.
 #[derive(Default)]
 struct Line {
-    link: Option<Link>,
+    link: Option<Connection>,
     failed: Option<Instant>,
 }
 
-impl Valkey {
+impl ValkeyStore {
     /// Starts the thread, which connects to the server when there is something to do.
     ///
     /// # Errors
     /// There can be no more threads.
-    pub fn open(address: Address, limits: Limits) -> io::Result<Self> {
+    pub fn open(address: ServerAddress, limits: StoreLimits) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("store")
@@ -76,7 +76,7 @@ impl Valkey {
         let supervised = Supervised::new("store");
         let (sweeping, own) = (Arc::downgrade(&shared), supervised.clone());
         runtime.spawn(async move { own.keep_task(|| sweep(sweeping.clone())).await });
-        Ok(Valkey { runtime: Some(runtime), shared, limits, supervised })
+        Ok(ValkeyStore { runtime: Some(runtime), shared, limits, supervised })
     }
 
     /// Runs a command; `read` makes the outcome of its answer.
@@ -95,8 +95,8 @@ impl Valkey {
             let done = load.0.run(command).await.map(|answer| read(&load.0, &answer));
             // Whoever asked may have stopped waiting.
             let _ = outcome.send(done.map_err(|error| match error {
-                LinkError::Late => StoreError::Late,
-                LinkError::Server(error) => StoreError::Failed(error),
+                ConnectionError::Late => StoreError::Late,
+                ConnectionError::Server(error) => StoreError::Failed(error),
             }));
         });
         pending
@@ -105,7 +105,7 @@ impl Valkey {
     /// The command that keeps things: a name, a size and two parts of each.
     pub(super) fn keep_all(
         &self,
-        kept: Kept,
+        kept: ValkeyKey,
         lifetime: Duration,
         total: u64,
         things: Vec<(Vec<u8>, usize, Bytes, Bytes)>,
@@ -122,7 +122,7 @@ impl Valkey {
     }
 }
 
-impl Drop for Valkey {
+impl Drop for ValkeyStore {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -151,21 +151,21 @@ impl Drop for Load {
 }
 
 impl Shared {
-    async fn link(&self) -> Result<Link, LinkError> {
+    async fn link(&self) -> Result<Connection, ConnectionError> {
         let mut line = self.line.lock().await;
         if let Some(link) = &line.link {
             return Ok(link.clone());
         }
         if line.failed.is_some_and(|at| at.elapsed() < PAUSE) {
-            return Err(LinkError::Server("the server is away".to_owned()));
+            return Err(ConnectionError::Server("the server is away".to_owned()));
         }
-        let link = Link::connect(&self.address).await;
+        let link = Connection::connect(&self.address).await;
         line.failed = link.is_err().then(Instant::now);
         line.link = link.as_ref().ok().cloned();
         link
     }
 
-    async fn run(&self, command: Cmd) -> Result<Value, LinkError> {
+    async fn run(&self, command: Cmd) -> Result<Value, ConnectionError> {
         let answer = self.link().await?.one(command).await;
         if answer.is_err() {
             self.line.lock().await.link = None;
@@ -202,7 +202,7 @@ async fn sweep(shared: std::sync::Weak<Shared>) {
 }
 
 /// What a response counts for.
-fn size_of(response: &Response) -> usize {
+fn size_of(response: &StoredResponse) -> usize {
     response.items.len() + response.document.len() + response.id.len() + response.account.len()
 }
 
@@ -218,18 +218,18 @@ fn response(answer: &Value) -> Option<Found> {
     Some(Found { items: bytes(items)?, document: bytes(document)? })
 }
 
-impl Store for Valkey {
+impl Store for ValkeyStore {
     fn threads(&self) -> Vec<Arc<Supervised>> {
         vec![self.supervised.clone()]
     }
 
-    fn keep(&self, response: Response) -> Pending<()> {
+    fn keep(&self, response: StoredResponse) -> Pending<()> {
         let size = size_of(&response);
         let limit = self.limits.response.min(usize::try_from(self.limits.total).unwrap_or(usize::MAX));
         if size > limit {
             return Pending::known(Err(StoreError::TooLarge { size, limit }));
         }
-        let Response { account, id, items, document } = response;
+        let StoredResponse { account, id, items, document } = response;
         let thing = (RESPONSES.item(&account, id.as_bytes()), size, items, document);
         let call = self.keep_all(RESPONSES, self.limits.lifetime, self.limits.total, vec![thing]);
         self.submit(size, call, Shared::set_size)

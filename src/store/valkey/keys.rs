@@ -83,9 +83,9 @@ pub(super) fn active(day: i64) -> String {
 
 /// Names of what is kept of one kind; all of it lies on one server, because it has one limit together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept(pub(super) &'static str);
+pub(super) struct ValkeyKey(pub(super) &'static str);
 
-impl Kept {
+impl ValkeyKey {
     /// One of them.
     pub(super) fn item(self, account: &str, id: &[u8]) -> Vec<u8> {
         let mut name = format!("{OURS}:{{{}}}:{}:{account}:", self.0, account.len()).into_bytes();

@@ -9,8 +9,8 @@ use redis::{Cmd, Value};
 use tokio::sync::mpsc::WeakSender;
 use tokio::sync::oneshot;
 
-use super::clerk::Clerk;
-use super::fleet::{Ask, Away};
+use super::clerk::LeaseManager;
+use super::fleet::{ClusterCommand, OnOutage};
 use super::hand;
 use super::link::{number, parts, text};
 use super::{keys, script};
@@ -32,7 +32,7 @@ const MOMENT: Duration = Duration::from_millis(10);
 
 /// A request that asks for its part.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct LimitTxnRequest {
     pub(super) whose: Whose,
     pub(super) gauge: Arc<LimitState>,
     pub(super) limits: UsageLimits,
@@ -67,24 +67,24 @@ pub(super) struct Watch {
 
 /// Tells the ledger's thread of places that are free.
 #[derive(Debug)]
-struct Bell {
+struct SurplusNotifier {
     whose: Whose,
-    asks: WeakSender<Ask>,
+    asks: WeakSender<ClusterCommand>,
 }
 
-impl SurplusListener for Bell {
+impl SurplusListener for SurplusNotifier {
     fn spare(&self) {
         if let Some(asks) = self.asks.upgrade() {
             // Where too many wait, the next round gives them back.
-            let _ = asks.try_send(Ask::Spare { whose: self.whose.clone() });
+            let _ = asks.try_send(ClusterCommand::Spare { whose: self.whose.clone() });
         }
     }
 }
 
 /// What one visit is for.
-struct Visit {
+struct LimitTxn {
     whose: Whose,
-    requests: Vec<Request>,
+    requests: Vec<LimitTxnRequest>,
     report: LeaseRequest,
     number: u64,
     /// All that is not used is given back.
@@ -119,10 +119,10 @@ impl Watched {
     }
 }
 
-impl Clerk {
+impl LeaseManager {
     /// Answers requests that ask for their part.
-    pub(super) async fn limit(&mut self, requests: Vec<Request>) {
-        let mut sorted: HashMap<Whose, Vec<Request>, RandomState> = HashMap::default();
+    pub(super) async fn limit(&mut self, requests: Vec<LimitTxnRequest>) {
+        let mut sorted: HashMap<Whose, Vec<LimitTxnRequest>, RandomState> = HashMap::default();
         for request in requests {
             let passed = Duration::from_nanos(request.ask.now.unsigned_abs());
             if let Some(epoch) = request.at.checked_sub(passed) {
@@ -132,7 +132,7 @@ impl Clerk {
             let asks = self.asks.clone();
             let whose = request.whose.clone();
             if let Some(share) = request.gauge.share() {
-                share.keeper(|| Box::new(Bell { whose: whose.clone(), asks }));
+                share.keeper(|| Box::new(SurplusNotifier { whose: whose.clone(), asks }));
             }
             let watched = self.watch.all.entry(whose.clone()).or_insert_with(|| Watched {
                 gauge: request.gauge.clone(),
@@ -197,8 +197,8 @@ impl Clerk {
 
     fn go_away(&self, watched: &Watched) {
         let allowance = match self.terms.away {
-            Away::Refuse => None,
-            Away::Allow(more) => Some(more),
+            OnOutage::Refuse => None,
+            OnOutage::Allow(more) => Some(more),
         };
         let surely = watched.heard.is_some_and(|heard| heard.elapsed() < hand::LIFE / 2);
         if let Some(share) = watched.share() {
@@ -206,13 +206,13 @@ impl Clerk {
         }
     }
 
-    fn visit(&mut self, whose: Whose, requests: Vec<Request>, all: bool) -> Option<Visit> {
+    fn visit(&mut self, whose: Whose, requests: Vec<LimitTxnRequest>, all: bool) -> Option<LimitTxn> {
         let number = self.number();
         let report = self.watch.all.get(&whose)?.share()?.report(all);
-        Some(Visit { whose, requests, report, number, all })
+        Some(LimitTxn { whose, requests, report, number, all })
     }
 
-    async fn make(&mut self, visits: Vec<Visit>) {
+    async fn make(&mut self, visits: Vec<LimitTxn>) {
         let gateway = self.shared.journal.id();
         let commands = visits.iter().filter_map(|visit| {
             let watched = self.watch.all.get(&visit.whose)?;
@@ -242,7 +242,7 @@ impl Clerk {
         }
     }
 
-    fn heard(&mut self, visit: Visit, granted: &[&str], told: &LeaseGrant, asked: Instant) {
+    fn heard(&mut self, visit: LimitTxn, granted: &[&str], told: &LeaseGrant, asked: Instant) {
         let now = self.watch.now();
         self.watch.gateways = told.gateways;
         let Some(watched) = self.watch.all.get_mut(&visit.whose) else { return };
@@ -277,18 +277,19 @@ impl Clerk {
         }
     }
 
-    fn wait_a_moment(&self, request: Request) {
+    fn wait_a_moment(&self, request: LimitTxnRequest) {
         let asks = self.asks.clone();
         tokio::spawn(async move {
             tokio::time::sleep(MOMENT).await;
             if let Some(asks) = asks.upgrade() {
-                let _ = asks.try_send(Ask::Limit(Box::new(Request { again: true, ..request })));
+                let _ = asks
+                    .try_send(ClusterCommand::Limit(Box::new(LimitTxnRequest { again: true, ..request })));
             }
         });
     }
 
     /// Decides without the server.
-    fn unheard(&self, visit: Visit) {
+    fn unheard(&self, visit: LimitTxn) {
         let Some(watched) = self.watch.all.get(&visit.whose) else { return };
         if let Some(share) = watched.share() {
             share.unheard(&visit.report);
@@ -305,7 +306,7 @@ impl Clerk {
     }
 }
 
-fn command(gateway: u64, visit: &Visit, watched: &Watched) -> Cmd {
+fn command(gateway: u64, visit: &LimitTxn, watched: &Watched) -> Cmd {
     let Watched { limits, calendar, .. } = watched;
     let Whose { account, key } = &visit.whose;
     let key = key.as_deref();
@@ -327,7 +328,7 @@ fn command(gateway: u64, visit: &Visit, watched: &Watched) -> Cmd {
     limit(limits.spend_per_month.map(i64::unsigned_abs));
     let LeaseRequest { requests, tokens, places, money, .. } = visit.report;
     call.arg(requests).arg(tokens).arg(places).arg(money);
-    let most = |of: fn(&Request) -> i64| visit.requests.iter().map(of).max().unwrap_or(0);
+    let most = |of: fn(&LimitTxnRequest) -> i64| visit.requests.iter().map(of).max().unwrap_or(0);
     let tokens = most(|request| i64::try_from(request.ask.tokens).unwrap_or(i64::MAX));
     let cost = most(|request| request.ask.cost);
     let ahead = if visit.requests.is_empty() { 0 } else { AHEAD };
@@ -361,8 +362,8 @@ fn heard(answer: &Value) -> Option<(Vec<&str>, LeaseGrant)> {
 }
 
 /// Why a request was refused.
-fn refused(why: &str, request: &Request) -> Option<Exceeded> {
-    let Request { limits, ask, .. } = request;
+fn refused(why: &str, request: &LimitTxnRequest) -> Option<Exceeded> {
+    let LimitTxnRequest { limits, ask, .. } = request;
     let (word, rest) = why.split_once(':').unwrap_or((why, ""));
     let micros = Duration::from_micros(rest.parse().unwrap_or(0));
     let ends = |seconds: u64| Duration::from_secs(if rest.is_empty() { seconds } else { 1 });

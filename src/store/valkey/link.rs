@@ -23,7 +23,7 @@ const BATCH: usize = 128;
 
 /// Where a server is.
 #[derive(Clone, Debug)]
-pub struct Address {
+pub struct ServerAddress {
     urls: Vec<ConnectionInfo>,
     sentinel: Option<String>,
 }
@@ -31,9 +31,9 @@ pub struct Address {
 /// An address cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct AddressError(String);
+pub struct ServerAddressError(String);
 
-impl Address {
+impl ServerAddress {
     /// One URL is a server, several are a cluster; with a name, all of them are sentinels that know where the server of
     /// that name is.
     ///
@@ -42,51 +42,52 @@ impl Address {
     pub fn new<'u>(
         urls: impl IntoIterator<Item = &'u str>,
         sentinel: Option<&str>,
-    ) -> Result<Self, AddressError> {
+    ) -> Result<Self, ServerAddressError> {
         let read = |url: &str| {
             // Why a URL is wrong may show its password.
             let info = url.into_connection_info();
-            info.map_err(|error| AddressError(format!("a URL cannot be used: {:?}", error.kind())))
+            info.map_err(|error| ServerAddressError(format!("a URL cannot be used: {:?}", error.kind())))
         };
         let urls = urls.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
         if urls.is_empty() {
-            return Err(AddressError("there is no URL".to_owned()));
+            return Err(ServerAddressError("there is no URL".to_owned()));
         }
-        Ok(Address { urls, sentinel: sentinel.map(str::to_owned) })
+        Ok(ServerAddress { urls, sentinel: sentinel.map(str::to_owned) })
     }
 }
 
 /// Why something was not done.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum LinkError {
+pub(super) enum ConnectionError {
     #[error("{0}")]
     Server(String),
     #[error("it did not answer in time")]
     Late,
 }
 
-impl From<RedisError> for LinkError {
+impl From<RedisError> for ConnectionError {
     fn from(error: RedisError) -> Self {
-        LinkError::Server(error.to_string())
+        ConnectionError::Server(error.to_string())
     }
 }
 
 /// A connection that stands.
 #[derive(Clone)]
-pub(super) enum Link {
+pub(super) enum Connection {
     One(MultiplexedConnection),
     Cluster(Box<ClusterConnection>),
 }
 
-impl Link {
+impl Connection {
     /// Connects, and makes the scripts known.
-    pub(super) async fn connect(address: &Address) -> Result<Link, LinkError> {
-        let link = tokio::time::timeout(CONNECT * 2, open(address)).await.map_err(|_| LinkError::Late)??;
+    pub(super) async fn connect(address: &ServerAddress) -> Result<Connection, ConnectionError> {
+        let link =
+            tokio::time::timeout(CONNECT * 2, open(address)).await.map_err(|_| ConnectionError::Late)??;
         link.teach().await?;
         Ok(link)
     }
 
-    async fn teach(&self) -> Result<(), LinkError> {
+    async fn teach(&self) -> Result<(), ConnectionError> {
         let load = |script: &&script::Script| {
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(script.code);
@@ -97,7 +98,7 @@ impl Link {
 
     /// Runs commands, each of which has its own keys; the answers come in the same order. When this fails, some of them
     /// may have been run.
-    pub(super) async fn all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, LinkError> {
+    pub(super) async fn all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, ConnectionError> {
         let mut answers = Vec::with_capacity(commands.len());
         let mut commands = commands.into_iter();
         loop {
@@ -110,15 +111,15 @@ impl Link {
     }
 
     /// Runs one command.
-    pub(super) async fn one(&self, command: Cmd) -> Result<Value, LinkError> {
+    pub(super) async fn one(&self, command: Cmd) -> Result<Value, ConnectionError> {
         let answers = self.batch(vec![command]).await?;
-        answers.into_iter().next().ok_or_else(|| LinkError::Server("no answer".to_owned()))
+        answers.into_iter().next().ok_or_else(|| ConnectionError::Server("no answer".to_owned()))
     }
 
-    async fn batch(&self, batch: Vec<Cmd>) -> Result<Vec<Value>, LinkError> {
+    async fn batch(&self, batch: Vec<Cmd>) -> Result<Vec<Value>, ConnectionError> {
         match self.run(batch.clone()).await {
             // A server that was started anew, or has taken over from another one.
-            Err(LinkError::Server(error)) if error.contains("NOSCRIPT") => {
+            Err(ConnectionError::Server(error)) if error.contains("NOSCRIPT") => {
                 self.teach().await?;
                 self.run(batch).await
             }
@@ -126,10 +127,10 @@ impl Link {
         }
     }
 
-    async fn run(&self, batch: Vec<Cmd>) -> Result<Vec<Value>, LinkError> {
+    async fn run(&self, batch: Vec<Cmd>) -> Result<Vec<Value>, ConnectionError> {
         let answers = async {
             match self {
-                Link::One(connection) => {
+                Connection::One(connection) => {
                     let mut connection = connection.clone();
                     if let [command] = &batch[..] {
                         let answer = connection.req_packed_command(command).await?;
@@ -141,10 +142,10 @@ impl Link {
                     }
                     pipe.query_async::<Vec<Value>>(&mut connection).await
                 }
-                Link::Cluster(connection) => run_each(connection, batch).await,
+                Connection::Cluster(connection) => run_each(connection, batch).await,
             }
         };
-        Ok(tokio::time::timeout(ANSWER, answers).await.map_err(|_| LinkError::Late)??)
+        Ok(tokio::time::timeout(ANSWER, answers).await.map_err(|_| ConnectionError::Late)??)
     }
 }
 
@@ -164,7 +165,7 @@ async fn run_each(connection: &ClusterConnection, batch: Vec<Cmd>) -> Result<Vec
     Ok(answers)
 }
 
-async fn open(address: &Address) -> Result<Link, RedisError> {
+async fn open(address: &ServerAddress) -> Result<Connection, RedisError> {
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(ANSWER));
     let Some(first) = address.urls.first().cloned() else {
@@ -178,17 +179,17 @@ async fn open(address: &Address) -> Result<Link, RedisError> {
         }
         let urls: Vec<ConnectionInfo> = address.urls.iter().map(sentinel).collect();
         let mut client = SentinelClient::build(urls, name, Some(node), SentinelServerType::Master)?;
-        return Ok(Link::One(client.get_async_connection_with_config(&config).await?));
+        return Ok(Connection::One(client.get_async_connection_with_config(&config).await?));
     }
     if address.urls.len() > 1 {
         let client = ClusterClientBuilder::new(address.urls.clone())
             .connection_timeout(CONNECT)
             .response_timeout(ANSWER)
             .build()?;
-        return Ok(Link::Cluster(Box::new(client.get_async_connection().await?)));
+        return Ok(Connection::Cluster(Box::new(client.get_async_connection().await?)));
     }
     let client = Client::open(first)?;
-    Ok(Link::One(client.get_multiplexed_async_connection_with_config(&config).await?))
+    Ok(Connection::One(client.get_multiplexed_async_connection_with_config(&config).await?))
 }
 
 /// User, password and database are those of the server: sentinels are asked without.

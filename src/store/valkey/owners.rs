@@ -2,20 +2,20 @@
 
 use bytes::Bytes;
 
-use super::kept::{Valkey, bytes};
-use super::keys::Kept;
+use super::kept::{ValkeyStore, bytes};
+use super::keys::ValkeyKey;
 use super::link::parts;
 use super::script;
-use crate::store::owners::{LIFETIME, MOST, Owners};
+use crate::store::owners::{LIFETIME, MOST, OwnerStore};
 use crate::store::{Pending, SealKey};
 
-pub(super) const OWNERS: Kept = Kept("owners");
+pub(super) const OWNERS: ValkeyKey = ValkeyKey("owners");
 /// What an owner counts for beside its name: the key and its place in the order.
 const OVERHEAD: usize = 128;
 /// Most bytes of all owners together.
 const TOTAL: u64 = MOST.unsigned_abs() * 128;
 
-impl Owners for Valkey {
+impl OwnerStore for ValkeyStore {
     fn claim(&self, key: SealKey, owner: &str) -> Pending<()> {
         let owner = Bytes::copy_from_slice(owner.as_bytes());
         let size = owner.len() + OVERHEAD;

@@ -6,7 +6,7 @@ use std::io;
 use foldhash::fast::RandomState;
 
 use super::keys;
-use crate::store::book::{DAY, Sums, block};
+use crate::store::book::{DAY, UsageSums, block};
 use crate::store::journal::Frame;
 use crate::store::record::{KINDS, UsageRecord};
 
@@ -14,13 +14,16 @@ use crate::store::record::{KINDS, UsageRecord};
 const LARGEST: usize = 2048;
 
 /// Frames of one journal, sorted by account.
-pub(super) type Sorted<'a> = HashMap<&'a str, Vec<(u64, UsageRecord<'a>, &'a [u8])>, RandomState>;
+pub(super) type BatchesByAccount<'a> = HashMap<&'a str, Vec<(u64, UsageRecord<'a>, &'a [u8])>, RandomState>;
 
 /// Sorts frames by account.
 ///
 /// # Errors
 /// A frame is of a later version: its number.
-pub(super) fn sort<'a>(frames: impl Iterator<Item = Frame<'a>>, sorted: &mut Sorted<'a>) -> Result<(), u64> {
+pub(super) fn sort<'a>(
+    frames: impl Iterator<Item = Frame<'a>>,
+    sorted: &mut BatchesByAccount<'a>,
+) -> Result<(), u64> {
     for frame in frames {
         let record = UsageRecord::decode(frame.payload).ok_or(frame.number)?;
         sorted.entry(record.account).or_default().push((frame.number, record, frame.payload));
@@ -29,7 +32,7 @@ pub(super) fn sort<'a>(frames: impl Iterator<Item = Frame<'a>>, sorted: &mut Sor
 }
 
 /// What is brought in one visit.
-pub(super) struct Parcel<'a> {
+pub(super) struct UsageBatch<'a> {
     /// The number that the journal stands at before.
     pub(super) from: u64,
     /// The number of the last frame in here.
@@ -45,14 +48,14 @@ pub(super) struct Parcel<'a> {
 /// Sums and records of a day.
 #[derive(Default)]
 pub(super) struct Day<'a> {
-    sums: HashMap<(&'a str, &'a str), Sums, RandomState>,
-    block: block::Writer,
+    sums: HashMap<(&'a str, &'a str), UsageSums, RandomState>,
+    block: block::RecordBlockWriter,
 }
 
-impl<'a> Parcel<'a> {
+impl<'a> UsageBatch<'a> {
     /// Brings nothing, but asks whether the journal still stands at a number.
     pub(super) fn none(stands: u64) -> Self {
-        Parcel { from: stands, last: stands, charge: 0, unbooked: 0, days: BTreeMap::new() }
+        UsageBatch { from: stands, last: stands, charge: 0, unbooked: 0, days: BTreeMap::new() }
     }
 
     /// The frames that follow a number, as many as may be brought at once. Nothing, if there is none.
@@ -62,7 +65,7 @@ impl<'a> Parcel<'a> {
         account: &str,
         frames: &[(u64, UsageRecord<'a>, &'a [u8])],
     ) -> Option<Self> {
-        let mut parcel = Parcel::none(from);
+        let mut parcel = UsageBatch::none(from);
         for (number, record, payload) in frames.iter().filter(|frame| frame.0 > from).take(LARGEST) {
             parcel.last = *number;
             if !account.is_empty() {
@@ -120,12 +123,12 @@ pub(super) fn unpack(block: &[u8]) -> io::Result<std::borrow::Cow<'_, [u8]>> {
     block::unpack(i64::from(*packed), data)
 }
 
-fn sums_of(record: &UsageRecord<'_>) -> Sums {
+fn sums_of(record: &UsageRecord<'_>) -> UsageSums {
     let mut usage = [0; KINDS.len()];
     for (sum, kind) in usage.iter_mut().zip(&KINDS) {
         *sum = (kind.get)(&record.usage).and_then(|value| i64::try_from(value).ok()).unwrap_or(0);
     }
-    Sums { requests: 1, failed: record.failed().into(), cost: record.cost, usage }
+    UsageSums { requests: 1, failed: record.failed().into(), cost: record.cost, usage }
 }
 
 /// What a field's name begins with, in the order of [`amounts`].
@@ -133,17 +136,17 @@ const CODES: [char; 13] = ['r', 'f', 'c', '0', '1', '2', '3', '4', '5', '6', '7'
 
 const _: () = assert!(CODES.len() == 3 + KINDS.len());
 
-fn amounts(sums: &Sums) -> impl Iterator<Item = i64> {
+fn amounts(sums: &UsageSums) -> impl Iterator<Item = i64> {
     [sums.requests, sums.failed, sums.cost].into_iter().chain(sums.usage)
 }
 
 /// Takes a field of a day's sums apart: key, model, and what it says of them. Nothing, if it is none that is known.
-pub(super) fn field(name: &str, amount: i64) -> Option<(&str, &str, Sums)> {
+pub(super) fn field(name: &str, amount: i64) -> Option<(&str, &str, UsageSums)> {
     let mut rest = name.chars();
     let code = rest.next()?;
     let (length, rest) = rest.as_str().split_once(':')?;
     let (key, model) = rest.split_at_checked(length.parse().ok()?)?;
-    let mut sums = Sums::default();
+    let mut sums = UsageSums::default();
     match CODES.iter().position(|known| *known == code)? {
         0 => sums.requests = amount,
         1 => sums.failed = amount,
@@ -163,14 +166,14 @@ mod tests {
             let record = UsageRecord { key, model, cost: 7, status: 500, ..UsageRecord::default() };
             let mut payload = Vec::new();
             record.encode(&mut payload);
-            let parcel = Parcel::after(0, 0, "a", &[(1, record, &payload)]).unwrap();
-            let mut sums = Sums::default();
+            let parcel = UsageBatch::after(0, 0, "a", &[(1, record, &payload)]).unwrap();
+            let mut sums = UsageSums::default();
             for (name, amount) in parcel.days[&0].fields() {
                 let (found, at, part) = field(&name, amount).unwrap();
                 assert_eq!((found, at), (key, model));
                 sums.add(&part);
             }
-            assert_eq!(sums, Sums { requests: 1, failed: 1, cost: 7, ..Sums::default() });
+            assert_eq!(sums, UsageSums { requests: 1, failed: 1, cost: 7, ..UsageSums::default() });
         }
         let wrong = ["", "r", "r1", "r:", "r9:x", "x0:", "r-1:a", "r1:é"];
         assert!(wrong.iter().all(|name| field(name, 1).is_none()));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 use foldhash::fast::{FixedState, RandomState};
 use parking_lot::RwLock;
 
-use crate::store::ledger::{AccountId, Holder, Refused, Reservation};
+use crate::store::ledger::{AccountId, Holder, Reservation, ReserveError};
 
 /// So many that workers do not meet.
 const SHARDS: usize = 64;
@@ -29,7 +29,7 @@ pub(super) enum State {
 
 /// What is set aside for one account.
 #[derive(Debug)]
-pub(super) struct Purse {
+pub(super) struct LeasedBalance {
     /// What is left: what is set aside, less what is held and what was charged and has not been brought to the server.
     left: AtomicI64,
     /// What nobody has set aside, as the server said last.
@@ -39,9 +39,9 @@ pub(super) struct Purse {
     used: AtomicBool,
 }
 
-impl Purse {
+impl LeasedBalance {
     fn new() -> Arc<Self> {
-        Arc::new(Purse {
+        Arc::new(LeasedBalance {
             left: AtomicI64::new(0),
             free: AtomicI64::new(0),
             state: AtomicU8::new(State::Unknown as u8),
@@ -112,16 +112,16 @@ impl Purse {
     }
 
     /// Why an account of this state may not spend; nothing, if it may, or if that is not known.
-    pub(super) fn refused(&self) -> Option<Refused> {
+    pub(super) fn refused(&self) -> Option<ReserveError> {
         match self.state() {
-            State::Disabled => Some(Refused::Disabled),
-            State::Missing => Some(Refused::UnknownAccount),
+            State::Disabled => Some(ReserveError::Disabled),
+            State::Missing => Some(ReserveError::UnknownAccount),
             State::Enabled | State::Unknown => None,
         }
     }
 }
 
-impl Holder for Purse {
+impl Holder for LeasedBalance {
     fn give_back(&self, _: u64, amount: i64) {
         self.put(amount);
     }
@@ -129,32 +129,35 @@ impl Holder for Purse {
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Purses {
-    shards: Vec<RwLock<HashMap<AccountId, Arc<Purse>, RandomState>>>,
+pub(super) struct LeasedBalances {
+    shards: Vec<RwLock<HashMap<AccountId, Arc<LeasedBalance>, RandomState>>>,
     hasher: FixedState,
 }
 
-impl Purses {
+impl LeasedBalances {
     pub(super) fn new() -> Self {
-        Purses { shards: (0..SHARDS).map(|_| RwLock::default()).collect(), hasher: FixedState::default() }
+        LeasedBalances {
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            hasher: FixedState::default(),
+        }
     }
 
-    fn shard(&self, name: &str) -> Option<&RwLock<HashMap<AccountId, Arc<Purse>, RandomState>>> {
+    fn shard(&self, name: &str) -> Option<&RwLock<HashMap<AccountId, Arc<LeasedBalance>, RandomState>>> {
         let hash = usize::try_from(self.hasher.hash_one(name) % SHARDS as u64).unwrap_or(0);
         self.shards.get(hash)
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<Arc<Purse>> {
+    pub(super) fn find(&self, name: &str) -> Option<Arc<LeasedBalance>> {
         self.shard(name)?.read().get(name).cloned()
     }
 
     /// The purse of an account; nothing, if that is no name of one.
-    pub(super) fn find_or_insert(&self, name: &str) -> Option<Arc<Purse>> {
+    pub(super) fn find_or_insert(&self, name: &str) -> Option<Arc<LeasedBalance>> {
         if let Some(purse) = self.find(name) {
             return Some(purse);
         }
         let id = AccountId::new(name)?;
-        Some(self.shard(name)?.write().entry(id).or_insert_with(Purse::new).clone())
+        Some(self.shard(name)?.write().entry(id).or_insert_with(LeasedBalance::new).clone())
     }
 
     /// Forgets one.

@@ -6,9 +6,9 @@ use std::io;
 use foldhash::fast::RandomState;
 use redis::{Cmd, Value};
 
-use super::link::{Link, LinkError, number, pairs, parts, text};
+use super::link::{Connection, ConnectionError, number, pairs, parts, text};
 use super::{keys, parcel};
-use crate::store::book::{By, DAY, Filter, Line, Sums, block};
+use crate::store::book::{DAY, UsageFilter, UsageGrouping, UsageRow, UsageSums, block};
 use crate::store::ledger::Spent;
 use crate::store::record::UsageRecord;
 
@@ -22,13 +22,13 @@ fn ask(name: &str, key: String) -> Cmd {
 }
 
 /// The days from one to before another on which something was used, in order.
-pub(super) async fn days(link: &Link, from: i64, to: i64) -> Result<BTreeSet<i64>, LinkError> {
+pub(super) async fn days(link: &Connection, from: i64, to: i64) -> Result<BTreeSet<i64>, ConnectionError> {
     let days = link.one(ask("SMEMBERS", keys::days())).await?;
     Ok(parts(&days).iter().map(number).filter(|day| (from..to).contains(day)).collect())
 }
 
 /// The accounts that used something on a day, in order; one of them alone, if that is what is wanted.
-async fn active(link: &Link, day: i64, wanted: Option<&str>) -> Result<Vec<String>, LinkError> {
+async fn active(link: &Connection, day: i64, wanted: Option<&str>) -> Result<Vec<String>, ConnectionError> {
     if let Some(wanted) = wanted {
         return Ok(vec![wanted.to_owned()]);
     }
@@ -40,11 +40,11 @@ async fn active(link: &Link, day: i64, wanted: Option<&str>) -> Result<Vec<Strin
 
 /// Shows the sums of each account, key and model on a day.
 async fn each(
-    link: &Link,
+    link: &Connection,
     day: i64,
     wanted: Option<&str>,
-    mut show: impl FnMut(&str, &str, &str, &Sums),
-) -> Result<(), LinkError> {
+    mut show: impl FnMut(&str, &str, &str, &UsageSums),
+) -> Result<(), ConnectionError> {
     let accounts = active(link, day, wanted).await?;
     let asks = accounts.iter().map(|account| ask("HGETALL", keys::sums(account, day)));
     let answers = link.all(asks.collect()).await?;
@@ -59,7 +59,7 @@ async fn each(
 }
 
 /// What each account and key was charged on each day from a day on.
-pub(super) async fn spent(link: &Link, day: i64) -> Result<Vec<Spent>, LinkError> {
+pub(super) async fn spent(link: &Connection, day: i64) -> Result<Vec<Spent>, ConnectionError> {
     let mut spent: HashMap<(i64, String, String), i64, RandomState> = HashMap::default();
     for day in days(link, day, i64::MAX).await? {
         each(link, day, None, |account, key, _, sums| {
@@ -74,26 +74,30 @@ pub(super) async fn spent(link: &Link, day: i64) -> Result<Vec<Spent>, LinkError
 }
 
 /// Sums of what the filter lets through: days in order, names by what they cost.
-pub(super) async fn sums(link: &Link, filter: &Filter, by: By) -> Result<Vec<Line>, LinkError> {
+pub(super) async fn sums(
+    link: &Connection,
+    filter: &UsageFilter,
+    by: UsageGrouping,
+) -> Result<Vec<UsageRow>, ConnectionError> {
     let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
-    let mut lines: HashMap<String, Sums, RandomState> = HashMap::default();
+    let mut lines: HashMap<String, UsageSums, RandomState> = HashMap::default();
     for day in days(link, filter.from, filter.to).await? {
         each(link, day, filter.account.as_deref(), |account, key, model, sums| {
             if is(&filter.key, key) && is(&filter.model, model) {
                 let name = match by {
-                    By::Day => day.to_string(),
-                    By::Account => account.to_owned(),
-                    By::Key => key.to_owned(),
-                    By::Model => model.to_owned(),
+                    UsageGrouping::Day => day.to_string(),
+                    UsageGrouping::Account => account.to_owned(),
+                    UsageGrouping::Key => key.to_owned(),
+                    UsageGrouping::Model => model.to_owned(),
                 };
                 lines.entry(name).or_default().add(sums);
             }
         })
         .await?;
     }
-    let mut lines: Vec<Line> = lines.into_iter().map(|(name, sums)| Line { name, sums }).collect();
+    let mut lines: Vec<UsageRow> = lines.into_iter().map(|(name, sums)| UsageRow { name, sums }).collect();
     match by {
-        By::Day => lines.sort_by_key(|line| line.name.parse::<i64>().unwrap_or(0)),
+        UsageGrouping::Day => lines.sort_by_key(|line| line.name.parse::<i64>().unwrap_or(0)),
         _ => lines.sort_by(|a, b| b.sums.cost.cmp(&a.sums.cost).then_with(|| a.name.cmp(&b.name))),
     }
     Ok(lines)
@@ -103,15 +107,15 @@ pub(super) async fn sums(link: &Link, filter: &Filter, by: By) -> Result<Vec<Lin
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Link(#[from] ConnectionError),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 /// Shows each record that the filter lets through: by day and account, and then in the order in which requests ended.
 pub(super) async fn records(
-    link: &Link,
-    filter: &Filter,
+    link: &Connection,
+    filter: &UsageFilter,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<(), ReadError> {
     let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));

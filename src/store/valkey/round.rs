@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use super::bring::BringError;
-use super::clerk::Clerk;
-use super::hand::{LIFE, Visit, Visited, visited};
-use super::parcel::Parcel;
+use super::bring::ShipError;
+use super::clerk::LeaseManager;
+use super::hand::{LIFE, LeaseTxn, LeaseTxnResult, visited};
+use super::parcel::UsageBatch;
 
 /// How old what is known of an account in use may be.
 const FRESH: Duration = Duration::from_secs(1);
 /// An account of which nothing is held, and that was not used for so long, is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-impl Clerk {
+impl LeaseManager {
     /// Renews what is set aside, gives back what is not used, and asks how accounts stand.
-    pub(super) async fn see_to_all(&mut self, all: bool) -> Result<(), BringError> {
+    pub(super) async fn see_to_all(&mut self, all: bool) -> Result<(), ShipError> {
         let Some(link) = self.link.clone() else { return Ok(()) };
         let (gateway, number) = (self.shared.journal.id(), self.number());
         let (mut commands, mut visits, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
@@ -25,8 +25,8 @@ impl Clerk {
             }
             let Some(purse) = &hand.purse else {
                 if age.is_none() && hand.stands > 0 {
-                    let parcel = Some(Parcel::none(hand.stands));
-                    let visit = Visit {
+                    let parcel = Some(UsageBatch::none(hand.stands));
+                    let visit = LeaseTxn {
                         account: name,
                         gateway,
                         number,
@@ -53,8 +53,9 @@ impl Clerk {
             }
             let pool = if idle { purse.empty() } else { 0 };
             let lease = hand.lease.saturating_sub(pool).max(0);
-            let parcel = age.is_none().then(|| Parcel::none(hand.stands)).filter(|_| hand.stands > 0);
-            let visit = Visit { account: name, gateway, number, lease, parcel, needs: Vec::new(), more: 0 };
+            let parcel = age.is_none().then(|| UsageBatch::none(hand.stands)).filter(|_| hand.stands > 0);
+            let visit =
+                LeaseTxn { account: name, gateway, number, lease, parcel, needs: Vec::new(), more: 0 };
             commands.extend(visit.command(0).ok());
             visits.push((name.clone(), pool));
         }
@@ -69,7 +70,7 @@ impl Clerk {
             let outcome = outcomes.next().and_then(visited);
             let Some(hand) = self.hands.get_mut(&name) else { continue };
             match outcome {
-                Some(Visited::Done(done)) => {
+                Some(LeaseTxnResult::Done(done)) => {
                     hand.lease = done.lease;
                     hand.asked = Some(asked);
                     if let Some(purse) = &hand.purse {
@@ -80,7 +81,7 @@ impl Clerk {
                     // It may be given back already: then others may spend it.
                     hand.lease = hand.lease.saturating_sub(pool).max(0);
                     // Where it stands further on, that comes out when the frames are brought.
-                    if let Some(Visited::Gap(stands)) = other
+                    if let Some(LeaseTxnResult::Gap(stands)) = other
                         && stands < hand.stands
                     {
                         self.behind = true;
@@ -89,7 +90,7 @@ impl Clerk {
                 }
             }
         }
-        answers.map(drop).map_err(BringError::Link)
+        answers.map(drop).map_err(ShipError::Link)
     }
 
     /// Brings the rest, and gives back all that is set aside. Tells whether all was brought.
@@ -104,8 +105,15 @@ impl Clerk {
             let pool = hand.purse.as_ref().map_or(0, |purse| purse.empty());
             if hand.lease > 0 {
                 let lease = hand.lease.saturating_sub(pool).max(0);
-                let visit =
-                    Visit { account: name, gateway, number, lease, parcel: None, needs: Vec::new(), more: 0 };
+                let visit = LeaseTxn {
+                    account: name,
+                    gateway,
+                    number,
+                    lease,
+                    parcel: None,
+                    needs: Vec::new(),
+                    more: 0,
+                };
                 commands.extend(visit.command(0).ok());
             }
         }

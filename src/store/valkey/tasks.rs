@@ -1,5 +1,5 @@
-//! Tasks that a fleet keeps together. All of them lie on one server of a cluster: who is given what is due is decided in one
-//! script.
+//! Tasks that a fleet keeps together. All of them lie on one server of a cluster: who is given what is due is decided
+//! in one script.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
-use super::kept::{Valkey, bytes};
-use super::keys::Kept;
+use super::kept::{ValkeyStore, bytes};
+use super::keys::ValkeyKey;
 use super::link::{number, parts};
 use super::script;
-use crate::store::task::{Mark, NewTask, Task, Tasks};
+use crate::store::task::{IdempotencyKey, NewTask, StoredTask, TaskStore};
 use crate::store::{Pending, millis};
 
-const TASKS: Kept = Kept("tasks");
+const TASKS: ValkeyKey = ValkeyKey("tasks");
 
 fn due_set() -> Vec<u8> {
     TASKS.order().into_bytes()
 }
 
 /// The name of what stands for a mark.
-fn mark_name(owner: &str, mark: &Mark) -> Vec<u8> {
+fn mark_name(owner: &str, mark: &IdempotencyKey) -> Vec<u8> {
     let mut name = String::from("mark:");
     for byte in mark {
         let _ = write!(name, "{byte:02x}");
@@ -30,10 +30,10 @@ fn mark_name(owner: &str, mark: &Mark) -> Vec<u8> {
     TASKS.item(owner, name.as_bytes())
 }
 
-fn task(value: &Value) -> Option<Task> {
+fn task(value: &Value) -> Option<StoredTask> {
     let [owner, id, version, facts, state] = parts(value) else { return None };
     let text = |value: &Value| String::from_utf8(bytes(value)?.to_vec()).ok();
-    Some(Task {
+    Some(StoredTask {
         owner: text(owner)?,
         id: text(id)?,
         version: text(version)?.parse().ok()?,
@@ -42,7 +42,7 @@ fn task(value: &Value) -> Option<Task> {
     })
 }
 
-impl Tasks for Valkey {
+impl TaskStore for ValkeyStore {
     fn threads(&self) -> Vec<std::sync::Arc<crate::supervise::Supervised>> {
         crate::store::Store::threads(self)
     }
@@ -60,7 +60,7 @@ impl Tasks for Valkey {
         })
     }
 
-    fn task(&self, owner: &str, id: &str) -> Pending<Option<Task>> {
+    fn task(&self, owner: &str, id: &str) -> Pending<Option<StoredTask>> {
         let call = script::TASK_FIND.call(&[TASKS.item(owner, id.as_bytes())]);
         self.submit(0, call, |_, answer| task(answer))
     }
@@ -84,7 +84,7 @@ impl Tasks for Valkey {
         self.submit(0, call, |_, answer| number(answer) == 1)
     }
 
-    fn due(&self, most: usize, lease: Duration) -> Pending<Vec<Task>> {
+    fn due(&self, most: usize, lease: Duration) -> Pending<Vec<StoredTask>> {
         let mut call = script::TASK_DUE.call(&[due_set()]);
         call.arg(millis(lease)).arg(most);
         self.submit(0, call, |_, answer| parts(answer).iter().filter_map(task).collect())

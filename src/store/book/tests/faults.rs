@@ -24,7 +24,7 @@ async fn the_thread_goes_on_after_a_panic() {
     credit(folder.path(), "acme", 100);
     let book = open(folder.path());
     settle(&book, None, &record("acme", 5));
-    book.asks.as_ref().unwrap().send(Ask::Panic).unwrap();
+    book.asks.as_ref().unwrap().send(SqliteLedgerCommand::Panic).unwrap();
     settle(&book, None, &record("acme", 7));
     until("the restart", || book.threads()[0].restarts() == 1);
     flush(&book).await;
@@ -43,7 +43,7 @@ fn a_file_that_is_removed_is_noticed_and_one_that_comes_back_is_gone_on_with() {
     let (file, away) = (folder.path().join("state.db"), folder.path().join("away.db"));
     std::fs::rename(&file, &away).unwrap();
     until("the fault", || book.fault().is_some_and(|fault| fault.contains("was removed")));
-    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), Refused::Unavailable);
+    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), ReserveError::Unavailable);
     settle(&book, None, &record("acme", 5));
     std::fs::write(&file, "").unwrap();
     until("the fault", || book.fault().is_some_and(|fault| fault.contains("was replaced")));
@@ -72,9 +72,9 @@ fn a_file_that_is_lost_is_not_made_anew() {
             std::fs::write(&path, "").unwrap();
         }
         for refused in [
-            Book::open(&path, TERMS).map(drop),
-            Desk::open(&path).map(drop),
-            crate::store::board::Board::open(&path).map(drop),
+            SqliteLedger::open(&path, TERMS).map(drop),
+            SqliteAdmin::open(&path).map(drop),
+            crate::store::board::SqliteTasks::open(&path).map(drop),
         ] {
             let words = refused.unwrap_err().to_string();
             assert!(words.contains("missing or empty") && words.contains("backup"), "{words}");
@@ -101,7 +101,7 @@ fn a_file_without_a_layout_beside_a_journal_is_refused() {
     let path = folder.path().join("state.db");
     rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA application_id = 7").unwrap();
     drop(Journal::create(&journals(folder.path()), SEGMENT).unwrap());
-    assert!(matches!(Book::open(&path, TERMS), Err(OpenError::Lost { .. })));
+    assert!(matches!(SqliteLedger::open(&path, TERMS), Err(OpenError::Lost { .. })));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_damaged_page_is_found_at_the_start() {
         for ending in ["-wal", "-shm"] {
             let _ = std::fs::remove_file(folder.path().join(format!("state.db{ending}")));
         }
-        match Book::open(&path, TERMS) {
+        match SqliteLedger::open(&path, TERMS) {
             Err(OpenError::Damaged { .. }) => found += 1,
             // A page that is not in use.
             Ok(_) => {}

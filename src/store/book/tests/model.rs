@@ -13,8 +13,11 @@ const ACCOUNTS: [&str; 2] = ["acme", "umbrella"];
 /// Processes that may run at a time, as in an upgrade.
 const PROCESSES: usize = 2;
 /// Longer than any test: the thread does what it is asked, and nothing by itself.
-const BY_HAND: Terms =
-    Terms { flush: Duration::from_secs(3600), records: Duration::from_secs(4_000_000_000), segment: SEGMENT };
+const BY_HAND: SqliteLedgerConfig = SqliteLedgerConfig {
+    flush: Duration::from_secs(3600),
+    records: Duration::from_secs(4_000_000_000),
+    segment: SEGMENT,
+};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -52,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// What a process should know.
 #[derive(Debug)]
 struct Process {
-    book: Book,
+    book: SqliteLedger,
     held: Vec<(usize, Reservation)>,
     /// The file's balance, as last seen, and whether the account is enabled.
     seen: [(i64, bool); 2],
@@ -64,7 +67,7 @@ struct Process {
 #[derive(Debug)]
 struct World {
     folder: tempfile::TempDir,
-    desk: Desk,
+    desk: SqliteAdmin,
     file: [(i64, bool); 2],
     processes: [Option<Process>; PROCESSES],
     /// Charges in the journals of crashed processes.
@@ -75,7 +78,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let desk = Desk::open(&folder.path().join("state.db")).unwrap();
+        let desk = SqliteAdmin::open(&folder.path().join("state.db")).unwrap();
         desk.create_many(ACCOUNTS.map(id)).unwrap();
         let (processes, settled) = (Default::default(), HashMap::new());
         World { folder, desk, file: [(0, true); 2], processes, left: [0; 2], settled }
@@ -92,7 +95,7 @@ impl World {
                 self.file[account].1 = enabled;
             }
             Step::Start { process } if self.processes[process].is_none() => {
-                let book = Book::open(&self.folder.path().join("state.db"), BY_HAND).unwrap();
+                let book = SqliteLedger::open(&self.folder.path().join("state.db"), BY_HAND).unwrap();
                 for (file, left) in self.file.iter_mut().zip(&mut self.left) {
                     file.0 -= std::mem::take(left);
                 }
@@ -109,8 +112,8 @@ impl World {
                         assert!(process.seen[account].1 && (amount == 0 || amount <= available));
                         process.held.push((account, held));
                     }
-                    Err(Refused::Disabled) => assert!(!process.seen[account].1),
-                    Err(Refused::Empty { available: told }) => {
+                    Err(ReserveError::Disabled) => assert!(!process.seen[account].1),
+                    Err(ReserveError::Empty { available: told }) => {
                         assert!(amount > available && told == available);
                     }
                     Err(refused) => panic!("{refused}"),
@@ -161,8 +164,8 @@ impl World {
         }
     }
 
-    /// Waits until the journal of a crashed process is nobody's. Another test of this process may be starting a program in
-    /// this very moment, and until that program is there, it holds all the locks of its parent.
+    /// Waits until the journal of a crashed process is nobody's. Another test of this process may be starting a program
+    /// in this very moment, and until that program is there, it holds all the locks of its parent.
     fn await_end(&self, journal: u64) {
         let folder = schema::journals(&self.folder.path().join("state.db"));
         let free = || {
@@ -195,7 +198,7 @@ impl World {
         self.take(Step::Start { process: 0 });
         self.check();
         let mut found = HashMap::new();
-        let all = Filter { from: 0, to: 100_000, ..Filter::default() };
+        let all = UsageFilter { from: 0, to: 100_000, ..UsageFilter::default() };
         self.desk
             .records(&all, &mut |record| {
                 assert!(found.insert(record.request.to_owned(), record.cost).is_none(), "twice");

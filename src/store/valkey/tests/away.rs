@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use super::{adds_up, at, desk, flushed, soon};
-use crate::store::ledger::{Held, Ledger, Refused};
+use crate::store::ledger::{Ledger, ReserveError, ReserveOutcome};
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle};
 use crate::store::suite::{OnServer, PATIENCE};
-use crate::store::valkey::Away;
+use crate::store::valkey::OnOutage;
 
 /// Nothing waits for a server that is not there.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Waits until the ledger has noticed.
-fn noticed(ledger: &crate::store::valkey::Fleet) {
+fn noticed(ledger: &crate::store::valkey::ClusterLedger) {
     soon("it is noticed", || crate::store::suite::wait(ledger.flush()).is_err());
 }
 
@@ -20,7 +20,7 @@ fn noticed(ledger: &crate::store::valkey::Fleet) {
 fn what_is_set_aside_is_spent_and_beyond_it_requests_are_refused() {
     let Some(mut place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 16_000);
-    let ledger = place.fleet(Away::Refuse);
+    let ledger = place.fleet(OnOutage::Refuse);
     let first = reserve(&ledger, "acme", 100).unwrap();
     place.server.kill();
     noticed(&ledger);
@@ -28,8 +28,8 @@ fn what_is_set_aside_is_spent_and_beyond_it_requests_are_refused() {
     // A sixteenth of what was free is here.
     let held: Vec<_> = (0..20).map_while(|_| reserve(&ledger, "acme", 100).ok()).collect();
     assert_eq!(held.len(), 9);
-    assert_eq!(reserve(&ledger, "acme", 100).unwrap_err(), Refused::Unavailable);
-    assert_eq!(reserve(&ledger, "other", 0).unwrap_err(), Refused::Unavailable);
+    assert_eq!(reserve(&ledger, "acme", 100).unwrap_err(), ReserveError::Unavailable);
+    assert_eq!(reserve(&ledger, "other", 0).unwrap_err(), ReserveError::Unavailable);
     for held in held.into_iter().chain([first]) {
         settle(&ledger, Some(held), &record("acme", 99));
     }
@@ -38,7 +38,7 @@ fn what_is_set_aside_is_spent_and_beyond_it_requests_are_refused() {
     flushed(&ledger);
     assert_eq!(at(&place, "acme"), (16_000 - 990, 990, 10));
     let held = reserve(&ledger, "acme", 15_010).unwrap();
-    assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), Refused::Empty { available: 0 });
+    assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: 0 });
     drop(held);
     adds_up(&place.server);
 }
@@ -47,15 +47,15 @@ fn what_is_set_aside_is_spent_and_beyond_it_requests_are_refused() {
 fn an_allowance_is_spent_and_charged_when_the_server_is_back() {
     let Some(mut place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 20);
-    let ledger = place.fleet(Away::Allow(500));
+    let ledger = place.fleet(OnOutage::Allow(500));
     drop(reserve(&ledger, "acme", 20).unwrap());
-    assert!(matches!(reserve(&ledger, "acme", 21).unwrap_err(), Refused::Empty { .. }));
+    assert!(matches!(reserve(&ledger, "acme", 21).unwrap_err(), ReserveError::Empty { .. }));
     place.server.kill();
     noticed(&ledger);
     let before = ledger.available(&id("acme")).unwrap();
     let held: Vec<_> = (0..20).map_while(|_| reserve(&ledger, "acme", 100).ok()).collect();
     assert_eq!(held.len(), 5);
-    assert_eq!(reserve(&ledger, "acme", 100).unwrap_err(), Refused::Unavailable);
+    assert_eq!(reserve(&ledger, "acme", 100).unwrap_err(), ReserveError::Unavailable);
     // Nothing is known of this one, and keys.toml names it.
     assert_eq!(reserve(&ledger, "unseen", 500).unwrap().amount(), 500);
     for held in held {
@@ -66,8 +66,8 @@ fn an_allowance_is_spent_and_charged_when_the_server_is_back() {
     assert_eq!(at(&place, "acme"), (20 - 450, 450, 5));
     assert_eq!(before, 20);
     soon("it is known", || ledger.available(&id("acme")) == Some(-430));
-    assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), Refused::Empty { available: -430 });
-    assert_eq!(reserve(&ledger, "unseen", 0).unwrap_err(), Refused::UnknownAccount);
+    assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: -430 });
+    assert_eq!(reserve(&ledger, "unseen", 0).unwrap_err(), ReserveError::UnknownAccount);
     adds_up(&place.server);
 }
 
@@ -76,7 +76,7 @@ fn an_allowance_is_spent_and_charged_when_the_server_is_back() {
 fn charges_outlive_the_gateway_that_could_not_bring_them() {
     let Some(mut place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 1_000);
-    let ledger = place.fleet(Away::Refuse);
+    let ledger = place.fleet(OnOutage::Refuse);
     let held: Vec<_> = (0..7).map(|_| reserve(&ledger, "acme", 10).unwrap()).collect();
     settle(&ledger, None, &record("", 0));
     flushed(&ledger);
@@ -85,11 +85,11 @@ fn charges_outlive_the_gateway_that_could_not_bring_them() {
         settle(&ledger, Some(held), &record("acme", 9));
     }
     drop(ledger);
-    let idle = place.fleet(Away::Refuse);
+    let idle = place.fleet(OnOutage::Refuse);
     let refused = idle.reserve(&id("acme"), 1);
-    assert!(matches!(refused, Held::Pending(_)), "{refused:?}");
+    assert!(matches!(refused, ReserveOutcome::Pending(_)), "{refused:?}");
     place.server.start_again();
-    let next = place.fleet(Away::Refuse);
+    let next = place.fleet(OnOutage::Refuse);
     soon("they are brought", || at(&place, "acme") == (1_000 - 63, 63, 7));
     // What was set aside for the one that ended is free as soon as its journal was found.
     soon("all is free", || reserve(&next, "acme", 937).is_ok());
@@ -101,7 +101,7 @@ fn charges_outlive_the_gateway_that_could_not_bring_them() {
 fn a_full_journal_is_brought_and_used_again() {
     let Some(mut place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 1_000_000);
-    let ledger = place.fleet_of(Away::Allow(100_000), 4_096);
+    let ledger = place.fleet_of(OnOutage::Allow(100_000), 4_096);
     for round in 1..=3 {
         flushed(&ledger);
         let held: Vec<_> = (0..300).map(|_| reserve(&ledger, "acme", 10).unwrap()).collect();
@@ -113,7 +113,7 @@ fn a_full_journal_is_brought_and_used_again() {
         });
         assert!(full.filter(|full| *full).count() > 100, "both segments are full");
         // What cannot be charged for certain is not begun, whatever may be spent while the server is away.
-        assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), Refused::Unavailable);
+        assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), ReserveError::Unavailable);
         place.server.start_again();
         flushed(&ledger);
         soon("it is all there", || {
@@ -130,13 +130,13 @@ fn a_full_journal_is_brought_and_used_again() {
 fn a_server_that_does_not_answer_is_given_up() {
     let Some(place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 1_000);
-    let ledger = place.fleet(Away::Refuse);
+    let ledger = place.fleet(OnOutage::Refuse);
     let held = reserve(&ledger, "acme", 10).unwrap();
     let server = place.server.process().unwrap();
     nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGSTOP).unwrap();
     let began = Instant::now();
     // What it takes until it is noticed: an answer, and an attempt to connect.
-    soon("it is noticed", || reserve(&ledger, "acme", 900).unwrap_err() == Refused::Unavailable);
+    soon("it is noticed", || reserve(&ledger, "acme", 900).unwrap_err() == ReserveError::Unavailable);
     settle(&ledger, Some(held), &record("acme", 5));
     assert!(began.elapsed() < AT_ONCE);
     nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGCONT).unwrap();

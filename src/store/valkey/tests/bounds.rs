@@ -2,10 +2,10 @@
 
 use super::{adds_up, at, desk, flushed, soon};
 use crate::store::journal::{Journal, SEGMENT};
-use crate::store::ledger::{Held, Ledger, Refused};
+use crate::store::ledger::{Ledger, ReserveError, ReserveOutcome};
 use crate::store::suite::ledger::{id, open_account, record, reserve};
 use crate::store::suite::{OnServer, wait};
-use crate::store::valkey::Away;
+use crate::store::valkey::OnOutage;
 use crate::store::valkey::fleet::QUEUE;
 
 /// A server that stands still makes no endless queue, and nobody is served who has left.
@@ -13,14 +13,14 @@ use crate::store::valkey::fleet::QUEUE;
 fn what_waits_for_the_server_is_bounded() {
     let Some(place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 1_000);
-    let ledger = place.fleet(Away::Refuse);
+    let ledger = place.fleet(OnOutage::Refuse);
     drop(reserve(&ledger, "acme", 10).unwrap());
     let server = place.server.process().unwrap();
     nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGSTOP).unwrap();
     let (mut waiting, mut refused) = (Vec::new(), 0);
     for _ in 0..4 * QUEUE {
         match ledger.reserve(&id("acme"), 900) {
-            Held::Known(Err(Refused::Unavailable)) => refused += 1,
+            ReserveOutcome::Known(Err(ReserveError::Unavailable)) => refused += 1,
             held => waiting.push(held),
         }
     }
@@ -36,9 +36,9 @@ fn what_waits_for_the_server_is_bounded() {
 fn the_end_gives_back_what_is_set_aside() {
     let Some(place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 1_000);
-    let (one, other) = (place.fleet(Away::Refuse), place.fleet(Away::Refuse));
+    let (one, other) = (place.fleet(OnOutage::Refuse), place.fleet(OnOutage::Refuse));
     let held = reserve(&one, "acme", 10).unwrap();
-    assert!(matches!(reserve(&other, "acme", 1_000), Err(Refused::Empty { .. })));
+    assert!(matches!(reserve(&other, "acme", 1_000), Err(ReserveError::Empty { .. })));
     let settled = one.settle(Some(held), &record("acme", 7));
     wait(one.close()).unwrap();
     assert_eq!(settled.wait(crate::store::suite::PATIENCE), Ok(()));
@@ -71,7 +71,7 @@ fn a_large_journal_is_brought_once() {
         }
         journal.write_queued().unwrap();
     }
-    let _ledger = place.fleet(Away::Refuse);
+    let _ledger = place.fleet(OnOutage::Refuse);
     for account in ["acme", "other"] {
         soon("it is brought", || at(&place, account) == (980_000, 20_000, 10_000));
     }

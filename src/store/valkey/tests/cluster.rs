@@ -5,15 +5,17 @@ use super::soon;
 use crate::account::UsageLimits;
 use crate::account::limit::Which;
 use crate::account::share::Denied;
-use crate::store::book::{By, DAY, Filter};
+use crate::store::book::{DAY, UsageFilter, UsageGrouping};
 use crate::store::journal::SEGMENT;
-use crate::store::ledger::{Ledger, Refused};
-use crate::store::office::Office as _;
+use crate::store::ledger::{Ledger, ReserveError};
+use crate::store::office::LedgerAdmin as _;
 use crate::store::suite::keeping::{LIMITS, find, keep};
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle, stored};
 use crate::store::suite::server::Server;
 use crate::store::suite::wait;
-use crate::store::valkey::{Address, Away, Desk, Fleet, Terms, Valkey};
+use crate::store::valkey::{
+    ClusterLedger, ClusterLedgerConfig, OnOutage, ServerAddress, ValkeyAdmin, ValkeyStore,
+};
 
 const SLOTS: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 
@@ -42,24 +44,24 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
         })
     });
     let urls: Vec<String> = nodes.iter().map(Server::url).collect();
-    let address = || Address::new(urls.iter().map(String::as_str), None).unwrap();
+    let address = || ServerAddress::new(urls.iter().map(String::as_str), None).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let terms = Terms {
+    let terms = ClusterLedgerConfig {
         flush: std::time::Duration::from_millis(20),
         records: std::time::Duration::from_secs(400 * 86_400),
-        away: Away::Refuse,
+        away: OnOutage::Refuse,
         journal: folder.path().join("ledger"),
         segment: SEGMENT,
     };
-    let office = Desk::open(&address()).unwrap();
+    let office = ValkeyAdmin::open(&address()).unwrap();
     let names: Vec<String> = (0..30).map(|n| format!("account {n}")).collect();
     for name in &names {
         open_account(&office, name, 1_000);
     }
-    let ledger = Fleet::open(address(), terms).unwrap();
+    let ledger = ClusterLedger::open(address(), terms).unwrap();
     for name in &names {
         let held = reserve(&ledger, name, 100).unwrap();
-        assert_eq!(reserve(&ledger, name, 901).unwrap_err(), Refused::Empty { available: 900 });
+        assert_eq!(reserve(&ledger, name, 901).unwrap_err(), ReserveError::Empty { available: 900 });
         settle(&ledger, Some(held), &record(name, 40));
     }
     settle(&ledger, None, &record("", 0));
@@ -68,8 +70,8 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
         assert_eq!(stored(&office, name), (960, 40, 1), "{name}");
         assert_eq!(ledger.available(&id(name)), Some(960), "{name}");
     }
-    let all = Filter { from: 0, to: i64::MAX / DAY, ..Filter::default() };
-    let lines = office.usage(&all, By::Account).unwrap();
+    let all = UsageFilter { from: 0, to: i64::MAX / DAY, ..UsageFilter::default() };
+    let lines = office.usage(&all, UsageGrouping::Account).unwrap();
     assert_eq!(lines.len(), 31);
     assert_eq!(office.accounts().unwrap().len(), 30);
     assert_eq!(wait(ledger.spent_since(0)).unwrap().len(), 30);
@@ -100,7 +102,7 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
     // They are not all on one server.
     assert!(nodes.iter().all(|node| node.ask("DBSIZE") != ":0\r\n"));
 
-    let store = Valkey::open(address(), LIMITS).unwrap();
+    let store = ValkeyStore::open(address(), LIMITS).unwrap();
     for (n, name) in names.iter().enumerate() {
         keep(&store, name, &format!("resp_{n}"), "one");
     }

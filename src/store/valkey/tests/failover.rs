@@ -7,11 +7,11 @@ use super::{adds_up, at, desk, flushed, soon};
 use crate::account::UsageLimits;
 use crate::store::journal::SEGMENT;
 use crate::store::ledger::Ledger;
-use crate::store::office::Office as _;
+use crate::store::office::LedgerAdmin as _;
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle, stored};
 use crate::store::suite::server::Server;
 use crate::store::suite::{OnServer, PATIENCE, runtime};
-use crate::store::valkey::{Address, Away, Desk, Fleet, Terms};
+use crate::store::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ServerAddress, ValkeyAdmin};
 
 #[test]
 fn what_a_server_has_forgotten_is_brought_again() {
@@ -19,7 +19,7 @@ fn what_a_server_has_forgotten_is_brought_again() {
     let Some(server) = Server::start_with(&["--appendonly", "no"]) else { return };
     let mut place = OnServer { server, folder: tempfile::tempdir().unwrap() };
     open_account(&desk(&place.server), "acme", 10_000);
-    let ledger = place.fleet(Away::Refuse);
+    let ledger = place.fleet(OnOutage::Refuse);
     for _ in 0..10 {
         settle(&ledger, Some(reserve(&ledger, "acme", 10).unwrap()), &record("acme", 7));
     }
@@ -62,21 +62,21 @@ fn a_replica_that_takes_over_has_it_all_in_the_end() {
         second.ask("INFO replication").contains("master_link_status:up")
             && sentinel.ask("SENTINEL replicas mymaster").contains(&second.port.to_string())
     });
-    let address = || Address::new([&*sentinel.url()], Some("mymaster")).unwrap();
+    let address = || ServerAddress::new([&*sentinel.url()], Some("mymaster")).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let terms = Terms {
+    let terms = ClusterLedgerConfig {
         flush: Duration::from_millis(20),
         records: Duration::from_secs(400 * 86_400),
-        away: Away::Allow(1_000),
+        away: OnOutage::Allow(1_000),
         journal: folder.path().join("ledger"),
         segment: SEGMENT,
     };
-    let office = Desk::open(&address()).unwrap();
+    let office = ValkeyAdmin::open(&address()).unwrap();
     open_account(&office, "acme", 100_000);
     drop(office);
     soon("the replica has it", || second.ask("HGET mg:{a:acme}:account free").contains("100000"));
-    let other = Terms { journal: folder.path().join("other"), ..terms.clone() };
-    let gateway = Gateway::new(Fleet::open(address(), terms).unwrap());
+    let other = ClusterLedgerConfig { journal: folder.path().join("other"), ..terms.clone() };
+    let gateway = Gateway::new(ClusterLedger::open(address(), terms).unwrap());
     let limits = UsageLimits { concurrent: Some(3), ..UsageLimits::default() };
     let places = [(); 3].map(|()| gateway.take("acme", limits, 0, 0).unwrap());
     let ledger = &gateway.ledger;
@@ -101,11 +101,11 @@ fn a_replica_that_takes_over_has_it_all_in_the_end() {
         second.ask("ROLE").contains("master")
     });
     flushed(ledger);
-    let late = Gateway::new(Fleet::open(address(), other).unwrap());
+    let late = Gateway::new(ClusterLedger::open(address(), other).unwrap());
     soon("places are kept", || late.take("acme", limits, 0, 0).is_err());
     drop(places);
     soon("and free in the end", || late.take("acme", limits, 0, 0).is_ok());
-    let office = Desk::open(&address()).unwrap();
+    let office = ValkeyAdmin::open(&address()).unwrap();
     soon("it has it all", || stored(&office, "acme") == (100_000 - done.0, done.0, done.1));
     assert!(done.1 > 200);
     drop((gateway, late));

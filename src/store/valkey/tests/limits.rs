@@ -12,18 +12,18 @@ use crate::store::limiter::{Limiter as _, Whose};
 use crate::store::suite::ledger::{open_account, record, settle, stored};
 use crate::store::suite::server::pause;
 use crate::store::suite::{OnServer, runtime};
-use crate::store::valkey::{Away, Fleet};
+use crate::store::valkey::{ClusterLedger, OnOutage};
 
 /// A gateway of a fleet: what the proxy does with limits.
 pub(super) struct Gateway {
-    pub(super) ledger: Fleet,
+    pub(super) ledger: ClusterLedger,
     gauges: LimitRegistry,
     epoch: Instant,
     calendar: Calendar,
 }
 
 impl Gateway {
-    pub(super) fn new(ledger: Fleet) -> Self {
+    pub(super) fn new(ledger: ClusterLedger) -> Self {
         // The day of the records that tests write.
         let calendar = Calendar::at(record("", 0).time.div_euclid(1_000));
         Gateway { ledger, gauges: LimitRegistry::shared(), epoch: Instant::now(), calendar }
@@ -72,7 +72,7 @@ impl Gateway {
 }
 
 fn three(place: &OnServer) -> [Gateway; 3] {
-    [(); 3].map(|()| Gateway::new(place.fleet(Away::Refuse)))
+    [(); 3].map(|()| Gateway::new(place.fleet(OnOutage::Refuse)))
 }
 
 /// Two workers at each gateway do the same for a while.
@@ -163,7 +163,7 @@ fn requests_of_a_minute_are_counted_together() {
 fn a_request_that_waited_does_not_fill_the_fleets_buckets() {
     let Some(place) = OnServer::new() else { return };
     let limits = UsageLimits { requests_per_minute: Some(60), ..UsageLimits::default() };
-    let mut gateway = Gateway::new(place.fleet(Away::Refuse));
+    let mut gateway = Gateway::new(place.fleet(OnOutage::Refuse));
     let came = gateway.ask(0, 0);
     gateway.epoch = gateway.epoch.checked_sub(Duration::from_secs(5)).unwrap();
     assert!(gateway.take_by("acme", limits, came).is_ok());
@@ -298,7 +298,7 @@ fn money_of_a_day_and_a_month_is_counted_together() {
         assert_eq!(stored(&office, account).1, spent, "{account}");
         // To the last unit, and whoever comes later knows.
         drop(gateways);
-        let gateway = Gateway::new(place.fleet(Away::Refuse));
+        let gateway = Gateway::new(place.fleet(OnOutage::Refuse));
         let mut left = most - spent;
         soon("the rest can be spent", || {
             if left > 0
@@ -369,7 +369,7 @@ fn while_the_server_is_away_each_gateway_lets_in_its_part() {
 #[test]
 fn an_allowance_holds_for_limits_on_money_too() {
     let Some(mut place) = OnServer::new() else { return };
-    let gateway = Gateway::new(place.fleet(Away::Allow(500)));
+    let gateway = Gateway::new(place.fleet(OnOutage::Allow(500)));
     let limits = UsageLimits { spend_per_day: Some(10), ..UsageLimits::default() };
     drop(gateway.take("acme", limits, 0, 10).unwrap());
     place.server.kill();

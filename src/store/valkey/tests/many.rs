@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{adds_up, at, desk, flushed, soon};
-use crate::store::ledger::{Ledger, Refused};
+use crate::store::ledger::{Ledger, ReserveError};
 use crate::store::suite::ledger::{id, open_account, record, settle};
 use crate::store::suite::server::{Server, pause};
 use crate::store::suite::{OnServer, runtime};
-use crate::store::valkey::{Away, Fleet};
+use crate::store::valkey::{ClusterLedger, OnOutage};
 
 const ACCOUNTS: [&str; 3] = ["small", "middle", "large"];
 const CREDITS: [i64; 3] = [3_000, 50_000, 10_000_000];
@@ -24,7 +24,7 @@ struct Tally {
 }
 
 /// Makes requests until it is told to stop, each of which costs at most what is held for it.
-fn work(ledger: &Fleet, seed: u64, stop: &AtomicBool, tally: &Tally) {
+fn work(ledger: &ClusterLedger, seed: u64, stop: &AtomicBool, tally: &Tally) {
     let runtime = runtime();
     let mut state = seed;
     while !stop.load(Ordering::Acquire) {
@@ -47,7 +47,7 @@ fn work(ledger: &Fleet, seed: u64, stop: &AtomicBool, tally: &Tally) {
                 tally.requests.fetch_add(1, Ordering::AcqRel);
                 settle(ledger, Some(held), &record(ACCOUNTS[which], cost));
             }
-            Err(Refused::Empty { .. } | Refused::Unavailable) => {
+            Err(ReserveError::Empty { .. } | ReserveError::Unavailable) => {
                 tally.refused.fetch_add(1, Ordering::AcqRel);
                 pause(1);
             }
@@ -56,8 +56,8 @@ fn work(ledger: &Fleet, seed: u64, stop: &AtomicBool, tally: &Tally) {
     }
 }
 
-/// Runs three gateways with two workers each; `trouble` happens meanwhile. All is charged to the unit at the end, and no
-/// balance is below zero by more than a part of its credit.
+/// Runs three gateways with two workers each; `trouble` happens meanwhile. All is charged to the unit at the end, and
+/// no balance is below zero by more than a part of its credit.
 fn three(place: &mut OnServer, part: i64, trouble: impl FnOnce(&mut OnServer, &Tally)) -> Tally {
     let office = desk(&place.server);
     for (account, credit) in ACCOUNTS.iter().zip(CREDITS) {
@@ -67,7 +67,7 @@ fn three(place: &mut OnServer, part: i64, trouble: impl FnOnce(&mut OnServer, &T
         let written = place.server.ask("INFO persistence");
         written.contains("aof_buffer_length:0\r") && written.contains("aof_pending_bio_fsync:0\r")
     });
-    let gateways = [(); 3].map(|()| place.fleet(Away::Refuse));
+    let gateways = [(); 3].map(|()| place.fleet(OnOutage::Refuse));
     let (stop, tally) = (AtomicBool::new(false), Tally::default());
     std::thread::scope(|scope| {
         for (at, ledger) in gateways.iter().enumerate() {
@@ -92,7 +92,7 @@ fn three(place: &mut OnServer, part: i64, trouble: impl FnOnce(&mut OnServer, &T
     assert_eq!(requests, tally.requests.load(Ordering::Acquire), "one record for each request");
     // What they have set aside comes back while they run, and at the latest when they end.
     drop(gateways);
-    let last = place.fleet(Away::Refuse);
+    let last = place.fleet(OnOutage::Refuse);
     for account in ACCOUNTS {
         let balance = at(place, account).0;
         soon("all is free", || {
@@ -144,8 +144,8 @@ fn a_server_that_is_killed_again_and_again_loses_nothing_that_it_has_confirmed()
     three(&mut place, 0, again_and_again);
 }
 
-/// One that writes every second may forget what it set aside in the last one. Charges it is told again; but what it forgot
-/// to be set aside, others may spend: with three gateways, up to three parts of sixteen each time.
+/// One that writes every second may forget what it set aside in the last one. Charges it is told again; but what it
+/// forgot to be set aside, others may spend: with three gateways, up to three parts of sixteen each time.
 #[test]
 fn what_a_server_forgets_of_the_last_second_is_charged_nevertheless() {
     let arguments = ["--appendonly", "yes", "--appendfsync", "everysec"];

@@ -9,11 +9,11 @@ mod many;
 
 use std::time::Instant;
 
-use crate::store::office::Office as _;
+use crate::store::office::LedgerAdmin as _;
 use crate::store::suite::ledger::stored;
 use crate::store::suite::server::{Server, pause};
 use crate::store::suite::{OnServer, PATIENCE, address};
-use crate::store::valkey::{Desk, Fleet};
+use crate::store::valkey::{ClusterLedger, ValkeyAdmin};
 
 /// Waits until something holds.
 fn soon(what: &str, mut holds: impl FnMut() -> bool) {
@@ -24,10 +24,10 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn desk(server: &Server) -> Desk {
+fn desk(server: &Server) -> ValkeyAdmin {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match Desk::open(&address(server)) {
+        match ValkeyAdmin::open(&address(server)) {
             Ok(desk) => return desk,
             Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }
@@ -36,7 +36,7 @@ fn desk(server: &Server) -> Desk {
 }
 
 /// Waits until the ledger has brought all that it has.
-fn flushed(ledger: &Fleet) {
+fn flushed(ledger: &ClusterLedger) {
     soon("the charges are brought", || crate::store::suite::wait(ledger.flush()).is_ok());
 }
 
