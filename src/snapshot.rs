@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::account::{Keys, Tokens};
-use crate::route::Table;
+use crate::route::RoutingTable;
 
 /// Routes and keys as one reload made them. Immutable.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub struct Snapshot {
     /// Counts the reloads that took effect; 1 is the start.
     pub generation: u64,
     /// Models, targets and providers.
-    pub routes: Table,
+    pub routes: RoutingTable,
     /// Keys.
     pub keys: Keys,
     /// How access tokens are issued and verified; nothing where there are none.

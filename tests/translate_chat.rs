@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::{
-    Answer, Block, Dialect, Effort, Event, Grammar, Habits, Request, Role, Thinking,
+    Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Role, Thinking,
 };
 use model_gateway::json::EscapedString;
 use model_gateway::wire::chat::{answer, request, stream};
@@ -233,7 +233,7 @@ fn permissive(request: &Request<'_>) -> Dialect<'static> {
         media_urls: true,
         extensions: ALL,
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     }
 }
 

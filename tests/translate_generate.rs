@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use model_gateway::canonical::answer::{FinishOwned, Kind};
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::{
-    Answer, Block, Dialect, Effort, Event, Grammar, Habits, Request, Source, Thinking, Turn,
+    Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Source, Thinking, Turn,
 };
 use model_gateway::json::JsonStr;
 use model_gateway::wire::codec::Notes;
@@ -328,7 +328,7 @@ fn dialect(request: &Request<'_>) -> Dialect<'static> {
         media_urls: true,
         extensions: &["*"],
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use model_gateway::canonical::answer::{FinishOwned, Kind};
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::{
-    Answer, Block, Dialect, Effort, Event, Grammar, Habits, Request, Role, Thinking, Turn,
+    Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Role, Thinking, Turn,
 };
 use model_gateway::json::EscapedString;
 use model_gateway::json::JsonStr;
@@ -321,7 +321,7 @@ fn dialect(thinking: Thinking) -> Dialect<'static> {
         media_urls: true,
         extensions: &["*"],
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     }
 }
 

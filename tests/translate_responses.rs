@@ -18,7 +18,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::{
-    Answer, Block, Dialect, Effort, Event, Grammar, Habits, Request, Thinking, ToolKind, Turn,
+    Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Thinking, ToolKind, Turn,
 };
 use model_gateway::error::{ApiError, Kind};
 use model_gateway::wire::codec::{Notes, Reply};
@@ -240,7 +240,7 @@ fn permissive() -> Dialect<'static> {
         media_urls: true,
         extensions: &["*"],
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
-use model_gateway::canonical::{Dialect, Habits, Thinking};
+use model_gateway::canonical::{Dialect, Quirks, Thinking};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::Route;
 use model_gateway::translate::verbatim::Arrival;
@@ -104,7 +104,7 @@ pub(crate) fn translate(client: Format, provider: Format, body: &str) -> Outgoin
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     };
     let model = EscapedString::from("the-model");
     let ask = Ask {

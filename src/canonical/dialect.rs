@@ -1,6 +1,6 @@
 //! What a model can be asked for, beyond the format that its provider speaks.
 
-use super::habits::Habits;
+use super::habits::Quirks;
 use super::request::{Effort, Thinking};
 
 /// How one model at one provider deviates from what its format can say. Made by the `provider` room from its tables;
@@ -40,7 +40,7 @@ pub struct Dialect<'d> {
     /// Whether answers may begin with reasoning between `<think>` and `</think>` in the text itself.
     pub think_tags: bool,
     /// How the provider deviates from the format.
-    pub habits: &'static Habits,
+    pub habits: &'static Quirks,
 }
 
 /// How a model is told to reason.

@@ -3,7 +3,7 @@
 /// How a provider deviates from the format that it speaks. Data, made by the `provider` room; the adaptation of
 /// requests and the encoders read it and know no provider.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Habits {
+pub struct Quirks {
     /// Elements of a request that it refuses, or takes without heeding them: lists of names from the table of losses.
     pub lacks: &'static [&'static [&'static str]],
     /// Members that it knows by another name: the usual one, and its own.
@@ -73,9 +73,9 @@ impl Choices {
         Choices { none: false, any: None, named: false, some: false, while_reasoning: false };
 }
 
-impl Habits {
+impl Quirks {
     /// Those of the provider whose format it is.
-    pub const PLAIN: Habits = Habits {
+    pub const PLAIN: Quirks = Quirks {
         lacks: &[],
         renames: &[],
         adds: &[],

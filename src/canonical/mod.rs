@@ -35,7 +35,7 @@ pub use content::{Block, CacheMark, Role, Source, Turn};
 pub use dialect::Dialect;
 pub use event::{BlockKind, Citation, Delta, Event, Finish, Start, ToolKind};
 pub use grammar::Grammar;
-pub use habits::Habits;
+pub use habits::Quirks;
 pub use index::{Index, Key, Queues, Slots};
 pub use lost::Lost;
 pub use request::{Effort, OutputFormat, Request, Sampling, Thinking};

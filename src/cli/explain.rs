@@ -9,7 +9,7 @@ use clap::Args;
 use super::{fail, style};
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
-use crate::provider::{BaseUrl, Kind, Provider, Row, Setup};
+use crate::provider::{BaseUrl, Kind, Preset, Provider, Setup};
 use crate::translate::{Ask, outgoing};
 use crate::wire::Format;
 use crate::wire::codec::Loss;
@@ -31,7 +31,7 @@ pub(super) struct Options {
     kind: Option<Kind>,
     /// The provider's row of docs/providers.md, for providers that speak chat completions in their own manner.
     #[arg(long, value_name = "NAME", value_parser = row_of)]
-    dialect: Option<Row>,
+    dialect: Option<Preset>,
     /// The client wants a stream (only generate says so outside of the body).
     #[arg(long)]
     stream: bool,
@@ -52,8 +52,8 @@ fn kind_of(name: &str) -> Result<Kind, String> {
     Kind::from_name(name).ok_or_else(|| format!("one of {}", names()))
 }
 
-fn row_of(name: &str) -> Result<Row, String> {
-    Row::from_name(name).ok_or_else(|| format!("one of {}", Row::ALL.map(Row::name).join(", ")))
+fn row_of(name: &str) -> Result<Preset, String> {
+    Preset::from_name(name).ok_or_else(|| format!("one of {}", Preset::ALL.map(Preset::name).join(", ")))
 }
 
 /// The provider whose own format it is, and a recent model of theirs.

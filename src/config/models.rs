@@ -10,8 +10,8 @@ use super::routing;
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
 use crate::route::pick::MOST_TARGETS;
-use crate::route::seat::Limits;
-use crate::route::{Model, Policy, Routing, Target};
+use crate::route::seat::TargetLimits;
+use crate::route::{Model, Policy, RoutingRules, Target};
 use crate::wire::Api;
 
 /// Largest weight: the sum of a thousand targets stays far below 2^64.
@@ -28,7 +28,7 @@ pub(super) struct Known<'k> {
     pub(super) names: &'k [String],
     pub(super) prices: &'k PriceList,
     /// What holds where a model says nothing else.
-    pub(super) usual: Routing,
+    pub(super) usual: RoutingRules,
     /// Place of `retry.continue` in the table `[retry]`.
     pub(super) resumes: Option<Mark>,
 }
@@ -111,7 +111,7 @@ pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> O
     let names = std::iter::once(id.as_str()).chain(targets.iter().map(|target: &Target| &*target.model));
     let price = price.or_else(|| known.prices.find(names)).unwrap_or_default();
     let routing =
-        Routing { policy: policy.unwrap_or(known.usual.policy), retry, breaker: known.usual.breaker };
+        RoutingRules { policy: policy.unwrap_or(known.usual.policy), retry, breaker: known.usual.breaker };
     // The listing shows the prefix of `{provider}/{model}` (specification, 4.1).
     let first = targets.first().map(|target| target.provider.name.to_string());
     let owned_by = owned_by.or(first).unwrap_or_default();
@@ -231,7 +231,7 @@ fn read_target(table: &Table<'_>, known: &Known<'_>) -> Option<Target> {
     let weight = table.integer("weight", &(0..=MAX_WEIGHT)).unwrap_or(1);
     let tier = table.integer("tier", &(0..=MAX_TIER)).unwrap_or(0);
     let limit = |key| table.integer(key, &(1..=MAX_LIMIT)).and_then(|n| u64::try_from(n).ok());
-    let limits = Limits {
+    let limits = TargetLimits {
         concurrent: limit("concurrent").and_then(|n| u32::try_from(n).ok()),
         requests_per_minute: limit("requests_per_minute"),
         tokens_per_minute: limit("tokens_per_minute"),

@@ -8,7 +8,7 @@ use super::{AccessLog, FleetSettings, Loaded, LogFormat, OnOutageSetting, Store}
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
 use crate::provider::{HttpVersion, Timeouts};
-use crate::route::{Retry, Table, Target};
+use crate::route::{RetryRules, RoutingTable, Target};
 
 /// The configuration in effect. Secrets appear as `***`, keys as their number.
 pub fn effective(loaded: &Loaded) -> String {
@@ -133,7 +133,7 @@ fn masked_url(url: &str) -> String {
     }
 }
 
-fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
+fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
     writeln!(out, "\n# routes.toml")?;
     for provider in routes.providers() {
         let apis: Vec<String> = provider.apis.iter().map(|api| format!("\"{api}\"")).collect();
@@ -179,7 +179,7 @@ fn write_routes(out: &mut String, routes: &Table) -> std::fmt::Result {
         writeln!(out, "requests = {}\nwithin   = {}", rules.requests, nanos(rules.within))?;
         writeln!(out, "cooldown = {}\nlongest  = {}", nanos(rules.cooldown), nanos(rules.longest))?;
     }
-    let usual = Retry::default();
+    let usual = RetryRules::default();
     for model in routes.models() {
         writeln!(out, "\n[[model]]\nid       = {}", text(&model.id))?;
         writeln!(out, "owned_by = {}", text(&model.owned_by))?;
@@ -230,7 +230,7 @@ fn write_target(target: &Target) -> String {
     out + " }"
 }
 
-fn retry(retry: &Retry) -> String {
+fn retry(retry: &RetryRules) -> String {
     let also = [(ALSO[0], retry.context_length), (ALSO[1], retry.unsupported)];
     let also: Vec<String> =
         also.iter().filter(|(_, on)| *on).map(|(name, _)| format!("\"{name}\"")).collect();

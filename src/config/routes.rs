@@ -9,8 +9,8 @@ use super::report::{Report, closest};
 use super::secret::{self, Vault};
 use super::{Secret, folder, models, prices, routing, tokens};
 use crate::account::Tokens;
-use crate::provider::{BaseUrl, Check, HttpVersion, Kind, Provider, Row, Setup, Timeouts};
-use crate::route::{Policy, Retry, Routing, Table as Routes};
+use crate::provider::{BaseUrl, Check, HttpVersion, Kind, Preset, Provider, Setup, Timeouts};
+use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes};
 use crate::wire::Api;
 
 /// A provider is checked no more often than with this time between two checks.
@@ -64,9 +64,9 @@ pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault, beside: Beside<'_
         let mut resumes = None;
         let retry = root.table("retry", |table| {
             resumes = table.get("continue").map(|value| value.mark());
-            routing::read_retry(table, Retry::default())
+            routing::read_retry(table, RetryRules::default())
         });
-        let usual = Routing { policy: Policy::default(), retry: retry.unwrap_or_default(), breaker };
+        let usual = RoutingRules { policy: Policy::default(), retry: retry.unwrap_or_default(), breaker };
         let known = models::Known { providers: &providers, names: &names, prices: &prices, usual, resumes };
         let mut drafts = Vec::new();
         root.tables("model", |table| drafts.extend(models::read(table, &known, &drafts)));
@@ -104,7 +104,9 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     };
     let apis = table.get("apis").map(|value| read_apis(&value));
     let row = table.get("dialect").and_then(|value| {
-        value.parsed(|text| Row::from_name(text).ok_or_else(|| one_of(text, &Row::ALL.map(Row::name))))
+        value.parsed(|text| {
+            Preset::from_name(text).ok_or_else(|| one_of(text, &Preset::ALL.map(Preset::name)))
+        })
     });
     let api_version = table.string("api_version");
     let credential = read_credential(table, kind, folder, vault);

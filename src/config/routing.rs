@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::node::Table;
 use super::routes::one_of;
 use crate::route::Nanos;
-use crate::route::Retry;
-use crate::route::breaker::Rules;
-use crate::route::budget::Share;
+use crate::route::RetryRules;
+use crate::route::breaker::BreakerRules;
+use crate::route::budget::RetryShare;
 
 /// Most targets that are asked for one request.
 const MAX_ATTEMPTS: i64 = 16;
@@ -19,14 +19,14 @@ fn nanos(span: Duration) -> Nanos {
 }
 
 /// Reads `[breaker]`.
-pub(super) fn read_breaker(root: &Table<'_>) -> Rules {
+pub(super) fn read_breaker(root: &Table<'_>) -> BreakerRules {
     let read = |table: &Table<'_>| {
-        let default = Rules::default();
+        let default = BreakerRules::default();
         let count = |key, most, default: u32| {
             table.integer(key, &(1..=most)).and_then(|n| u32::try_from(n).ok()).unwrap_or(default)
         };
         let span = |key, default: Nanos| table.duration(key).map_or(default, nanos);
-        let rules = Rules {
+        let rules = BreakerRules {
             failures: count("failures", 1_000_000, default.failures),
             percent: count("percent", 100, default.percent),
             requests: count("requests", 1_000_000, default.requests),
@@ -49,16 +49,16 @@ pub(super) fn read_breaker(root: &Table<'_>) -> Rules {
 }
 
 /// Reads `[retry]`, or a model's own; `usual` holds for what it does not say.
-pub(super) fn read_retry(table: &Table<'_>, usual: Retry) -> Retry {
+pub(super) fn read_retry(table: &Table<'_>, usual: RetryRules) -> RetryRules {
     let count = |key, range, usual: u32| {
         table.integer(key, &range).and_then(|n| u32::try_from(n).ok()).unwrap_or(usual)
     };
     let attempts = count("attempts", 1..=MAX_ATTEMPTS, u32::from(usual.attempts));
-    let mut retry = Retry {
+    let mut retry = RetryRules {
         attempts: u8::try_from(attempts).unwrap_or(usual.attempts),
         deadline: table.duration("deadline").unwrap_or(usual.deadline),
         hold: table.duration("hold").unwrap_or(usual.hold),
-        share: Share {
+        share: RetryShare {
             percent: count("percent", 0..=100, usual.share.percent),
             reserve: count("reserve", 0..=1_000_000, usual.share.reserve),
         },

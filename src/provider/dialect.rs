@@ -2,9 +2,9 @@
 //! documentation of November 2026. A model that no row names is taken for a recent one of its provider.
 
 use super::rows;
-use super::{Kind, Provider, Row};
+use super::{Kind, Preset, Provider};
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
-use crate::canonical::{Dialect, Effort, Habits};
+use crate::canonical::{Dialect, Effort, Quirks};
 use crate::wire::Api;
 
 /// Output tokens to ask for where the format wants a figure, for models whose limit is not known: what the oldest
@@ -40,7 +40,7 @@ impl Provider {
             media_urls: true,
             extensions: &[],
             think_tags: self.think_tags,
-            habits: &Habits::PLAIN,
+            habits: &Quirks::PLAIN,
         };
         match api {
             Api::Messages | Api::CountTokens => Dialect {
@@ -55,7 +55,7 @@ impl Provider {
                 // This cloud refuses ids of calls.
                 Dialect { call_ids: self.kind != Kind::Vertex, ..generate(base, plain) }
             }
-            _ if matches!(self.row, Row::OpenAi | Row::Azure) => openai(base, plain),
+            _ if matches!(self.row, Preset::OpenAi | Preset::Azure) => openai(base, plain),
             _ => rows::dialect(self.row, base, plain, self.base.prefix().ends_with("/beta")),
         }
     }
@@ -63,12 +63,15 @@ impl Provider {
     /// Whether a request in the provider's own format may still have to be said anew: the provider is known not to take
     /// all of its format.
     pub fn is_particular(&self) -> bool {
-        !matches!(self.row, Row::OpenAi | Row::Azure | Row::Anthropic | Row::Gemini | Row::Compatible)
+        !matches!(
+            self.row,
+            Preset::OpenAi | Preset::Azure | Preset::Anthropic | Preset::Gemini | Preset::Compatible
+        )
     }
 
     /// Whether the model answers through the responses API alone (OpenAI API, "Models").
     pub fn serves_responses_only(&self, model: &str) -> bool {
-        matches!(self.row, Row::OpenAi | Row::Azure) && is_responses_only(model)
+        matches!(self.row, Preset::OpenAi | Preset::Azure) && is_responses_only(model)
     }
 
     /// Whether a chat stream can be asked for its usage.
@@ -83,8 +86,8 @@ impl Provider {
 }
 
 /// Vertex AI, "Claude models": the model stands in the path, and the version of the API in the body.
-const VERTEX_CLAUDE: Habits =
-    Habits { instead_of_model: Some(("anthropic_version", "vertex-2023-10-16")), ..Habits::PLAIN };
+const VERTEX_CLAUDE: Quirks =
+    Quirks { instead_of_model: Some(("anthropic_version", "vertex-2023-10-16")), ..Quirks::PLAIN };
 
 /// Models of OpenAI that chat completions refuse: the pro models that reason for minutes, the models of its coding
 /// agent, those that do research, and the one that uses a computer.

@@ -22,7 +22,7 @@ use http::{HeaderName, HeaderValue};
 pub use address::{BaseUrl, BaseUrlError, Scheme};
 pub use check::Check;
 pub use kind::Kind;
-pub use row::Row;
+pub use row::Preset;
 pub use sheet::sheet;
 pub use videos::VideoStep;
 
@@ -91,7 +91,7 @@ pub struct Provider {
     /// What kind of provider.
     pub kind: Kind,
     /// Whose manner of speaking it has.
-    pub row: Row,
+    pub row: Preset,
     /// The version of its API, where a provider wants one in the query (Azure).
     pub api_version: Option<Box<str>>,
     /// The APIs that may be used, preferred first.
@@ -157,7 +157,7 @@ impl Provider {
             issuer: dialect::issuer_of(&setup.name),
             name: setup.name.into_boxed_str(),
             kind: setup.kind,
-            row: Row::of(setup.kind, &setup.base),
+            row: Preset::of(setup.kind, &setup.base),
             api_version: None,
             apis: setup.apis,
             base: setup.base,

@@ -4,7 +4,7 @@ use super::{BaseUrl, Kind};
 
 /// A manner of speaking (`dialect = "..."`): a row of the table of providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Row {
+pub enum Preset {
     /// OpenAI itself.
     OpenAi,
     /// OpenAI's models at Azure.
@@ -43,102 +43,102 @@ pub enum Row {
     Compatible,
 }
 
-impl Row {
+impl Preset {
     /// All rows, in the order of the documentation.
-    pub const ALL: [Row; 18] = [
-        Row::OpenAi,
-        Row::Azure,
-        Row::Anthropic,
-        Row::Gemini,
-        Row::DeepSeek,
-        Row::Qwen,
-        Row::Moonshot,
-        Row::Glm,
-        Row::Xai,
-        Row::Groq,
-        Row::Mistral,
-        Row::OpenRouter,
-        Row::Together,
-        Row::Fireworks,
-        Row::Ark,
-        Row::Vllm,
-        Row::Ollama,
-        Row::Compatible,
+    pub const ALL: [Preset; 18] = [
+        Preset::OpenAi,
+        Preset::Azure,
+        Preset::Anthropic,
+        Preset::Gemini,
+        Preset::DeepSeek,
+        Preset::Qwen,
+        Preset::Moonshot,
+        Preset::Glm,
+        Preset::Xai,
+        Preset::Groq,
+        Preset::Mistral,
+        Preset::OpenRouter,
+        Preset::Together,
+        Preset::Fireworks,
+        Preset::Ark,
+        Preset::Vllm,
+        Preset::Ollama,
+        Preset::Compatible,
     ];
 
     /// The name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
-            Row::OpenAi => "openai",
-            Row::Azure => "azure",
-            Row::Anthropic => "anthropic",
-            Row::Gemini => "gemini",
-            Row::DeepSeek => "deepseek",
-            Row::Qwen => "qwen",
-            Row::Moonshot => "moonshot",
-            Row::Glm => "glm",
-            Row::Xai => "xai",
-            Row::Groq => "groq",
-            Row::Mistral => "mistral",
-            Row::OpenRouter => "openrouter",
-            Row::Together => "together",
-            Row::Fireworks => "fireworks",
-            Row::Ark => "ark",
-            Row::Vllm => "vllm",
-            Row::Ollama => "ollama",
-            Row::Compatible => "compatible",
+            Preset::OpenAi => "openai",
+            Preset::Azure => "azure",
+            Preset::Anthropic => "anthropic",
+            Preset::Gemini => "gemini",
+            Preset::DeepSeek => "deepseek",
+            Preset::Qwen => "qwen",
+            Preset::Moonshot => "moonshot",
+            Preset::Glm => "glm",
+            Preset::Xai => "xai",
+            Preset::Groq => "groq",
+            Preset::Mistral => "mistral",
+            Preset::OpenRouter => "openrouter",
+            Preset::Together => "together",
+            Preset::Fireworks => "fireworks",
+            Preset::Ark => "ark",
+            Preset::Vllm => "vllm",
+            Preset::Ollama => "ollama",
+            Preset::Compatible => "compatible",
         }
     }
 
     /// The row of this name.
-    pub fn from_name(name: &str) -> Option<Row> {
-        Row::ALL.into_iter().find(|row| row.name() == name)
+    pub fn from_name(name: &str) -> Option<Preset> {
+        Preset::ALL.into_iter().find(|row| row.name() == name)
     }
 
     /// The ends of the names of hosts that speak so.
     pub const fn hosts(self) -> &'static [&'static str] {
         match self {
-            Row::OpenAi => &["api.openai.com"],
-            Row::Azure => &[".openai.azure.com", ".cognitiveservices.azure.com"],
-            Row::DeepSeek => &["api.deepseek.com"],
-            Row::Qwen => &["dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", ".maas.aliyuncs.com"],
-            Row::Moonshot => &["api.moonshot.ai", "api.moonshot.cn"],
-            Row::Glm => &["api.z.ai", "open.bigmodel.cn"],
-            Row::Xai => &["api.x.ai", ".api.x.ai"],
-            Row::Groq => &["api.groq.com"],
-            Row::Mistral => &["api.mistral.ai", "codestral.mistral.ai"],
-            Row::OpenRouter => &["openrouter.ai"],
-            Row::Together => &["api.together.xyz", "api.together.ai"],
-            Row::Fireworks => &["api.fireworks.ai"],
-            Row::Ark => &["ark.cn-beijing.volces.com", ".volces.com", ".bytepluses.com"],
-            Row::Ollama => &["ollama.com"],
-            Row::Anthropic | Row::Gemini | Row::Vllm | Row::Compatible => &[],
+            Preset::OpenAi => &["api.openai.com"],
+            Preset::Azure => &[".openai.azure.com", ".cognitiveservices.azure.com"],
+            Preset::DeepSeek => &["api.deepseek.com"],
+            Preset::Qwen => &["dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", ".maas.aliyuncs.com"],
+            Preset::Moonshot => &["api.moonshot.ai", "api.moonshot.cn"],
+            Preset::Glm => &["api.z.ai", "open.bigmodel.cn"],
+            Preset::Xai => &["api.x.ai", ".api.x.ai"],
+            Preset::Groq => &["api.groq.com"],
+            Preset::Mistral => &["api.mistral.ai", "codestral.mistral.ai"],
+            Preset::OpenRouter => &["openrouter.ai"],
+            Preset::Together => &["api.together.xyz", "api.together.ai"],
+            Preset::Fireworks => &["api.fireworks.ai"],
+            Preset::Ark => &["ark.cn-beijing.volces.com", ".volces.com", ".bytepluses.com"],
+            Preset::Ollama => &["ollama.com"],
+            Preset::Anthropic | Preset::Gemini | Preset::Vllm | Preset::Compatible => &[],
         }
     }
 
     /// The row of a provider of which nothing is said.
-    pub fn of(kind: Kind, base: &BaseUrl) -> Row {
+    pub fn of(kind: Kind, base: &BaseUrl) -> Preset {
         match kind {
-            Kind::OpenAi => Row::OpenAi,
-            Kind::Azure => Row::Azure,
-            Kind::Anthropic | Kind::VertexAnthropic => Row::Anthropic,
-            Kind::Gemini | Kind::Vertex => Row::Gemini,
-            Kind::DashScope => Row::Qwen,
-            Kind::Ark => Row::Ark,
-            Kind::OpenAiCompatible => Row::at(base),
-            Kind::Cohere | Kind::Jina | Kind::Voyage | Kind::Tei => Row::Compatible,
+            Kind::OpenAi => Preset::OpenAi,
+            Kind::Azure => Preset::Azure,
+            Kind::Anthropic | Kind::VertexAnthropic => Preset::Anthropic,
+            Kind::Gemini | Kind::Vertex => Preset::Gemini,
+            Kind::DashScope => Preset::Qwen,
+            Kind::Ark => Preset::Ark,
+            Kind::OpenAiCompatible => Preset::at(base),
+            Kind::Cohere | Kind::Jina | Kind::Voyage | Kind::Tei => Preset::Compatible,
         }
     }
 
-    fn at(base: &BaseUrl) -> Row {
+    fn at(base: &BaseUrl) -> Preset {
         let host = base.host();
         let is_there = |name: &str| match name.strip_prefix('.') {
             Some(_) => host.ends_with(name),
             None => host == name,
         };
-        let known = Row::ALL.into_iter().find(|row| row.hosts().iter().any(|name| is_there(name)));
+        let known = Preset::ALL.into_iter().find(|row| row.hosts().iter().any(|name| is_there(name)));
         // A server of one's own is known by its port, if by anything.
-        known.unwrap_or(if base.port() == OLLAMA_PORT { Row::Ollama } else { Row::Compatible })
+        known.unwrap_or(if base.port() == OLLAMA_PORT { Preset::Ollama } else { Preset::Compatible })
     }
 }
 
@@ -151,35 +151,35 @@ mod tests {
 
     #[test]
     fn the_host_says_who_it_is() {
-        let row = |url: &str| Row::of(Kind::OpenAiCompatible, &BaseUrl::parse(url).unwrap());
+        let row = |url: &str| Preset::of(Kind::OpenAiCompatible, &BaseUrl::parse(url).unwrap());
         for (url, wanted) in [
-            ("https://api.deepseek.com/v1", Row::DeepSeek),
-            ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", Row::Qwen),
-            ("https://api.moonshot.cn/v1", Row::Moonshot),
-            ("https://open.bigmodel.cn/api/paas/v4", Row::Glm),
-            ("https://api.x.ai/v1", Row::Xai),
-            ("https://api.groq.com/openai/v1", Row::Groq),
-            ("https://api.mistral.ai/v1", Row::Mistral),
-            ("https://openrouter.ai/api/v1", Row::OpenRouter),
-            ("https://api.together.xyz/v1", Row::Together),
-            ("https://api.fireworks.ai/inference/v1", Row::Fireworks),
-            ("https://x.openai.azure.com/openai/v1", Row::Azure),
-            ("http://127.0.0.1:11434/v1", Row::Ollama),
-            ("http://127.0.0.1:8000/v1", Row::Compatible),
-            ("https://notapi.deepseek.com.example/v1", Row::Compatible),
+            ("https://api.deepseek.com/v1", Preset::DeepSeek),
+            ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", Preset::Qwen),
+            ("https://api.moonshot.cn/v1", Preset::Moonshot),
+            ("https://open.bigmodel.cn/api/paas/v4", Preset::Glm),
+            ("https://api.x.ai/v1", Preset::Xai),
+            ("https://api.groq.com/openai/v1", Preset::Groq),
+            ("https://api.mistral.ai/v1", Preset::Mistral),
+            ("https://openrouter.ai/api/v1", Preset::OpenRouter),
+            ("https://api.together.xyz/v1", Preset::Together),
+            ("https://api.fireworks.ai/inference/v1", Preset::Fireworks),
+            ("https://x.openai.azure.com/openai/v1", Preset::Azure),
+            ("http://127.0.0.1:11434/v1", Preset::Ollama),
+            ("http://127.0.0.1:8000/v1", Preset::Compatible),
+            ("https://notapi.deepseek.com.example/v1", Preset::Compatible),
         ] {
             assert_eq!(row(url), wanted, "{url}");
         }
         let base = BaseUrl::parse("https://dashscope.aliyuncs.com/compatible-mode/v1").unwrap();
-        assert_eq!(Row::of(Kind::DashScope, &base), Row::Qwen);
-        assert_eq!(Row::of(Kind::OpenAi, &base), Row::OpenAi);
+        assert_eq!(Preset::of(Kind::DashScope, &base), Preset::Qwen);
+        assert_eq!(Preset::of(Kind::OpenAi, &base), Preset::OpenAi);
     }
 
     #[test]
     fn every_row_has_a_name_of_its_own() {
-        for row in Row::ALL {
-            assert_eq!(Row::from_name(row.name()), Some(row));
+        for row in Preset::ALL {
+            assert_eq!(Preset::from_name(row.name()), Some(row));
         }
-        assert_eq!(Row::from_name("nobody"), None);
+        assert_eq!(Preset::from_name("nobody"), None);
     }
 }

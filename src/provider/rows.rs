@@ -2,9 +2,9 @@
 //! From their documentation of November 2026. docs/providers.md shows what this says.
 
 use super::dialect::version_after;
-use super::row::Row;
+use super::row::Preset;
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
-use crate::canonical::habits::{Choices, Habits};
+use crate::canonical::habits::{Choices, Quirks};
 use crate::canonical::{Dialect, Effort};
 
 /// Members that only OpenAI has, and that a provider with the same members otherwise ignores or refuses.
@@ -23,7 +23,7 @@ const OPENAI_ONLY: &[&str] = &[
 ];
 
 /// What anybody takes who has copied chat completions.
-const USUAL: Habits = Habits { choices: Choices::USUAL, custom_tools: false, ..Habits::PLAIN };
+const USUAL: Quirks = Quirks { choices: Choices::USUAL, custom_tools: false, ..Quirks::PLAIN };
 
 const EVERYTHING: &[&str] = &["*"];
 
@@ -32,23 +32,23 @@ const fn effort(min: Effort, max: Effort, off: bool) -> Reasoning {
 }
 
 /// The dialect of a row. `beta` says that the address is that of features that are not yet for everybody.
-pub(super) fn dialect<'d>(row: Row, base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
+pub(super) fn dialect<'d>(row: Preset, base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
     let name = model.to_ascii_lowercase();
     match row {
-        Row::DeepSeek => deepseek(base, &name, beta),
-        Row::Qwen => qwen(base, &name),
-        Row::Moonshot => moonshot(base, &name),
-        Row::Glm => glm(base, &name),
-        Row::Xai => xai(base, &name),
-        Row::Groq => groq(base, &name),
-        Row::Mistral => mistral(base),
-        Row::OpenRouter => openrouter(base, &name),
-        Row::Together => together(base, &name),
-        Row::Fireworks => fireworks(base),
-        Row::Ark => ark(base),
-        Row::Vllm => vllm(base),
-        Row::Ollama => ollama(base),
-        Row::OpenAi | Row::Azure | Row::Anthropic | Row::Gemini | Row::Compatible => Dialect {
+        Preset::DeepSeek => deepseek(base, &name, beta),
+        Preset::Qwen => qwen(base, &name),
+        Preset::Moonshot => moonshot(base, &name),
+        Preset::Glm => glm(base, &name),
+        Preset::Xai => xai(base, &name),
+        Preset::Groq => groq(base, &name),
+        Preset::Mistral => mistral(base),
+        Preset::OpenRouter => openrouter(base, &name),
+        Preset::Together => together(base, &name),
+        Preset::Fireworks => fireworks(base),
+        Preset::Ark => ark(base),
+        Preset::Vllm => vllm(base),
+        Preset::Ollama => ollama(base),
+        Preset::OpenAi | Preset::Azure | Preset::Anthropic | Preset::Gemini | Preset::Compatible => Dialect {
             reasoning: effort(Effort::Low, Effort::High, true),
             reasoning_replay: true,
             extensions: EVERYTHING,
@@ -60,7 +60,7 @@ pub(super) fn dialect<'d>(row: Row, base: Dialect<'d>, model: &str, beta: bool) 
 
 /// DeepSeek API, "Create chat completion", "Thinking mode", "JSON output".
 fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
-    const HABITS: Habits = Habits {
+    const HABITS: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
             &["logit_bias", "n", "parallel_tool_calls", "seed", "tool_strict", "user", "web_search"],
@@ -73,7 +73,7 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
         ..USUAL
     };
     // The first of them refused to be told its own thoughts.
-    const FIRST: Habits = Habits {
+    const FIRST: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
             &["logit_bias", "n", "parallel_tool_calls", "seed", "tool_strict", "user", "web_search"],
@@ -98,13 +98,13 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
 
 /// Alibaba Cloud Model Studio, "OpenAI compatible - Chat", "Deep thinking", "Structured output", "Partial mode".
 fn qwen<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    const HABITS: Habits = Habits {
+    const HABITS: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, &["logit_bias", "reasoning_effort", "tool_strict", "user"]],
         choices: Choices { any: None, while_reasoning: false, ..Choices::USUAL },
         ..USUAL
     };
-    const STREAMS: Habits = Habits { streams_only: true, ..HABITS };
-    const QUIET: Habits = Habits { quiet_whole: true, ..HABITS };
+    const STREAMS: Quirks = Quirks { streams_only: true, ..HABITS };
+    const QUIET: Quirks = Quirks { quiet_whole: true, ..HABITS };
     const EXTENSIONS: &[&str] = &[
         "asr_options",
         "cache_control",
@@ -149,15 +149,15 @@ fn qwen<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 /// Moonshot platform, "Chat API", "Partial mode", "Thinking models".
 fn moonshot<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const LACKS: &[&str] = &["logit_bias", "logprobs", "parallel_tool_calls", "seed", "user", "web_search"];
-    const OLD: Habits = Habits {
+    const OLD: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, LACKS],
         choices: Choices { any: None, ..Choices::USUAL },
         temperature: Some(("0", "1")),
         joins_texts: true,
         ..USUAL
     };
-    const SWITCHED: Habits = Habits { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], ..OLD };
-    const NEW: Habits = Habits { choices: Choices::USUAL, ..OLD };
+    const SWITCHED: Quirks = Quirks { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], ..OLD };
+    const NEW: Quirks = Quirks { choices: Choices::USUAL, ..OLD };
     let version = version_after(model, "kimi-k").unwrap_or((0, 0));
     let dialect = Dialect {
         structured: if version >= (2, 0) { Structured::Native } else { Structured::Json },
@@ -198,7 +198,7 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         "seed",
         "tool_strict",
     ];
-    const ALWAYS: Habits = Habits {
+    const ALWAYS: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, LACKS],
         renames: &[("user", "user_id")],
         tool_stream: Some("tool_stream"),
@@ -210,8 +210,8 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         efforts: Some(["low", "low", "high", "high", "max", "max"]),
         ..USUAL
     };
-    const SWITCHED: Habits =
-        Habits { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], efforts: None, ..ALWAYS };
+    const SWITCHED: Quirks =
+        Quirks { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], efforts: None, ..ALWAYS };
     let dialect = Dialect {
         structured: Structured::Json,
         reasoning_replay: true,
@@ -232,12 +232,12 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 
 /// xAI, "Chat completions", "Reasoning".
 fn xai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    const HABITS: Habits = Habits {
+    const HABITS: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, &["logit_bias", "web_search"]],
         efforts: Some(["low", "low", "high", "high", "high", "high"]),
         ..USUAL
     };
-    const FOURTH: Habits = Habits {
+    const FOURTH: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
             &["logit_bias", "web_search"],
@@ -257,13 +257,13 @@ fn xai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 
 /// Groq, "API reference", "Reasoning", "Structured outputs".
 fn groq<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    const HABITS: Habits = Habits {
+    const HABITS: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, &["logit_bias", "logprobs", "n", "name", "user", "web_search"]],
         ..USUAL
     };
     // Without it, reasoning comes in tags within the text.
-    const PARSED: Habits =
-        Habits { adds: &[("reasoning_format", "\"parsed\"")], efforts: Some(["default"; 6]), ..HABITS };
+    const PARSED: Quirks =
+        Quirks { adds: &[("reasoning_format", "\"parsed\"")], efforts: Some(["default"; 6]), ..HABITS };
     let dialect = Dialect {
         max_completion_tokens: true,
         structured: Structured::Json,
@@ -292,7 +292,7 @@ fn groq<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 
 /// Mistral, "Chat completion", "Function calling", "Prefix".
 fn mistral(base: Dialect<'_>) -> Dialect<'_> {
-    const HABITS: Habits = Habits {
+    const HABITS: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
             &["logit_bias", "logprobs", "name", "stream_options", "tool_strict", "user", "web_search"],
@@ -314,7 +314,7 @@ fn mistral(base: Dialect<'_>) -> Dialect<'_> {
 
 /// OpenRouter, "Parameters", "Reasoning tokens", "Prompt caching".
 fn openrouter<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    const HABITS: Habits = Habits { renames: &[("reasoning_content", "reasoning")], ..USUAL };
+    const HABITS: Quirks = Quirks { renames: &[("reasoning_content", "reasoning")], ..USUAL };
     const EXTENSIONS: &[&str] = &[
         "file_url",
         "images",
@@ -347,10 +347,10 @@ fn openrouter<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 
 /// Together, "Chat completions", "Reasoning".
 fn together<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    const HABITS: Habits = Habits { lacks: &[OPENAI_ONLY, &["user", "web_search"]], ..USUAL };
+    const HABITS: Quirks = Quirks { lacks: &[OPENAI_ONLY, &["user", "web_search"]], ..USUAL };
     // Hybrid models are switched on and off, and told no more.
-    const SWITCHED: Habits =
-        Habits { lacks: &[OPENAI_ONLY, &["user", "web_search"], &["reasoning_effort"]], ..USUAL };
+    const SWITCHED: Quirks =
+        Quirks { lacks: &[OPENAI_ONLY, &["user", "web_search"], &["reasoning_effort"]], ..USUAL };
     let dialect = Dialect {
         extensions: &["min_p", "repetition_penalty", "top_k", "video_url"],
         habits: const { &HABITS },
@@ -369,7 +369,7 @@ fn together<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 
 /// Fireworks, "Create chat completion", "Reasoning".
 fn fireworks(base: Dialect<'_>) -> Dialect<'_> {
-    const HABITS: Habits = Habits {
+    const HABITS: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, &["tool_strict", "web_search"]],
         choices: Choices { any: Some("any"), ..Choices::USUAL },
         ..USUAL
@@ -385,8 +385,8 @@ fn fireworks(base: Dialect<'_>) -> Dialect<'_> {
 
 /// Volcengine Ark, "Chat API", "Deep thinking".
 fn ark(base: Dialect<'_>) -> Dialect<'_> {
-    const HABITS: Habits =
-        Habits { lacks: &[OPENAI_ONLY, &["seed", "tool_strict", "user", "web_search"]], ..USUAL };
+    const HABITS: Quirks =
+        Quirks { lacks: &[OPENAI_ONLY, &["seed", "tool_strict", "user", "web_search"]], ..USUAL };
     Dialect {
         reasoning: effort(Effort::Minimal, Effort::High, true),
         reasoning_replay: true,
@@ -398,7 +398,7 @@ fn ark(base: Dialect<'_>) -> Dialect<'_> {
 
 /// vLLM, "OpenAI-compatible server", "Reasoning outputs".
 fn vllm(base: Dialect<'_>) -> Dialect<'_> {
-    const HABITS: Habits = Habits {
+    const HABITS: Quirks = Quirks {
         lacks: &[&["web_search"]],
         renames: &[("reasoning_content", "reasoning")],
         template_switch: true,
@@ -432,7 +432,7 @@ fn vllm(base: Dialect<'_>) -> Dialect<'_> {
 
 /// Ollama, "OpenAI compatibility".
 fn ollama(base: Dialect<'_>) -> Dialect<'_> {
-    const HABITS: Habits = Habits {
+    const HABITS: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
             &["logit_bias", "logprobs", "n", "parallel_tool_calls", "tool_strict", "user", "web_search"],

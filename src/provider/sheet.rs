@@ -1,31 +1,31 @@
 //! The table of providers as docs/providers.md shows it, made from the data itself.
 
-use super::{BaseUrl, Kind, Provider, Row, Setup};
+use super::{BaseUrl, Kind, Preset, Provider, Setup};
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
 use crate::canonical::habits::Choices;
-use crate::canonical::{Dialect, Habits};
+use crate::canonical::{Dialect, Quirks};
 use crate::wire::Api;
 
 /// The models that stand for a row: those whose families differ.
-const fn models(row: Row) -> &'static [&'static str] {
+const fn models(row: Preset) -> &'static [&'static str] {
     match row {
-        Row::OpenAi | Row::Azure => &["gpt-4.1", "gpt-5.2", "o3"],
-        Row::Anthropic => &["claude-3-5-sonnet", "claude-sonnet-4-5", "claude-opus-4-7"],
-        Row::Gemini => &["gemini-2.0-flash", "gemini-2.5-flash", "gemini-3-pro"],
-        Row::DeepSeek => &["deepseek-chat", "deepseek-r1"],
-        Row::Qwen => &["qwen3.5-plus", "qwen3-32b", "qwq-plus"],
-        Row::Moonshot => &["moonshot-v1-8k", "kimi-k2.5", "kimi-k3"],
-        Row::Glm => &["glm-4.5", "glm-5.3"],
-        Row::Xai => &["grok-3-mini", "grok-4"],
-        Row::Groq => &["llama-3.3-70b-versatile", "openai/gpt-oss-120b", "qwen/qwen3-32b"],
-        Row::Mistral => &["mistral-large-latest"],
-        Row::OpenRouter => &["openai/gpt-5.2", "anthropic/claude-sonnet-4.5"],
-        Row::Together => &["openai/gpt-oss-20b", "zai-org/GLM-4.6"],
-        Row::Fireworks => &["accounts/fireworks/models/glm-4p6"],
-        Row::Ark => &["doubao-seed-1-6"],
-        Row::Vllm => &["any"],
-        Row::Ollama => &["any"],
-        Row::Compatible => &["any"],
+        Preset::OpenAi | Preset::Azure => &["gpt-4.1", "gpt-5.2", "o3"],
+        Preset::Anthropic => &["claude-3-5-sonnet", "claude-sonnet-4-5", "claude-opus-4-7"],
+        Preset::Gemini => &["gemini-2.0-flash", "gemini-2.5-flash", "gemini-3-pro"],
+        Preset::DeepSeek => &["deepseek-chat", "deepseek-r1"],
+        Preset::Qwen => &["qwen3.5-plus", "qwen3-32b", "qwq-plus"],
+        Preset::Moonshot => &["moonshot-v1-8k", "kimi-k2.5", "kimi-k3"],
+        Preset::Glm => &["glm-4.5", "glm-5.3"],
+        Preset::Xai => &["grok-3-mini", "grok-4"],
+        Preset::Groq => &["llama-3.3-70b-versatile", "openai/gpt-oss-120b", "qwen/qwen3-32b"],
+        Preset::Mistral => &["mistral-large-latest"],
+        Preset::OpenRouter => &["openai/gpt-5.2", "anthropic/claude-sonnet-4.5"],
+        Preset::Together => &["openai/gpt-oss-20b", "zai-org/GLM-4.6"],
+        Preset::Fireworks => &["accounts/fireworks/models/glm-4p6"],
+        Preset::Ark => &["doubao-seed-1-6"],
+        Preset::Vllm => &["any"],
+        Preset::Ollama => &["any"],
+        Preset::Compatible => &["any"],
     }
 }
 
@@ -35,11 +35,11 @@ pub fn sheet() -> String {
         "| Dialect | Model | Reasoning is asked for | Schema | Must call | Not sent | Sent as | Knows besides |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
-    for row in Row::ALL {
+    for row in Preset::ALL {
         let (kind, api) = match row {
-            Row::OpenAi => (Kind::OpenAi, Api::Chat),
-            Row::Anthropic => (Kind::Anthropic, Api::Messages),
-            Row::Gemini => (Kind::Gemini, Api::Generate),
+            Preset::OpenAi => (Kind::OpenAi, Api::Chat),
+            Preset::Anthropic => (Kind::Anthropic, Api::Messages),
+            Preset::Gemini => (Kind::Gemini, Api::Generate),
             _ => (Kind::OpenAiCompatible, Api::Chat),
         };
         let Ok(base) = BaseUrl::parse("http://localhost/v1") else { continue };
@@ -114,7 +114,7 @@ fn choices(choices: Choices) -> String {
 }
 
 fn lacking(dialect: &Dialect<'_>) -> String {
-    let Habits { lacks, custom_tools, .. } = dialect.habits;
+    let Quirks { lacks, custom_tools, .. } = dialect.habits;
     let sampling: &[&str] = match dialect.sampling {
         Sampling::All => &[],
         Sampling::One => &["top_p beside temperature"],
@@ -171,7 +171,7 @@ mod tests {
     fn the_page_has_the_table_and_every_host() {
         let page = include_str!("../../docs/providers.md");
         assert!(page.contains(&sheet()), "docs/providers.md must hold what this prints:\n{}", sheet());
-        for host in Row::ALL.iter().flat_map(|row| row.hosts()) {
+        for host in Preset::ALL.iter().flat_map(|row| row.hosts()) {
             assert!(page.contains(&format!("`{host}`")), "docs/providers.md lacks the host {host}");
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::context::{Answer, Context};
 use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent, too_slow};
-use super::guarded::Guarded;
+use super::guarded::HeaderTimeoutStream;
 use super::offload::LARGE;
 use super::pace::{self, Pace};
 use super::reader::{Read, Reader};
@@ -396,7 +396,7 @@ pub(super) async fn send(
     // What is written in several steps leaves in one: the head with the first frames, the last frames with the end of
     // the body.
     if (head.is_some() || end)
-        && let Some(guarded) = client.stream().and_then(Guarded::of)
+        && let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of)
     {
         guarded.cork();
     }
@@ -448,7 +448,7 @@ async fn send_head(
 }
 
 fn uncork(client: &Client) {
-    if let Some(guarded) = client.stream().and_then(Guarded::of) {
+    if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of) {
         guarded.uncork();
     }
 }

@@ -13,10 +13,10 @@ use pingora::http::RequestHeader;
 use pingora::protocols::http::client::HttpSession;
 use tokio::time::timeout_at;
 
-use super::cork::Corked;
+use super::cork::CoalescingStream;
 use super::encoding::Decoder;
 use super::exchange::{WRITE, listen, send_piece, silent, too_slow, unresolved};
-use super::peer::{Link, Upstream};
+use super::peer::{ProviderAddresses, Upstream};
 use super::reader::{Read, Reader};
 use super::reply::from_pingora;
 use super::request::overloaded;
@@ -37,7 +37,7 @@ const AHEAD: std::ops::Range<usize> = 64 << 10..64 << 20;
 /// A call that is to be made.
 pub(super) struct Ask<'a> {
     /// The way to the provider.
-    pub(super) link: &'a Link,
+    pub(super) link: &'a ProviderAddresses,
     /// Where its connection is counted; a check's is not.
     pub(super) series: Option<&'a Series>,
     /// Method, address and headers.
@@ -288,7 +288,10 @@ impl Gateway {
                 Ok(Err(error)) => {
                     let mut error = error.into_up();
                     error.retry.decide_reuse(reused);
-                    let answered = upstream.stream().and_then(Corked::of).is_some_and(Corked::is_answered);
+                    let answered = upstream
+                        .stream()
+                        .and_then(CoalescingStream::of)
+                        .is_some_and(CoalescingStream::is_answered);
                     if is_downgrade(&error) {
                         self.connections.prefer_http1(&peer);
                     }
@@ -343,11 +346,11 @@ async fn say(upstream: &mut HttpSession, ask: &Ask<'_>) -> pingora::Result<()> {
         head.set_version(http::Version::HTTP_2);
         head.remove_header(&header::HOST);
     }
-    if let Some(corked) = upstream.stream().and_then(Corked::of) {
+    if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
         corked.cork();
     }
     upstream.write_request_header(head).await?;
-    if let Some(corked) = upstream.stream().and_then(Corked::of) {
+    if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
         corked.uncork();
     }
     match (&ask.body, upstream) {

@@ -16,13 +16,13 @@ use tokio::task::JoinHandle;
 use super::call::{Ask, Notes, refused, to_look};
 use super::context::RequestId;
 use super::lane::{address_of, template};
-use super::live::Live;
-use super::peer::Link;
+use super::live::ActiveSnapshot;
+use super::peer::ProviderAddresses;
 use super::{Gateway, names};
 use crate::error::ApiError;
 use crate::json::Writer;
 use crate::provider::{Check, Provider, Timeouts};
-use crate::route::check::{Checked, News, Outcome};
+use crate::route::check::{ProbeChange, ProbeOutcome, ProbeState};
 use crate::supervise::Supervised;
 use crate::wire::Api;
 
@@ -32,10 +32,10 @@ const MOST: usize = 1 << 20;
 const FIRST: Duration = Duration::from_secs(1);
 
 /// Looks after the providers that are to be checked.
-pub(super) struct Checks(pub(super) Gateway);
+pub(super) struct Probes(pub(super) Gateway);
 
 #[async_trait]
-impl BackgroundService for Checks {
+impl BackgroundService for Probes {
     async fn start(&self, shutdown: ShutdownWatch) {
         let supervised = self.0.supervisor.add_new("checks");
         let run = || async {
@@ -68,11 +68,11 @@ impl Drop for Runner {
 
 /// How the last check of each provider went.
 #[derive(Debug, Default)]
-pub(super) struct Board(Mutex<HashMap<Box<str>, Last>>);
+pub(super) struct ProbeResults(Mutex<HashMap<Box<str>, LastProbe>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Last {
-    outcome: Outcome,
+struct LastProbe {
+    outcome: ProbeOutcome,
     status: Option<u16>,
     /// Unix seconds.
     time: i64,
@@ -117,7 +117,7 @@ impl Gateway {
 
     /// Asks a provider again and again, until the caller ends it or it is not there any more.
     async fn check_on(self, name: Box<str>) {
-        let mut checked = Checked::default();
+        let mut checked = ProbeState::default();
         let mut rest = FIRST;
         loop {
             tokio::time::sleep(part(rest)).await;
@@ -136,21 +136,26 @@ impl Gateway {
     }
 
     /// Asks a provider once.
-    async fn look_at(&self, link: &Link, check: &Check) -> (Outcome, Option<u16>) {
+    async fn look_at(&self, link: &ProviderAddresses, check: &Check) -> (ProbeOutcome, Option<u16>) {
         let mut notes = Notes::default();
         let asked = tokio::time::timeout(check.timeout, self.ask_how_it_is(link, check, &mut notes)).await;
         let outcome = match asked.unwrap_or_else(|_| Err(super::exchange::silent())) {
-            Ok(()) => Outcome::Well,
+            Ok(()) => ProbeOutcome::Well,
             Err(error) => {
                 let (provider, detail) = (&*link.provider().name, notes.detail.as_deref());
                 tracing::debug!(%error, provider, detail, "a check of a provider did not go well");
-                Outcome::of(&error, notes.status)
+                ProbeOutcome::of(&error, notes.status)
             }
         };
         (outcome, notes.status)
     }
 
-    async fn ask_how_it_is(&self, link: &Link, check: &Check, notes: &mut Notes) -> Result<(), ApiError> {
+    async fn ask_how_it_is(
+        &self,
+        link: &ProviderAddresses,
+        check: &Check,
+        notes: &mut Notes,
+    ) -> Result<(), ApiError> {
         let provider = link.provider();
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.headers = template(provider, provider.apis.first().copied().unwrap_or(Api::Chat));
@@ -177,17 +182,17 @@ impl Gateway {
     /// Takes over what a check says of a provider, and says what has changed.
     fn take_note(
         &self,
-        live: &Live,
+        live: &ActiveSnapshot,
         provider: &Arc<Provider>,
-        outcome: Outcome,
+        outcome: ProbeOutcome,
         status: Option<u16>,
-        checked: &mut Checked,
+        checked: &mut ProbeState,
     ) {
         let name = &*provider.name;
         self.metrics.provider_checks.with_label_values(&[name, outcome.label()]).inc();
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-        self.checked.0.lock().insert(name.into(), Last { outcome, status, time });
+        self.checked.0.lock().insert(name.into(), LastProbe { outcome, status, time });
         let models = live.snapshot.routes.models().iter();
         let mut targets = models.flat_map(|model| model.targets.iter().map(move |target| (model, target)));
         let Some((model, target)) = targets.find(|(_, target)| Arc::ptr_eq(&target.provider, provider))
@@ -199,16 +204,16 @@ impl Gateway {
         let breaker = &target.seat.state.provider_breaker;
         let news = checked.take(outcome, breaker, now, &model.routing.breaker, point);
         let reason = match news {
-            News::Nothing => return,
-            News::Back => {
+            ProbeChange::Nothing => return,
+            ProbeChange::Back => {
                 tracing::info!(provider = name, "the provider answers again: its targets may be asked");
                 return;
             }
-            News::Gone => "provider",
-            News::Credential => "credential",
+            ProbeChange::Gone => "provider",
+            ProbeChange::Credential => "credential",
         };
         self.metrics.targets_opened.with_label_values(&[name, "", reason]).inc();
-        if news == News::Credential {
+        if news == ProbeChange::Credential {
             tracing::error!(
                 provider = name,
                 "the provider refuses the gateway's credential: it is left alone"
@@ -219,7 +224,7 @@ impl Gateway {
         }
     }
 
-    fn each_check(&self, mut each: impl FnMut(&str, &Last)) {
+    fn each_check(&self, mut each: impl FnMut(&str, &LastProbe)) {
         let live = self.live.load();
         let board = self.checked.0.lock();
         for provider in live.snapshot.routes.providers() {
@@ -234,7 +239,7 @@ impl Gateway {
         // Providers that are gone leave nothing behind.
         self.metrics.provider_well.reset();
         self.each_check(|name, last| {
-            let well = last.outcome == Outcome::Well;
+            let well = last.outcome == ProbeOutcome::Well;
             self.metrics.provider_well.with_label_values(&[name]).set(i64::from(well));
         });
     }

@@ -14,7 +14,7 @@ use pingora::protocols::http::client::HttpSession;
 use pingora::protocols::http::v1::client::HttpSession as Http1Session;
 use pingora::upstreams::peer::Peer as _;
 
-use super::cork::Corked;
+use super::cork::CoalescingStream;
 use super::peer::Upstream;
 use super::pool::Pool;
 
@@ -60,7 +60,7 @@ impl Connections {
             // ALPN may still choose HTTP/1.1.
             return self.http2.new_http_session(peer).await;
         }
-        let stream = Corked::wrap(self.transport.new_stream(peer).await?);
+        let stream = CoalescingStream::wrap(self.transport.new_stream(peer).await?);
         Ok(HttpSession::H1(Http1Session::new_with_options(stream, peer)))
     }
 
@@ -74,7 +74,7 @@ impl Connections {
                 let reuse = tokio::task::unconstrained(session.reuse());
                 let reused = std::pin::pin!(reuse).poll(&mut Context::from_waker(Waker::noop()));
                 if let Poll::Ready(Some(stream)) = reused {
-                    self.http1.put(peer.reuse_hash(), Corked::wrap(stream));
+                    self.http1.put(peer.reuse_hash(), CoalescingStream::wrap(stream));
                 }
             }
             HttpSession::H2(session) => self.http2.release_http_session(session, peer, Some(self.idle)),

@@ -11,18 +11,18 @@ use smallvec::SmallVec;
 use super::charge::RequestCharges;
 use super::encoding::Decoder;
 use super::fallback::Origin;
-use super::lane::Lane;
-use super::live::Live;
+use super::lane::UpstreamRoute;
+use super::live::ActiveSnapshot;
 use super::response_owner::Claims;
 use super::resume::Resume;
 use super::shutdown::InFlight;
 use super::stored::Keep;
-use super::weight::Weight;
+use super::weight::MemoryPermit;
 use crate::account::Key;
 use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::Job;
-use crate::route::seat::Permit;
+use crate::route::seat::TargetPermit;
 use crate::route::{Model, Target};
 use crate::translate::{Asked, Exchange, Restore, verbatim::Changes};
 use crate::wire::codec::Reply;
@@ -36,7 +36,7 @@ const MAX_CLIENT_ID: usize = 128;
 
 /// One request. Everything large is boxed or leaves early: a stream keeps its context for minutes.
 pub struct Context {
-    pub(super) live: Arc<Live>,
+    pub(super) live: Arc<ActiveSnapshot>,
     pub(super) id: RequestId,
     /// What ids are made from; nothing while none were.
     seed: OnceLock<RequestId>,
@@ -45,7 +45,7 @@ pub struct Context {
     pub(super) key: Option<Arc<Key>>,
     pub(super) plan: Option<Box<Plan>>,
     /// What the request's body takes.
-    pub(super) weight: Option<Weight>,
+    pub(super) weight: Option<MemoryPermit>,
     /// What is needed to ask another target, as long as one could be.
     pub(super) origin: Option<Box<Origin>>,
     pub(super) answer: Answer,
@@ -87,9 +87,9 @@ pub(super) struct Plan {
     pub(super) warning: Option<HeaderValue>,
     /// What the provider takes only from who says that it knows it.
     pub(super) betas: Betas,
-    pub(super) lane: Arc<Lane>,
+    pub(super) lane: Arc<UpstreamRoute>,
     /// The request's place at the target, until it is known how it went.
-    pub(super) permit: Option<Permit>,
+    pub(super) permit: Option<TargetPermit>,
     /// The answer is made here, out of what the provider is asked.
     pub(super) job: Option<Box<dyn Job>>,
 }
@@ -144,7 +144,7 @@ pub(super) struct Passing {
     /// Bytes of the provider's answer that are held: all of a document, and of a stream what came since something left.
     pub(super) held: usize,
     /// What these take.
-    pub(super) weight: Option<Weight>,
+    pub(super) weight: Option<MemoryPermit>,
 }
 
 impl Passing {
@@ -188,7 +188,7 @@ pub(super) struct Record {
 }
 
 impl Context {
-    pub(super) fn new(live: Arc<Live>, in_flight: InFlight) -> Self {
+    pub(super) fn new(live: Arc<ActiveSnapshot>, in_flight: InFlight) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Context {
             live,

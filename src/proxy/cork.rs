@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const HELD: usize = 16 * 1024;
 
 /// See the module.
-pub(super) struct Corked {
+pub(super) struct CoalescingStream {
     inner: Stream,
     held: Vec<u8>,
     corked: AtomicBool,
@@ -31,13 +31,13 @@ pub(super) struct Corked {
     answered: AtomicBool,
 }
 
-impl Corked {
+impl CoalescingStream {
     /// Wraps a connection, unless it is wrapped.
     pub(super) fn wrap(stream: Stream) -> Stream {
-        if Corked::of(&stream).is_some() {
+        if CoalescingStream::of(&stream).is_some() {
             return stream;
         }
-        let corked = Corked {
+        let corked = CoalescingStream {
             inner: stream,
             held: Vec::new(),
             corked: AtomicBool::new(false),
@@ -48,8 +48,8 @@ impl Corked {
     }
 
     /// The wrapper of a connection.
-    pub(super) fn of(stream: &Stream) -> Option<&Corked> {
-        (**stream).as_any().downcast_ref::<Corked>()
+    pub(super) fn of(stream: &Stream) -> Option<&CoalescingStream> {
+        (**stream).as_any().downcast_ref::<CoalescingStream>()
     }
 
     /// A request begins: from now on nothing leaves.
@@ -95,7 +95,7 @@ impl Corked {
     }
 }
 
-impl AsyncRead for Corked {
+impl AsyncRead for CoalescingStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -112,7 +112,7 @@ impl AsyncRead for Corked {
     }
 }
 
-impl AsyncWrite for Corked {
+impl AsyncWrite for CoalescingStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         if self.corked.load(Ordering::Relaxed) && self.held.len() + buf.len() <= HELD {
             self.held.extend_from_slice(buf);
@@ -157,7 +157,7 @@ impl AsyncWrite for Corked {
 }
 
 #[async_trait]
-impl Shutdown for Corked {
+impl Shutdown for CoalescingStream {
     async fn shutdown(&mut self) {
         self.uncork();
         // Where it cannot leave there is nobody to tell; the connection is closed either way.
@@ -166,13 +166,13 @@ impl Shutdown for Corked {
     }
 }
 
-impl UniqueID for Corked {
+impl UniqueID for CoalescingStream {
     fn id(&self) -> i32 {
         self.inner.id()
     }
 }
 
-impl Ssl for Corked {
+impl Ssl for CoalescingStream {
     fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
         self.inner.get_ssl_digest()
     }
@@ -182,28 +182,28 @@ impl Ssl for Corked {
     }
 }
 
-impl GetTimingDigest for Corked {
+impl GetTimingDigest for CoalescingStream {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         self.inner.get_timing_digest()
     }
 }
 
-impl GetProxyDigest for Corked {
+impl GetProxyDigest for CoalescingStream {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         self.inner.get_proxy_digest()
     }
 }
 
-impl GetSocketDigest for Corked {
+impl GetSocketDigest for CoalescingStream {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         self.inner.get_socket_digest()
     }
 }
 
 #[async_trait]
-impl Peek for Corked {}
+impl Peek for CoalescingStream {}
 
-impl fmt::Debug for Corked {
+impl fmt::Debug for CoalescingStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }
@@ -225,12 +225,12 @@ mod tests {
     #[tokio::test]
     async fn a_head_leaves_with_its_body() {
         let (near, mut far) = tokio::io::duplex(1 << 20);
-        let mut stream = Corked::wrap(Box::new(near));
-        Corked::of(&stream).unwrap().cork();
+        let mut stream = CoalescingStream::wrap(Box::new(near));
+        CoalescingStream::of(&stream).unwrap().cork();
         stream.write_all(b"head").await.unwrap();
         stream.flush().await.unwrap();
         assert!(received(&mut far).await.is_empty());
-        Corked::of(&stream).unwrap().uncork();
+        CoalescingStream::of(&stream).unwrap().uncork();
         stream.write_all(b"body").await.unwrap();
         stream.flush().await.unwrap();
         assert_eq!(received(&mut far).await, b"headbody");
@@ -242,13 +242,13 @@ mod tests {
     async fn shutdown_sends_what_is_held_back() {
         for narrow in [7, 1 << 20] {
             let (near, mut far) = tokio::io::duplex(narrow);
-            let mut stream = Corked::wrap(Box::new(near));
+            let mut stream = CoalescingStream::wrap(Box::new(near));
             let reading = tokio::spawn(async move {
                 let mut all = Vec::new();
                 far.read_to_end(&mut all).await.unwrap();
                 all
             });
-            Corked::of(&stream).unwrap().cork();
+            CoalescingStream::of(&stream).unwrap().cork();
             stream.write_all(b"a head without its body").await.unwrap();
             stream.flush().await.unwrap();
             AsyncWriteExt::shutdown(&mut stream).await.unwrap();
@@ -260,7 +260,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_lost_through_a_narrow_connection() {
         let (near, mut far) = tokio::io::duplex(7);
-        let mut stream = Corked::wrap(Box::new(near));
+        let mut stream = CoalescingStream::wrap(Box::new(near));
         let body: Vec<u8> = (0..100_000u32).map(|n| n.to_le_bytes()[0]).collect();
         let expected = [&b"a head of some length"[..], &body].concat();
         let reading = tokio::spawn(async move {
@@ -268,10 +268,10 @@ mod tests {
             far.read_to_end(&mut all).await.unwrap();
             all
         });
-        Corked::of(&stream).unwrap().cork();
+        CoalescingStream::of(&stream).unwrap().cork();
         stream.write_all(b"a head of some length").await.unwrap();
         stream.flush().await.unwrap();
-        Corked::of(&stream).unwrap().uncork();
+        CoalescingStream::of(&stream).unwrap().uncork();
         stream.write_all(&body).await.unwrap();
         stream.flush().await.unwrap();
         AsyncWriteExt::shutdown(&mut stream).await.unwrap();

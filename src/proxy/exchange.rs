@@ -17,7 +17,7 @@ use pingora::{Error, ErrorType};
 use tokio::time::{Instant, Sleep};
 
 use super::context::Context;
-use super::cork::Corked;
+use super::cork::CoalescingStream;
 pub(super) use super::interim::listen;
 use super::peer::Upstream;
 use super::reply::{from_pingora, has_begun};
@@ -236,7 +236,10 @@ impl Gateway {
                 Err(Asked::Told(error)) => return End::Failed(error),
                 Err(Asked::Failed(mut error, delivered)) => {
                     error.retry.decide_reuse(reused);
-                    let answered = upstream.stream().and_then(Corked::of).is_some_and(Corked::is_answered);
+                    let answered = upstream
+                        .stream()
+                        .and_then(CoalescingStream::of)
+                        .is_some_and(CoalescingStream::is_answered);
                     if is_downgrade(&error) {
                         self.connections.prefer_http1(&peer);
                     }
@@ -393,11 +396,11 @@ async fn say(
     head: Box<RequestHeader>,
     speech: &mut Speech<'_>,
 ) -> pingora::Result<()> {
-    if let Some(corked) = upstream.stream().and_then(Corked::of) {
+    if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
         corked.cork();
     }
     upstream.write_request_header(head).await?;
-    if let Some(corked) = upstream.stream().and_then(Corked::of) {
+    if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
         corked.uncork();
     }
     let small = speech.length <= SMALL;

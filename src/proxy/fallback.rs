@@ -19,9 +19,9 @@ use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind, RetryAfter, Source};
 use crate::route::affinity::fingerprint;
 use crate::route::blame::{Blame, Next, usefulness, verdict};
-use crate::route::pick::{Ask, Nobody, Policy, pick};
-use crate::route::seat::{Changed, Permit};
-use crate::route::{Model, Nanos, Retry};
+use crate::route::pick::{NoTarget, PickRequest, Policy, pick};
+use crate::route::seat::{BreakerChange, TargetPermit};
+use crate::route::{Model, Nanos, RetryRules};
 use crate::translate::Stored;
 use crate::wire::path::Action;
 use crate::wire::prompt;
@@ -50,14 +50,14 @@ pub(super) struct Origin {
     pub(super) action: Option<Action>,
     label: &'static str,
     pub(super) body: Box<Body>,
-    pub(super) ask: Ask,
+    pub(super) ask: PickRequest,
     /// Targets that were asked.
     pub(super) asked: u8,
     best: Option<Best>,
 }
 
 impl Origin {
-    fn new(wanted: &Wanted<'_>, body: Box<Body>, ask: Ask) -> Origin {
+    fn new(wanted: &Wanted<'_>, body: Box<Body>, ask: PickRequest) -> Origin {
         let Wanted { model, name, thinking, api, action, label } = *wanted;
         let name = (*name != *model.id).then(|| name.into());
         Origin { model: model.clone(), name, thinking, api, action, label, body, ask, asked: 0, best: None }
@@ -98,7 +98,7 @@ impl Gateway {
         mut body: Box<Body>,
     ) -> Result<(), ApiError> {
         let now = ctx.live.billing.nanos(ctx.record.complete.unwrap_or_else(Instant::now));
-        let mut ask = Ask { now, tokens: ctx.charges.input, fitting, ..Ask::default() };
+        let mut ask = PickRequest { now, tokens: ctx.charges.input, fitting, ..PickRequest::default() };
         let routing = &wanted.model.routing;
         let several = !fitting.is_power_of_two();
         if several {
@@ -146,9 +146,15 @@ impl Gateway {
         ctx: &Context,
         model: &Model,
         fitting: u64,
-    ) -> Result<(usize, Permit), ApiError> {
+    ) -> Result<(usize, TargetPermit), ApiError> {
         let now = ctx.live.billing.nanos(Instant::now());
-        let ask = Ask { now, tokens: ctx.charges.input, fitting, point: chance(), ..Ask::default() };
+        let ask = PickRequest {
+            now,
+            tokens: ctx.charges.input,
+            fitting,
+            point: chance(),
+            ..PickRequest::default()
+        };
         pick(model, model.routing.policy, &ask).map_err(|nobody| full(nobody, now))
     }
 
@@ -203,7 +209,7 @@ impl Gateway {
         ctx: &mut Context,
         wanted: Wanted<'_>,
         index: usize,
-        permit: Permit,
+        permit: TargetPermit,
         body: Given<'_>,
     ) -> Result<Plan, ApiError> {
         let Wanted { model, name, thinking, api, action, label } = wanted;
@@ -351,14 +357,14 @@ impl Gateway {
         let changed = permit.failed(blame, wait, now, &rules, chance());
         let (provider, model) = (&*target.provider.name, &*target.model);
         let reason = match changed {
-            Changed::Nothing => return,
-            Changed::Target => "target",
-            Changed::Provider => "provider",
-            Changed::Credential => "credential",
+            BreakerChange::Nothing => return,
+            BreakerChange::Target => "target",
+            BreakerChange::Provider => "provider",
+            BreakerChange::Credential => "credential",
         };
         self.metrics.targets_opened.with_label_values(&[provider, model, reason]).inc();
         let kind = error.kind.label();
-        if changed == Changed::Credential {
+        if changed == BreakerChange::Credential {
             tracing::error!(
                 provider,
                 model,
@@ -461,7 +467,7 @@ fn conversation(headers: &HeaderMap, body: &mut Body) -> Option<u64> {
 
 /// Whether a request that cannot be told to one target is told to another: what one cannot do, where the route says so;
 /// and what goes on from a response that one does not have.
-fn is_another_s(error: &ApiError, retry: &Retry) -> bool {
+fn is_another_s(error: &ApiError, retry: &RetryRules) -> bool {
     match error.kind {
         Kind::Unsupported => retry.unsupported,
         Kind::UnknownResponse => true,
@@ -478,14 +484,14 @@ fn wait_of(wait: &RetryAfter) -> Option<Nanos> {
 }
 
 /// All targets are at their limits.
-fn full(nobody: Nobody, now: Nanos) -> ApiError {
+fn full(nobody: NoTarget, now: Nanos) -> ApiError {
     let error = ApiError::new(
         Kind::UpstreamRateLimit,
         "Every provider of this model is at its limit at the moment; please try again.",
     );
     let wait = match nobody {
-        Nobody::Full(until) => u64::try_from(until.saturating_sub(now)).unwrap_or(0),
-        Nobody::Left => 0,
+        NoTarget::Full(until) => u64::try_from(until.saturating_sub(now)).unwrap_or(0),
+        NoTarget::Left => 0,
     };
     error.retry_after(Some(RetryAfter::Wait(Duration::from_nanos(wait).max(Duration::from_secs(1)))))
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use pingora::Error;
 
 use super::context::Context;
-use super::guarded::Guarded;
+use super::guarded::HeaderTimeoutStream;
 use super::{Client, Gateway};
 use crate::account::redact_keys;
 use crate::canonical::Usage;
@@ -18,7 +18,7 @@ use crate::wire::path::percent_decode;
 impl Gateway {
     /// Counts the request and writes its line.
     pub(super) fn finish(&self, client: &Client, error: Option<&Error>, ctx: &mut Context) {
-        if let Some(guarded) = client.stream().and_then(Guarded::of) {
+        if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of) {
             guarded.await_head();
         }
         let now = Instant::now();

@@ -1,9 +1,9 @@
 //! The front: connections, how many there may be, and who serves them.
 //!
 //! Pingora bounds neither the number of connections nor the time in which a request's head must arrive. Both are done
-//! here, one layer below: every connection is counted, makes its TLS handshake if its listener wants one, and is wrapped in
-//! a stream that knows whether a head is being read and since when. HTTP/2 is Pingora's business from here on; HTTP/1 is
-//! served by `http1`.
+//! here, one layer below: every connection is counted, makes its TLS handshake if its listener wants one, and is
+//! wrapped in a stream that knows whether a head is being read and since when. HTTP/2 is Pingora's business from here
+//! on; HTTP/1 is served by `http1`.
 
 use std::io;
 use std::pin::pin;
@@ -21,7 +21,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Gateway;
-use super::guarded::Guarded;
+use super::guarded::HeaderTimeoutStream;
 use super::http1;
 use super::tls::{TlsListeners, handshake};
 use crate::config::Limits;
@@ -92,7 +92,7 @@ impl Front {
                 }
             }
         };
-        let mut stream = Box::new(Guarded::new(session, self.limits.header_timeout));
+        let mut stream = Box::new(HeaderTimeoutStream::new(session, self.limits.header_timeout));
         let http2 = tokio::select! {
             biased;
             http2 = stream.is_http2() => http2,
@@ -140,7 +140,8 @@ impl ServerApp for Front {
             return None;
         };
         let (front, shutdown) = (self.clone(), shutdown.clone());
-        // A task of its own: Pingora's carries room for the state of a TLS handshake for as long as the connection lives.
+        // A task of its own: Pingora's carries room for the state of a TLS handshake for as long as the connection
+        // lives.
         tokio::spawn(async move {
             front.serve(session, acceptor, &shutdown).await;
             drop(admitted);

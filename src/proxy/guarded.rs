@@ -30,7 +30,7 @@ const FIRST_READ: usize = 3 * 1024;
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// See the module.
-pub(super) struct Guarded {
+pub(super) struct HeaderTimeoutStream {
     inner: Stream,
     timeout: Duration,
     /// A head is awaited or being read.
@@ -46,9 +46,9 @@ pub(super) struct Guarded {
     again: BytesMut,
 }
 
-impl Guarded {
+impl HeaderTimeoutStream {
     pub(super) fn new(inner: Stream, timeout: Duration) -> Self {
-        Guarded {
+        HeaderTimeoutStream {
             inner,
             timeout,
             in_head: AtomicBool::new(true),
@@ -61,12 +61,12 @@ impl Guarded {
     }
 
     /// The guard of a session's connection.
-    pub(super) fn of(stream: &Stream) -> Option<&Guarded> {
-        (**stream).as_any().downcast_ref::<Guarded>()
+    pub(super) fn of(stream: &Stream) -> Option<&HeaderTimeoutStream> {
+        (**stream).as_any().downcast_ref::<HeaderTimeoutStream>()
     }
 
     /// Whether the client begins to speak HTTP/2. What was read on the way is read again, or can be taken with
-    /// [`Guarded::take_first`]. A client that says nothing, or closes, speaks HTTP/1.
+    /// [`HeaderTimeoutStream::take_first`]. A client that says nothing, or closes, speaks HTTP/1.
     ///
     /// # Errors
     /// HTTP/2 was agreed on, but nothing came that begins so.
@@ -161,7 +161,7 @@ impl Guarded {
     }
 }
 
-impl AsyncRead for Guarded {
+impl AsyncRead for HeaderTimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut TaskContext<'_>,
@@ -193,7 +193,7 @@ impl AsyncRead for Guarded {
     }
 }
 
-impl AsyncWrite for Guarded {
+impl AsyncWrite for HeaderTimeoutStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, buf)
     }
@@ -223,19 +223,19 @@ impl AsyncWrite for Guarded {
 }
 
 #[async_trait]
-impl CloseStream for Guarded {
+impl CloseStream for HeaderTimeoutStream {
     async fn shutdown(&mut self) {
         CloseStream::shutdown(&mut *self.inner).await;
     }
 }
 
-impl UniqueID for Guarded {
+impl UniqueID for HeaderTimeoutStream {
     fn id(&self) -> i32 {
         self.inner.id()
     }
 }
 
-impl Ssl for Guarded {
+impl Ssl for HeaderTimeoutStream {
     fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
         self.inner.get_ssl_digest()
     }
@@ -245,26 +245,26 @@ impl Ssl for Guarded {
     }
 }
 
-impl GetTimingDigest for Guarded {
+impl GetTimingDigest for HeaderTimeoutStream {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         self.inner.get_timing_digest()
     }
 }
 
-impl GetProxyDigest for Guarded {
+impl GetProxyDigest for HeaderTimeoutStream {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         self.inner.get_proxy_digest()
     }
 }
 
-impl GetSocketDigest for Guarded {
+impl GetSocketDigest for HeaderTimeoutStream {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         self.inner.get_socket_digest()
     }
 }
 
 #[async_trait]
-impl Peek for Guarded {
+impl Peek for HeaderTimeoutStream {
     // Pingora looks for the preface of HTTP/2 with this.
     async fn try_peek(&mut self, buf: &mut [u8]) -> io::Result<bool> {
         self.read_exact(buf).await?;
@@ -274,7 +274,7 @@ impl Peek for Guarded {
     }
 }
 
-impl fmt::Debug for Guarded {
+impl fmt::Debug for HeaderTimeoutStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }

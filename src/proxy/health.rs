@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Gateway;
 use crate::json::Writer;
-use crate::route::breaker::State;
+use crate::route::breaker::BreakerState;
 use crate::route::{Nanos, Target};
 
 /// How a target is, in one word.
@@ -12,11 +12,11 @@ fn word(target: &Target, now: Nanos) -> (&'static str, Nanos) {
     let state = &target.seat.state;
     match (state.provider_breaker.state(now), state.breaker.state(now)) {
         _ if target.seat.weight == 0 => ("off", 0),
-        (State::Open(until), _) => ("provider_open", until - now),
-        (_, State::Open(until)) => ("open", until - now),
+        (BreakerState::Open(until), _) => ("provider_open", until - now),
+        (_, BreakerState::Open(until)) => ("open", until - now),
         _ if state.told() > now => ("waiting", state.told() - now),
-        (State::HalfOpen, _) | (_, State::HalfOpen) => ("half_open", 0),
-        (State::Closed, State::Closed) => ("closed", 0),
+        (BreakerState::HalfOpen, _) | (_, BreakerState::HalfOpen) => ("half_open", 0),
+        (BreakerState::Closed, BreakerState::Closed) => ("closed", 0),
     }
 }
 

@@ -5,7 +5,7 @@ use super::Gateway;
 use super::context::Context;
 use crate::route::Model;
 use crate::route::affinity::fingerprint;
-use crate::route::home::Home;
+use crate::route::home::StickyTarget;
 use crate::wire::Api;
 use crate::wire::request::Body;
 
@@ -17,7 +17,7 @@ impl Gateway {
             return fitting;
         }
         let home = body.kept().and_then(|kept| self.homes.find(fingerprint(0, &kept)));
-        let lives_here = |home: Home| {
+        let lives_here = |home: StickyTarget| {
             let targets = model.targets.iter().take(crate::route::pick::MOST_TARGETS);
             let index = targets.into_iter().position(|target| home.is(target.seat.state.id))?;
             Some(1 << index & fitting).filter(|at| *at != 0)

@@ -21,7 +21,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::context::Context;
 use super::exchange::Ended;
-use super::guarded::Guarded;
+use super::guarded::HeaderTimeoutStream;
 use super::head::{HeadFault, HeadScan};
 use super::reply::own_error_head;
 use super::shutdown::Held;
@@ -47,7 +47,7 @@ type Draining<'d> = Pin<&'d mut (dyn Future<Output = ()> + Send)>;
 
 /// Serves a connection until either side closes it. `first` is what was read of it, and `held` makes those wait who
 /// wait for the requests under way: until the first head has come, or has been given up.
-pub(super) async fn serve(gateway: &Gateway, stream: Box<Guarded>, first: BytesMut, held: Held) {
+pub(super) async fn serve(gateway: &Gateway, stream: Box<HeaderTimeoutStream>, first: BytesMut, held: Held) {
     let mut ended = pin!(gateway.shutdown.ended());
     let mut draining = pin!(gateway.shutdown.draining());
     let mut idle = Idle::new(gateway.limits.keepalive.max(Duration::from_secs(1)));
@@ -85,7 +85,7 @@ pub(super) async fn serve(gateway: &Gateway, stream: Box<Guarded>, first: BytesM
         }
         let Ok(Some(reusable)) = client.finish().await else { return };
         let (stream, rest) = reusable.into_parts();
-        let Ok(stream) = stream.into_any().downcast::<Guarded>() else { return };
+        let Ok(stream) = stream.into_any().downcast::<HeaderTimeoutStream>() else { return };
         idle.begin();
         next = Some((stream, rest.unwrap_or_default()));
     }
@@ -153,7 +153,12 @@ impl Idle {
 }
 
 /// Reads a head into `buf`, which may hold some of it. Bytes behind it stay there.
-async fn read_head(gateway: &Gateway, stream: &mut Guarded, buf: &mut BytesMut, idle: &mut Idle) -> Read {
+async fn read_head(
+    gateway: &Gateway,
+    stream: &mut HeaderTimeoutStream,
+    buf: &mut BytesMut,
+    idle: &mut Idle,
+) -> Read {
     let limit = gateway.limits.head;
     let mut scan = HeadScan::default();
     stream.begin_head(!buf.is_empty());
@@ -226,7 +231,7 @@ async fn parse_head(gateway: &Gateway, client: &mut Client) -> bool {
 }
 
 /// Tells a client that its head cannot be read. No format is known, and no id.
-async fn refuse(stream: &mut Guarded, error: &ApiError) -> io::Result<()> {
+async fn refuse(stream: &mut HeaderTimeoutStream, error: &ApiError) -> io::Result<()> {
     let body = wire_error::body(Format::Chat, error, "");
     let mut head = own_error_head(error, body.len());
     let _ = head.insert_header(header::DATE, get_cached_date());

@@ -13,7 +13,7 @@ use super::request::COUNTING;
 use super::task::key_of;
 use crate::account::{Key, KeyState, Permission, is_mistyped, is_token};
 use crate::error::{ApiError, Kind};
-use crate::route::Table;
+use crate::route::RoutingTable;
 use crate::wire::Api;
 use crate::wire::body_facts::NamedModels;
 use crate::wire::path::{self, Endpoint};
@@ -124,7 +124,11 @@ pub(super) fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint
 
 /// Whether the key may use the models that the body names besides the one that it asks for. They are names at the
 /// provider, or of this gateway: either way the key's patterns must permit them.
-pub(super) fn permit_named_models(routes: &Table, ctx: &Context, body: &mut Body) -> Result<(), ApiError> {
+pub(super) fn permit_named_models(
+    routes: &RoutingTable,
+    ctx: &Context,
+    body: &mut Body,
+) -> Result<(), ApiError> {
     let Some(key) = &ctx.key else { return Ok(()) };
     let models = &key.rules.models;
     if !body.names_models() || *models == Permission::All {

@@ -18,8 +18,8 @@ use super::call::{Ask, Heard, Notes, answers_too_large, broken, refused, to_look
 use super::context::{Answer, Context, Made};
 use super::exchange::{End, Ended, client_gone, restarting, silent};
 use super::fetch::FetchFault;
-use super::lane::{Lane, address_of};
-use super::live::Live;
+use super::lane::{UpstreamRoute, address_of};
+use super::live::ActiveSnapshot;
 use super::offload::apart_if_large;
 use super::request::overloaded;
 use super::upstream::scrubbed;
@@ -37,8 +37,8 @@ const AT_ONCE: usize = 4;
 
 /// The way that all calls of a job go.
 pub(super) struct Way {
-    live: Arc<Live>,
-    lane: Arc<Lane>,
+    live: Arc<ActiveSnapshot>,
+    lane: Arc<UpstreamRoute>,
     model: Arc<Model>,
     target: usize,
     head: HeaderMap,

@@ -16,7 +16,7 @@ use crate::wire::{Api, Format};
 pub(super) const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
 
 /// See the module.
-pub(super) struct Lane {
+pub(super) struct UpstreamRoute {
     /// The API that the provider is asked through.
     pub(super) api: Api,
     /// Where the way to the provider stands among the snapshot's.
@@ -33,7 +33,7 @@ pub(super) struct Lane {
     uri: Option<Uri>,
 }
 
-impl Lane {
+impl UpstreamRoute {
     pub(super) fn new(
         metrics: &Metrics,
         endpoint: &'static str,
@@ -51,7 +51,7 @@ impl Lane {
         let family = known.into_iter().find(|family| *family != Family::Other).unwrap_or(Family::Other);
         let name = HeaderValue::try_from(format!("{}/{}", provider.name, target.model)).ok();
         let dialect = Dialect { model: "", issuer: "", ..provider.dialect(api, &target.model) };
-        Lane { api, link, series, family, dialect, name, head: template(provider, api), uri }
+        UpstreamRoute { api, link, series, family, dialect, name, head: template(provider, api), uri }
     }
 
     /// How the model of the lane's target is spoken to.
@@ -114,7 +114,7 @@ pub(super) fn template(provider: &Provider, api: Api) -> HeaderMap {
     head
 }
 
-impl std::fmt::Debug for Lane {
+impl std::fmt::Debug for UpstreamRoute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Lane({:?})", self.series)
     }

@@ -13,7 +13,7 @@ use super::context::{Context, Plan};
 use super::fetch::FetchFault;
 use super::plan::Chosen;
 use super::request::overloaded;
-use super::weight::{Room, Weight};
+use super::weight::{MemoryPermit, Room};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::translate::{Brought, Key, Linked, Refused, Stored, Wanted, links};
@@ -90,7 +90,7 @@ impl Gateway {
     async fn bring_all(
         &self,
         wanted: Vec<(String, Wanted)>,
-    ) -> Result<(Vec<Linked>, Vec<Option<Weight>>), ApiError> {
+    ) -> Result<(Vec<Linked>, Vec<Option<MemoryPermit>>), ApiError> {
         if wanted.len() > MOST {
             let message = format!("The request has more than {MOST} images and files given by address.");
             return Err(ApiError::new(Kind::InvalidField, message));

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use super::charge::Billing;
-use super::lane::Lane;
-use super::peer::Link;
+use super::lane::UpstreamRoute;
+use super::peer::ProviderAddresses;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::route::Model;
@@ -27,15 +27,15 @@ const ENDPOINTS: [&str; 10] = [
 
 /// A snapshot in use.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct ActiveSnapshot {
     pub(super) snapshot: Snapshot,
     pub(super) billing: Arc<Billing>,
-    links: Vec<Link>,
+    links: Vec<ProviderAddresses>,
     /// By model, target and endpoint, in this order.
-    lanes: Vec<Box<[OnceLock<Arc<Lane>>]>>,
+    lanes: Vec<Box<[OnceLock<Arc<UpstreamRoute>>]>>,
 }
 
-impl Live {
+impl ActiveSnapshot {
     pub(super) fn new(snapshot: Snapshot, billing: Arc<Billing>, metrics: &Metrics, limits: &Limits) -> Self {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let loaded = |kind, n| metrics.loaded.with_label_values(&[kind]).set(count(n));
@@ -43,19 +43,23 @@ impl Live {
         loaded("providers", snapshot.routes.providers().len());
         loaded("keys", snapshot.keys.len());
         metrics.generation.set(i64::try_from(snapshot.generation).unwrap_or(i64::MAX));
-        let links =
-            snapshot.routes.providers().iter().map(|provider| Link::new(provider.clone(), limits)).collect();
+        let links = snapshot
+            .routes
+            .providers()
+            .iter()
+            .map(|provider| ProviderAddresses::new(provider.clone(), limits))
+            .collect();
         let lanes = snapshot
             .routes
             .models()
             .iter()
             .map(|model| (0..model.targets.len() * ENDPOINTS.len()).map(|_| OnceLock::new()).collect())
             .collect();
-        Live { snapshot, billing, links, lanes }
+        ActiveSnapshot { snapshot, billing, links, lanes }
     }
 
     /// Takes over what was found out of providers that are still there.
-    pub(super) fn inherit(&self, before: &Live) {
+    pub(super) fn inherit(&self, before: &ActiveSnapshot) {
         for link in &self.links {
             if let Some(known) = before.link_to(&link.provider().name) {
                 link.inherit(known);
@@ -64,12 +68,12 @@ impl Live {
     }
 
     /// The way to a provider.
-    pub(super) fn link(&self, lane: &Lane) -> Option<&Link> {
+    pub(super) fn link(&self, lane: &UpstreamRoute) -> Option<&ProviderAddresses> {
         self.links.get(lane.link)
     }
 
     /// The way to the provider of this name.
-    pub(super) fn link_to(&self, provider: &str) -> Option<&Link> {
+    pub(super) fn link_to(&self, provider: &str) -> Option<&ProviderAddresses> {
         self.links.iter().find(|link| *link.provider().name == *provider)
     }
 
@@ -81,11 +85,11 @@ impl Live {
         model: &Model,
         target: usize,
         api: Api,
-    ) -> Option<Arc<Lane>> {
+    ) -> Option<Arc<UpstreamRoute>> {
         let make = || {
             let target = model.targets.get(target)?;
             let link = self.links.iter().position(|link| Arc::ptr_eq(link.provider(), &target.provider))?;
-            Some(Arc::new(Lane::new(metrics, endpoint, model, target, api, link)))
+            Some(Arc::new(UpstreamRoute::new(metrics, endpoint, model, target, api, link)))
         };
         let column = ENDPOINTS.iter().position(|known| *known == endpoint);
         let slot = column

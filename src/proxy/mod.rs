@@ -102,14 +102,14 @@ pub use shutdown::Shutdown;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
-use crate::route::home::Homes;
+use crate::route::home::StickyTable;
 use crate::snapshot::Snapshot;
 use crate::store::{Ledger, OwnerStore, Store, TaskStore};
 use crate::supervise::Supervisor;
 use charge::Billing;
 use connection::Connections;
 use dns::Resolver;
-use live::Live;
+use live::ActiveSnapshot;
 
 /// How long the end of the process waits for the ledger.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -120,7 +120,7 @@ pub struct Gateway(Arc<Inner>);
 
 /// See [`Gateway`].
 pub struct Inner {
-    live: ArcSwap<Live>,
+    live: ArcSwap<ActiveSnapshot>,
     limits: Limits,
     connections: Connections,
     resolver: Resolver,
@@ -132,12 +132,12 @@ pub struct Inner {
     tasks: task::Desk,
     owners: Arc<dyn OwnerStore>,
     refuse_foreign: bool,
-    memory: weight::Memory,
+    memory: weight::BodyMemory,
     offload: offload::Offload,
     /// Places of those who follow links.
     fetches: Arc<Semaphore>,
-    homes: Homes,
-    checked: check::Board,
+    homes: StickyTable,
+    checked: check::ProbeResults,
     supervisor: Arc<Supervisor>,
     /// Tells that routes and keys have been put in place.
     reloads: tokio::sync::watch::Sender<()>,
@@ -188,10 +188,10 @@ impl Gateway {
         let mut options = ConnectorOptions::new(parts.limits.pool);
         options.ca_file = parts.ca_file;
         let billing = Arc::new(Billing::new(parts.ledger));
-        let live = Live::new(parts.snapshot, billing.clone(), &parts.metrics, &parts.limits);
+        let live = ActiveSnapshot::new(parts.snapshot, billing.clone(), &parts.metrics, &parts.limits);
         let kept = parts.store.as_ref().map_or(0, |store| store.size());
         parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
-        let memory = weight::Memory::new(parts.limits.memory);
+        let memory = weight::BodyMemory::new(parts.limits.memory);
         let fetches = Arc::new(Semaphore::new(parts.limits.fetches.min(Semaphore::MAX_PERMITS)));
         Ok(Gateway(Arc::new(Inner {
             live: ArcSwap::from_pointee(live),
@@ -209,8 +209,8 @@ impl Gateway {
             billing,
             memory,
             fetches,
-            homes: Homes::default(),
-            checked: check::Board::default(),
+            homes: StickyTable::default(),
+            checked: check::ProbeResults::default(),
             supervisor: parts.supervisor,
             reloads: tokio::sync::watch::Sender::new(()),
         })))
@@ -253,7 +253,7 @@ impl Gateway {
         self.billing.sweep();
         let mut snapshot = snapshot;
         snapshot.routes.inherit(&self.live.load().snapshot.routes);
-        let live = Live::new(snapshot, self.billing.clone(), &self.metrics, &self.limits);
+        let live = ActiveSnapshot::new(snapshot, self.billing.clone(), &self.metrics, &self.limits);
         live.inherit(&self.live.load());
         let before = self.live.swap(Arc::new(live));
         self.reloads.send_replace(());

@@ -91,12 +91,12 @@ impl Peer for Upstream {
 }
 
 /// A provider with its current addresses.
-pub(super) struct Link {
+pub(super) struct ProviderAddresses {
     provider: Arc<Provider>,
     addresses: Arc<Addresses>,
 }
 
-impl Link {
+impl ProviderAddresses {
     pub(super) fn new(provider: Arc<Provider>, limits: &Limits) -> Self {
         let mut options = PeerOptions::new();
         limit(&mut options, provider.timeouts.connect);
@@ -130,7 +130,7 @@ impl Link {
             Some(ip) => Addresses::fixed(&provider.name, ip, make),
             None => Addresses::named(&provider.name, provider.base.host(), make),
         };
-        Link { provider, addresses: Arc::new(addresses) }
+        ProviderAddresses { provider, addresses: Arc::new(addresses) }
     }
 
     pub(super) fn provider(&self) -> &Arc<Provider> {
@@ -138,7 +138,7 @@ impl Link {
     }
 
     /// Takes over what is known of the same name.
-    pub(super) fn inherit(&self, before: &Link) {
+    pub(super) fn inherit(&self, before: &ProviderAddresses) {
         self.addresses.inherit(&before.addresses);
     }
 
@@ -171,7 +171,7 @@ fn roots_group(roots: &[Vec<u8>]) -> u64 {
     hasher.finish() | 1
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for ProviderAddresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Link({})", self.provider.name)
     }

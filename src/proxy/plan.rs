@@ -9,7 +9,7 @@ use smallvec::smallvec;
 
 use super::Gateway;
 use super::context::{Context, Plan, Translation};
-use super::lane::Lane;
+use super::lane::UpstreamRoute;
 use super::linked::{Untold, may_be_linked};
 use super::offload::apart_if_large;
 use super::request::overloaded;
@@ -19,7 +19,7 @@ use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::job::{embed, rank};
 use crate::json::Rope;
-use crate::route::seat::Permit;
+use crate::route::seat::TargetPermit;
 use crate::route::{Model, Target, api_that_stops, upstream_api};
 use crate::translate::verbatim::Changes;
 use crate::translate::{Ask, Outgoing, Stored, Untranslated, outgoing_sealed, outgoing_stored};
@@ -73,8 +73,8 @@ pub(super) struct Chosen {
     pub(super) model: Arc<Model>,
     pub(super) index: usize,
     /// Its place there; nothing for what is asked of a provider in any case.
-    pub(super) permit: Option<Permit>,
-    pub(super) lane: Arc<Lane>,
+    pub(super) permit: Option<TargetPermit>,
+    pub(super) lane: Arc<UpstreamRoute>,
     /// The API that the client speaks.
     pub(super) api: Api,
     /// The API that the provider is asked through.

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use pingora::protocols::http::client::HttpSession;
 use pingora::{Error, ErrorType};
 
-use super::cork::Corked;
+use super::cork::CoalescingStream;
 use super::encoding::{DecodeError, Decoder};
 use super::response::MAX_ERROR_BODY;
 
@@ -58,7 +58,8 @@ impl Reader {
         Reader { gathered: BytesMut::new(), streaming, waited: false, decoding: None }
     }
 
-    /// The same for a body that is compressed, if there is a decoder; of an error's no more than its beginning is decoded.
+    /// The same for a body that is compressed, if there is a decoder; of an error's no more than its beginning is
+    /// decoded.
     pub(super) fn decoding(mut self, decoder: Option<Box<Decoder>>, error: bool) -> Self {
         let left = error.then_some(MAX_ERROR_BODY);
         self.decoding = decoder.map(|decoder| Box::new(Decoding { decoder, left, end: None }));
@@ -141,7 +142,7 @@ impl Reader {
         if !self.streaming {
             return self.gathered.len() >= GATHER_WHOLE;
         }
-        let last_read = upstream.stream().and_then(Corked::of).map(Corked::last_read);
+        let last_read = upstream.stream().and_then(CoalescingStream::of).map(CoalescingStream::last_read);
         self.gathered.len() >= GATHER || last_read.is_some_and(|read| grown + CHUNK_FRAMING >= read)
     }
 

@@ -10,7 +10,7 @@ use super::chunks::Misframed;
 use super::context::{Context, RequestId};
 use super::exchange::while_there;
 use super::fallback::{Wanted, not_offered};
-use super::guarded::Guarded;
+use super::guarded::HeaderTimeoutStream;
 use super::identify::{authenticate, permit, permit_named_models};
 use super::offload::{LARGE, apart_if_large};
 use super::reply::has_begun;
@@ -19,7 +19,7 @@ use super::{images, names};
 use crate::account::Permission;
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::route::pick::mask;
-use crate::route::{Model, Named, Table, Target, upstream_api};
+use crate::route::{Model, Named, RoutingTable, Target, upstream_api};
 use crate::wire::form;
 use crate::wire::images::reply::Shape;
 use crate::wire::models::{self, Entry, Hints, Page};
@@ -40,7 +40,7 @@ const MAX_PAGE: usize = 1000;
 impl Gateway {
     /// The request's head has come.
     pub(super) fn begin(&self, client: &mut Client, ctx: &mut Context) {
-        if let Some(guarded) = client.stream().and_then(Guarded::of) {
+        if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of) {
             guarded.head_complete();
         }
         let head = client.req_header();
@@ -337,7 +337,11 @@ pub(super) fn check_media(head: &RequestHeader, endpoint: &Endpoint) -> Result<O
 }
 
 /// The model of this name, if the key may use it.
-pub(super) fn named<'t>(routes: &'t Table, ctx: &mut Context, name: &str) -> Result<Named<'t>, ApiError> {
+pub(super) fn named<'t>(
+    routes: &'t RoutingTable,
+    ctx: &mut Context,
+    name: &str,
+) -> Result<Named<'t>, ApiError> {
     let named = routes.resolve(name).ok_or_else(|| unknown_model(name))?;
     let id = &named.model.id;
     ctx.record.model = Some(id.clone());

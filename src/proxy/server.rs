@@ -14,10 +14,10 @@ use pingora::server::{RunArgs, Server as PingoraServer};
 use pingora::services::background::background_service;
 use pingora::services::listening::Service;
 
-use super::check::Checks;
+use super::check::Probes;
 use super::front::Front;
 use super::listener_service::{ListenerHandle, ListenerService};
-use super::signals::{self, AdminThread, ProcessStatus, Retired, Signals, Watch};
+use super::signals::{self, AdminThread, ProcessStatus, RetiredSnapshots, Signals, Watch};
 use super::task::Watchman;
 use super::tls::TlsListeners;
 use super::upgrade::ReadySocket;
@@ -88,7 +88,7 @@ pub struct Server {
     options: ServeOptions,
     gateway: Gateway,
     reloader: Arc<Reloader>,
-    retired: Retired,
+    retired: RetiredSnapshots,
     metrics: Arc<Metrics>,
     access_log: Arc<AccessLog>,
     shutdown: Arc<Shutdown>,
@@ -138,7 +138,7 @@ impl Server {
             supervisor,
             ca_file: roots::file()?,
         })?;
-        let retired = Retired::default();
+        let retired = RetiredSnapshots::default();
         let reloader = {
             let (gateway, retired) = (gateway.clone(), retired.clone());
             Reloader::new(
@@ -186,7 +186,7 @@ impl Server {
         let listeners = Arc::new(ListenerHandle::default());
         server.add_service(ListenerService { service, handle: listeners.clone() });
         server.add_service(background_service("tasks", Watchman(self.gateway.clone())));
-        server.add_service(background_service("checks", Checks(self.gateway.clone())));
+        server.add_service(background_service("checks", Probes(self.gateway.clone())));
         let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
         let report = ProcessStatus { reloader, shutdown, gateway: self.gateway.clone() };
         let supervised = self.gateway.supervisor.add_new("admin");

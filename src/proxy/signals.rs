@@ -37,8 +37,8 @@ const START: Duration = Duration::from_secs(20);
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long a new process may take until it waits for the listeners.
 const HAND_OVER: Duration = Duration::from_secs(30);
-/// Time from the last accept to the start of the drain after an upgrade. A connection is counted by its own task, and one
-/// whose task has not run yet would be lost.
+/// Time from the last accept to the start of the drain after an upgrade. A connection is counted by its own task, and
+/// one whose task has not run yet would be lost.
 const ACCEPT_SETTLE: Duration = Duration::from_secs(1);
 /// Bound of the work before the process exits.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,9 +48,9 @@ const SWEEP: Duration = Duration::from_secs(30);
 /// Old snapshots that requests may still hold. They are dropped here and not by the last request: taking 100,000 keys
 /// apart takes milliseconds.
 #[derive(Clone, Default)]
-pub(super) struct Retired(Arc<Mutex<Vec<Arc<dyn Send + Sync>>>>);
+pub(super) struct RetiredSnapshots(Arc<Mutex<Vec<Arc<dyn Send + Sync>>>>);
 
-impl Retired {
+impl RetiredSnapshots {
     pub(super) fn keep(&self, snapshot: Arc<dyn Send + Sync>) {
         self.0.lock().push(snapshot);
         self.sweep();
@@ -162,7 +162,7 @@ pub(super) struct Signals {
     pub(super) settings: Settings,
     pub(super) gateway: Gateway,
     pub(super) reloader: Arc<Reloader>,
-    pub(super) retired: Retired,
+    pub(super) retired: RetiredSnapshots,
     pub(super) access_log: Arc<AccessLog>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) shutdown: Arc<Shutdown>,

@@ -16,7 +16,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use super::charge::RequestCharges;
 use super::context::{Context, Plan, Record, RequestId};
 use super::exchange::Clock;
-use super::guarded::Guarded;
+use super::guarded::HeaderTimeoutStream;
 use super::reply::{from_pingora, has_begun};
 use super::response::{add_ids, keep_flowing};
 use super::{Client, Gateway, names};
@@ -146,11 +146,11 @@ impl Waiting<'_> {
             *self.kept = true;
             *self.status = 200;
             let head = Box::new(self.head(client.req_header()));
-            if let Some(guarded) = client.stream().and_then(Guarded::of).filter(|_| fill) {
+            if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of).filter(|_| fill) {
                 guarded.cork();
             }
             client.write_response_header(head).await?;
-            if let Some(guarded) = client.stream().and_then(Guarded::of) {
+            if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of) {
                 guarded.uncork();
             }
         }

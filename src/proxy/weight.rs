@@ -11,30 +11,30 @@ const COUNTED: usize = 64 * 1024;
 
 /// What all requests hold, in bytes, and how much that may be.
 #[derive(Clone, Debug)]
-pub(super) struct Memory {
+pub(super) struct BodyMemory {
     held: Arc<AtomicUsize>,
     limit: usize,
 }
 
 /// What one body takes; given back when it goes.
 #[derive(Debug)]
-pub(super) struct Weight {
-    memory: Memory,
+pub(super) struct MemoryPermit {
+    memory: BodyMemory,
     bytes: usize,
 }
 
-impl Memory {
+impl BodyMemory {
     /// Memory of which no more than `limit` bytes may be held.
     pub(super) fn new(limit: usize) -> Self {
-        Memory { held: Arc::default(), limit }
+        BodyMemory { held: Arc::default(), limit }
     }
 
     /// Notes that a body has grown to so many bytes. False when all of them together are more than the limit.
-    pub(super) fn grow(&self, weight: &mut Option<Weight>, bytes: usize) -> bool {
+    pub(super) fn grow(&self, weight: &mut Option<MemoryPermit>, bytes: usize) -> bool {
         if bytes < COUNTED {
             return true;
         }
-        let weight = weight.get_or_insert_with(|| Weight { memory: self.clone(), bytes: 0 });
+        let weight = weight.get_or_insert_with(|| MemoryPermit { memory: self.clone(), bytes: 0 });
         let more = bytes.saturating_sub(weight.bytes);
         weight.bytes += more;
         self.held.fetch_add(more, Ordering::Relaxed).saturating_add(more) <= self.limit
@@ -52,7 +52,7 @@ impl Memory {
     }
 }
 
-impl Drop for Weight {
+impl Drop for MemoryPermit {
     fn drop(&mut self) {
         self.memory.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -86,9 +86,9 @@ pub(super) enum Full {
 /// Count of what one read collects, while it collects it.
 #[derive(Debug)]
 pub(super) struct Tally {
-    memory: Memory,
+    memory: BodyMemory,
     room: Arc<Room>,
-    weight: Option<Weight>,
+    weight: Option<MemoryPermit>,
     bytes: usize,
 }
 
@@ -115,7 +115,7 @@ impl Tally {
 struct Weighed {
     body: Bytes,
     #[allow(dead_code, reason = "held until it is dropped")]
-    weight: Weight,
+    weight: MemoryPermit,
 }
 
 impl AsRef<[u8]> for Weighed {
@@ -124,7 +124,7 @@ impl AsRef<[u8]> for Weighed {
     }
 }
 
-fn sealed(body: Bytes, weight: Option<Weight>) -> Bytes {
+fn sealed(body: Bytes, weight: Option<MemoryPermit>) -> Bytes {
     match weight {
         Some(weight) => Bytes::from_owner(Weighed { body, weight }),
         None => body,
@@ -135,13 +135,13 @@ fn sealed(body: Bytes, weight: Option<Weight>) -> Bytes {
 mod tests {
     use super::*;
 
-    fn held(memory: &Memory) -> usize {
+    fn held(memory: &BodyMemory) -> usize {
         memory.held.load(Ordering::Relaxed)
     }
 
     #[test]
     fn bodies_are_bounded_together_and_forgotten_one_by_one() {
-        let memory = Memory::new(4 * COUNTED);
+        let memory = BodyMemory::new(4 * COUNTED);
         let (mut one, mut other, mut small) = (None, None, None);
         assert!(memory.grow(&mut small, COUNTED - 1) && small.is_none(), "not counted");
         assert!(memory.grow(&mut one, COUNTED));
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn sealed_bodies_are_counted_until_their_last_part_goes() {
-        let memory = Memory::new(4 * COUNTED);
+        let memory = BodyMemory::new(4 * COUNTED);
         let body = memory.weigh(Bytes::from(vec![b'x'; COUNTED]), COUNTED).unwrap();
         let part = body.slice(10..20);
         drop(body);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn tallies_share_the_room_of_their_request() {
-        let memory = Memory::new(8 * COUNTED);
+        let memory = BodyMemory::new(8 * COUNTED);
         let room = Room::new(3 * COUNTED);
         let (mut one, mut other) = (memory.tally(&room), memory.tally(&room));
         one.add(COUNTED).unwrap();

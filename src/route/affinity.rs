@@ -4,7 +4,7 @@
 //! joins or leaves, only the conversations that it wins or had won move. A target that has much more to do than its
 //! share is passed over, and the next best one wins.
 
-use super::seat::Seat;
+use super::seat::TargetHandle;
 
 /// A target may have so many hundredths of its share under way ...
 const BOUND: u64 = 125;
@@ -47,7 +47,7 @@ fn halves(word: u128) -> (u64, u64) {
 
 /// How well a target fits: `-weight / ln(u)`, whose largest falls to each with the probability of its weight. Where all
 /// weigh the same, `u` is in the same order.
-fn score(conversation: u64, seat: &Seat, alike: bool) -> f64 {
+fn score(conversation: u64, seat: &TargetHandle, alike: bool) -> f64 {
     // 53 bits are what a float holds; never 0, whose logarithm there is not.
     let draw = (mix(conversation, seat.state.id) >> 11) as f64 + 0.5;
     if alike {
@@ -60,7 +60,7 @@ fn score(conversation: u64, seat: &Seat, alike: bool) -> f64 {
 /// Picks among targets of one tier.
 pub(super) fn choose<'s>(
     conversation: u64,
-    seats: impl Iterator<Item = (usize, &'s Seat)> + Clone,
+    seats: impl Iterator<Item = (usize, &'s TargetHandle)> + Clone,
 ) -> Option<usize> {
     let (mut requests, mut weights) = (1, 0);
     let (mut alike, mut before) = (true, None);

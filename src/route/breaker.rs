@@ -11,7 +11,7 @@ use super::Nanos;
 
 /// When a breaker opens and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct BreakerRules {
     /// So many failures in a row.
     pub failures: u32,
     /// Or so many of a hundred requests ...
@@ -28,9 +28,9 @@ pub struct Rules {
 
 const SECOND: Nanos = 1_000_000_000;
 
-impl Default for Rules {
+impl Default for BreakerRules {
     fn default() -> Self {
-        Rules {
+        BreakerRules {
             // One failure is bad luck, five in a row are not; and with five nobody waits long for the sixth.
             failures: 5,
             percent: 50,
@@ -45,7 +45,7 @@ impl Default for Rules {
 /// How somebody came in; to be said when it is known how it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Entry {
+pub enum BreakerAdmission {
     /// Through a closed breaker.
     Usual,
     /// As the only probe of a half-open one.
@@ -56,7 +56,7 @@ pub enum Entry {
 
 /// What a breaker is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum BreakerState {
     /// Everybody may enter.
     Closed,
     /// One at a time may enter.
@@ -77,11 +77,11 @@ pub struct Breaker {
     row: AtomicU32,
     /// Successes in the window.
     good: AtomicU32,
-    rest: Mutex<Rest>,
+    rest: Mutex<Cooldown>,
 }
 
 #[derive(Debug, Default)]
-struct Rest {
+struct Cooldown {
     /// How often it opened without having closed in between.
     trips: u32,
     /// Failures in the window.
@@ -91,47 +91,47 @@ struct Rest {
 
 impl Breaker {
     /// What it is now.
-    pub fn state(&self, now: Nanos) -> State {
+    pub fn state(&self, now: Nanos) -> BreakerState {
         match self.until.load(Ordering::Acquire) {
-            0 => State::Closed,
-            until if now < until => State::Open(until),
-            _ => State::HalfOpen,
+            0 => BreakerState::Closed,
+            until if now < until => BreakerState::Open(until),
+            _ => BreakerState::HalfOpen,
         }
     }
 
     /// Whether somebody could enter now.
     pub fn admits(&self, now: Nanos) -> bool {
         match self.state(now) {
-            State::Closed => true,
-            State::HalfOpen => !self.probing.load(Ordering::Relaxed),
-            State::Open(_) => false,
+            BreakerState::Closed => true,
+            BreakerState::HalfOpen => !self.probing.load(Ordering::Relaxed),
+            BreakerState::Open(_) => false,
         }
     }
 
     /// Enters, if it may be.
-    pub fn enter(&self, now: Nanos) -> Option<Entry> {
+    pub fn enter(&self, now: Nanos) -> Option<BreakerAdmission> {
         match self.state(now) {
-            State::Closed => Some(Entry::Usual),
-            State::Open(_) => None,
-            State::HalfOpen => {
+            BreakerState::Closed => Some(BreakerAdmission::Usual),
+            BreakerState::Open(_) => None,
+            BreakerState::HalfOpen => {
                 let free = self.probing.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
-                free.is_ok().then_some(Entry::Probe)
+                free.is_ok().then_some(BreakerAdmission::Probe)
             }
         }
     }
 
     /// It went well.
-    pub fn succeeded(&self, entry: Entry) {
+    pub fn succeeded(&self, entry: BreakerAdmission) {
         match entry {
-            Entry::Usual => {
+            BreakerAdmission::Usual => {
                 if self.row.load(Ordering::Relaxed) != 0 {
                     self.row.store(0, Ordering::Relaxed);
                 }
                 self.good.fetch_add(1, Ordering::Relaxed);
             }
-            Entry::Probe | Entry::Forced => {
+            BreakerAdmission::Probe | BreakerAdmission::Forced => {
                 let mut rest = self.lock();
-                *rest = Rest::default();
+                *rest = Cooldown::default();
                 self.row.store(0, Ordering::Relaxed);
                 self.good.store(0, Ordering::Relaxed);
                 self.tripped.store(false, Ordering::Relaxed);
@@ -142,14 +142,14 @@ impl Breaker {
     }
 
     /// It failed. `point` is uniform over all of `u64`. True when it opens with this.
-    pub fn failed(&self, entry: Entry, now: Nanos, rules: &Rules, point: u64) -> bool {
+    pub fn failed(&self, entry: BreakerAdmission, now: Nanos, rules: &BreakerRules, point: u64) -> bool {
         let mut rest = self.lock();
         let closed = self.until.load(Ordering::Relaxed) == 0;
         let opens = match entry {
-            Entry::Probe => true,
-            Entry::Forced => false,
+            BreakerAdmission::Probe => true,
+            BreakerAdmission::Forced => false,
             // What began before it opened says nothing new.
-            Entry::Usual => closed && self.count(&mut rest, now, rules),
+            BreakerAdmission::Usual => closed && self.count(&mut rest, now, rules),
         };
         if opens {
             self.open(&mut rest, now, rules, point);
@@ -159,11 +159,11 @@ impl Breaker {
     }
 
     /// Opens, whatever was before: this failure leaves no doubt. True when it was closed.
-    pub fn trip(&self, entry: Entry, now: Nanos, rules: &Rules, point: u64) -> bool {
+    pub fn trip(&self, entry: BreakerAdmission, now: Nanos, rules: &BreakerRules, point: u64) -> bool {
         let mut rest = self.lock();
         let closed = self.until.load(Ordering::Relaxed) == 0;
         self.tripped.store(true, Ordering::Relaxed);
-        if closed || entry == Entry::Probe {
+        if closed || entry == BreakerAdmission::Probe {
             self.open(&mut rest, now, rules, point);
         }
         self.leave(entry);
@@ -181,7 +181,7 @@ impl Breaker {
         if closed || (self.tripped.load(Ordering::Relaxed) && !tripped_too) {
             return false;
         }
-        *rest = Rest::default();
+        *rest = Cooldown::default();
         self.row.store(0, Ordering::Relaxed);
         self.good.store(0, Ordering::Relaxed);
         self.tripped.store(false, Ordering::Relaxed);
@@ -190,20 +190,20 @@ impl Breaker {
     }
 
     /// It is not known how it would have gone.
-    pub fn given_up(&self, entry: Entry) {
+    pub fn given_up(&self, entry: BreakerAdmission) {
         self.leave(entry);
     }
 
-    fn leave(&self, entry: Entry) {
-        if entry == Entry::Probe {
+    fn leave(&self, entry: BreakerAdmission) {
+        if entry == BreakerAdmission::Probe {
             self.probing.store(false, Ordering::Release);
         }
     }
 
     /// Counts a failure; says whether it is one too many.
-    fn count(&self, rest: &mut Rest, now: Nanos, rules: &Rules) -> bool {
+    fn count(&self, rest: &mut Cooldown, now: Nanos, rules: &BreakerRules) -> bool {
         if now.saturating_sub(rest.begun) > rules.within {
-            *rest = Rest { trips: rest.trips, bad: 0, begun: now };
+            *rest = Cooldown { trips: rest.trips, bad: 0, begun: now };
             self.good.store(0, Ordering::Relaxed);
         }
         rest.bad = rest.bad.saturating_add(1);
@@ -213,15 +213,15 @@ impl Breaker {
         row >= rules.failures || (all >= u64::from(rules.requests) && often)
     }
 
-    fn open(&self, rest: &mut Rest, now: Nanos, rules: &Rules, point: u64) {
+    fn open(&self, rest: &mut Cooldown, now: Nanos, rules: &BreakerRules, point: u64) {
         let span = rules.cooldown.saturating_mul(1 << rest.trips.min(20)).min(rules.longest);
-        *rest = Rest { trips: rest.trips.saturating_add(1), bad: 0, begun: now };
+        *rest = Cooldown { trips: rest.trips.saturating_add(1), bad: 0, begun: now };
         self.row.store(0, Ordering::Relaxed);
         self.good.store(0, Ordering::Relaxed);
         self.until.store(now.saturating_add(jittered(span, point)).max(1), Ordering::Release);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Rest> {
+    fn lock(&self) -> MutexGuard<'_, Cooldown> {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,30 +9,30 @@ const MOST: i64 = 10;
 
 /// A share of requests, in percent, and what is there in the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct RetryShare {
     /// Tries that each hundred requests pay for.
     pub percent: u32,
     /// Tries that are there before any request has paid.
     pub reserve: u32,
 }
 
-impl Default for Share {
+impl Default for RetryShare {
     fn default() -> Self {
         // With one of three targets gone a third of requests is tried again until its breaker has opened.
-        Share { percent: 20, reserve: 100 }
+        RetryShare { percent: 20, reserve: 100 }
     }
 }
 
 /// See the module. Outlives a reload.
 #[derive(Debug, Default)]
-pub struct Budget {
+pub struct RetryBudget {
     /// Beside the reserve; may be negative by as much as that.
     paid: AtomicI64,
 }
 
-impl Budget {
+impl RetryBudget {
     /// A request comes.
-    pub fn pay(&self, share: &Share) {
+    pub fn pay(&self, share: &RetryShare) {
         let most = i64::from(share.reserve) * TRY * MOST;
         if self.paid.load(Ordering::Relaxed) < most {
             self.paid.fetch_add(i64::from(share.percent), Ordering::Relaxed);
@@ -40,7 +40,7 @@ impl Budget {
     }
 
     /// Takes a try, if there is one.
-    pub fn take(&self, share: &Share) -> bool {
+    pub fn take(&self, share: &RetryShare) -> bool {
         let least = -i64::from(share.reserve) * TRY;
         let next = |paid: i64| (paid - TRY >= least).then_some(paid - TRY);
         self.paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()

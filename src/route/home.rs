@@ -14,11 +14,11 @@ const TARGET: u64 = 0xffff_ffff;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Homes {
+pub struct StickyTable {
     places: OnceLock<Box<[AtomicU64]>>,
 }
 
-impl Homes {
+impl StickyTable {
     /// Remembers where something is kept. Both are numbers that stand for it, evenly spread.
     pub fn remember(&self, kept: u64, target: u64) {
         let places = self.places.get_or_init(|| (0..PLACES).map(|_| AtomicU64::new(0)).collect());
@@ -28,9 +28,9 @@ impl Homes {
     }
 
     /// Whether this target is where it is kept; nothing where that is not known.
-    pub fn find(&self, kept: u64) -> Option<Home> {
+    pub fn find(&self, kept: u64) -> Option<StickyTarget> {
         let found = place(self.places.get()?, kept)?.load(Ordering::Relaxed);
-        (found != 0 && (found ^ kept) & !TARGET == 0).then_some(Home(found & TARGET))
+        (found != 0 && (found ^ kept) & !TARGET == 0).then_some(StickyTarget(found & TARGET))
     }
 }
 
@@ -41,9 +41,9 @@ fn place(places: &[AtomicU64], kept: u64) -> Option<&AtomicU64> {
 
 /// The target where something is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home(u64);
+pub struct StickyTarget(u64);
 
-impl Home {
+impl StickyTarget {
     /// Whether it is the target that this number stands for.
     pub fn is(self, target: u64) -> bool {
         target & TARGET == self.0
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_somewhere_is_found_there_and_nowhere_else() {
-        let homes = Homes::default();
+        let homes = StickyTable::default();
         assert_eq!(homes.find(number("resp_1")), None);
         let targets: Vec<u64> = (0..5).map(|index| number(&format!("target {index}"))).collect();
         for turn in 0..500_usize {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn what_moves_is_found_at_its_new_place() {
-        let homes = Homes::default();
+        let homes = StickyTable::default();
         homes.remember(number("conv_1"), number("one"));
         homes.remember(number("conv_1"), number("two"));
         let home = homes.find(number("conv_1")).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Model, Table};
+use super::{Model, RoutingTable};
 use crate::canonical::{Effort, Thinking};
 
 /// A model as a client named it.
@@ -16,7 +16,7 @@ pub struct Named<'t> {
     pub provider: Option<&'t str>,
 }
 
-impl Table {
+impl RoutingTable {
     /// The model that a name means: an id as it is listed comes first; then `<provider>/<id>`, and ids with
     /// `-thinking`, `-nothinking`, `-thinking-<budget>` or `-thinking-<effort>` behind them (specification, 4.1 and
     /// 4.7), or both.

@@ -4,7 +4,7 @@
 
 use super::Nanos;
 use super::affinity;
-use super::seat::{Out, Permit, Seat};
+use super::seat::{Excluded, TargetHandle, TargetPermit};
 
 /// Targets of a model at most: they are told apart by the bits of a number.
 pub const MOST_TARGETS: usize = 64;
@@ -44,26 +44,26 @@ impl Policy {
 }
 
 /// Targets in an order that stays.
-pub trait Seats {
+pub trait Candidates {
     /// How many there are; only the first [`MOST_TARGETS`] are seen.
     fn count(&self) -> usize;
     /// One of them.
-    fn seat(&self, index: usize) -> Option<&Seat>;
+    fn seat(&self, index: usize) -> Option<&TargetHandle>;
 }
 
-impl Seats for [Seat] {
+impl Candidates for [TargetHandle] {
     fn count(&self) -> usize {
         self.len()
     }
 
-    fn seat(&self, index: usize) -> Option<&Seat> {
+    fn seat(&self, index: usize) -> Option<&TargetHandle> {
         self.get(index)
     }
 }
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ask {
+pub struct PickRequest {
     /// Now.
     pub now: Nanos,
     /// Input tokens that are expected.
@@ -80,7 +80,7 @@ pub struct Ask {
 
 /// Why there is no target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nobody {
+pub enum NoTarget {
     /// None can serve the request, or all have been tried.
     Left,
     /// All are at their limits, until then.
@@ -88,7 +88,7 @@ pub enum Nobody {
 }
 
 /// The bits of the targets that `fits` says yes to.
-pub fn mask<S: Seats + ?Sized>(seats: &S, mut fits: impl FnMut(usize) -> bool) -> u64 {
+pub fn mask<S: Candidates + ?Sized>(seats: &S, mut fits: impl FnMut(usize) -> bool) -> u64 {
     let mut mask = 0;
     for index in 0..seats.count().min(MOST_TARGETS) {
         if seats.seat(index).is_some_and(|seat| seat.weight > 0) && fits(index) {
@@ -111,10 +111,14 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> + Clone {
 ///
 /// # Errors
 /// There is none.
-pub fn pick<S: Seats + ?Sized>(seats: &S, policy: Policy, ask: &Ask) -> Result<(usize, Permit), Nobody> {
+pub fn pick<S: Candidates + ?Sized>(
+    seats: &S,
+    policy: Policy,
+    ask: &PickRequest,
+) -> Result<(usize, TargetPermit), NoTarget> {
     let untried = ask.fitting & !ask.tried;
     if untried == 0 {
-        return Err(Nobody::Left);
+        return Err(NoTarget::Left);
     }
     if ask.fitting.is_power_of_two() {
         return only(seats, ask);
@@ -143,26 +147,30 @@ pub fn pick<S: Seats + ?Sized>(seats: &S, policy: Policy, ask: &Ask) -> Result<(
 }
 
 /// There is one that can serve the request: whatever is known of it, there is nowhere else to go.
-fn only<S: Seats + ?Sized>(seats: &S, ask: &Ask) -> Result<(usize, Permit), Nobody> {
+fn only<S: Candidates + ?Sized>(seats: &S, ask: &PickRequest) -> Result<(usize, TargetPermit), NoTarget> {
     let index = bits(ask.fitting).next().unwrap_or(0);
-    let seat = seats.seat(index).ok_or(Nobody::Left)?;
+    let seat = seats.seat(index).ok_or(NoTarget::Left)?;
     match seat.enter(ask.now, ask.tokens, true) {
         Some(permit) => Ok((index, permit)),
         None => match seat.out(ask.now, ask.tokens) {
-            Some(Out::Full(until)) => Err(Nobody::Full(until)),
-            _ => Err(Nobody::Full(ask.now)),
+            Some(Excluded::Full(until)) => Err(NoTarget::Full(until)),
+            _ => Err(NoTarget::Full(ask.now)),
         },
     }
 }
 
 /// All that could be asked fail: the one that may be tried again first. Limits are kept.
-fn last_resort<S: Seats + ?Sized>(seats: &S, ask: &Ask, untried: u64) -> Result<(usize, Permit), Nobody> {
+fn last_resort<S: Candidates + ?Sized>(
+    seats: &S,
+    ask: &PickRequest,
+    untried: u64,
+) -> Result<(usize, TargetPermit), NoTarget> {
     let mut full: Option<Nanos> = None;
     let mut first: Option<(Nanos, usize)> = None;
     for index in bits(untried) {
         match seats.seat(index).map(|seat| seat.out(ask.now, ask.tokens)) {
-            Some(Some(Out::Full(until))) => full = Some(full.map_or(until, |full| full.min(until))),
-            Some(Some(Out::Failing(until))) if first.is_none_or(|(other, _)| until < other) => {
+            Some(Some(Excluded::Full(until))) => full = Some(full.map_or(until, |full| full.min(until))),
+            Some(Some(Excluded::Failing(until))) if first.is_none_or(|(other, _)| until < other) => {
                 first = Some((until, index));
             }
             Some(None) => first = Some((0, index)),
@@ -171,10 +179,10 @@ fn last_resort<S: Seats + ?Sized>(seats: &S, ask: &Ask, untried: u64) -> Result<
     }
     let forced =
         first.and_then(|(_, index)| Some((index, seats.seat(index)?.enter(ask.now, ask.tokens, true)?)));
-    forced.ok_or(Nobody::Full(full.unwrap_or(ask.now)))
+    forced.ok_or(NoTarget::Full(full.unwrap_or(ask.now)))
 }
 
-fn choose<S: Seats + ?Sized>(seats: &S, policy: Policy, ask: &Ask, able: u64) -> Option<usize> {
+fn choose<S: Candidates + ?Sized>(seats: &S, policy: Policy, ask: &PickRequest, able: u64) -> Option<usize> {
     if able == 0 || able.is_power_of_two() {
         return bits(able).next();
     }
@@ -193,7 +201,7 @@ fn within(point: u64, most: u64) -> u64 {
     u64::try_from((u128::from(point) * u128::from(most)) >> 64).unwrap_or(0)
 }
 
-fn by_weight<S: Seats + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
+fn by_weight<S: Candidates + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
     let weight = |index: usize| seats.seat(index).map_or(0, |seat| u64::from(seat.weight));
     let total: u64 = bits(able).map(weight).sum();
     let mut left = within(point, total);
@@ -209,7 +217,7 @@ fn by_weight<S: Seats + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usiz
 
 /// The fewest requests for its weight. Of several that are alike one is taken by weight, so that an idle gateway does
 /// not ask the first one always.
-fn by_load<S: Seats + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
+fn by_load<S: Candidates + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
     let load = |index: usize| {
         let seat = seats.seat(index)?;
         Some((u64::from(seat.state.in_flight.get()) + 1, u64::from(seat.weight.max(1))))
@@ -239,7 +247,7 @@ fn by_load<S: Seats + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize>
 }
 
 /// Two at random, and of these the one where an answer is expected sooner.
-fn by_latency<S: Seats + ?Sized>(seats: &S, ask: &Ask, able: u64) -> Option<usize> {
+fn by_latency<S: Candidates + ?Sized>(seats: &S, ask: &PickRequest, able: u64) -> Option<usize> {
     let first = by_weight(seats, ask.point, able)?;
     // The low bits of the point are as random as the high ones.
     let second = by_weight(seats, ask.point.rotate_left(32), able & !(1 << first))?;

@@ -42,13 +42,13 @@ fn cost(amount: u64, limit: u64) -> i64 {
 
 /// What a provider's last answer said of its own limit: so much is left until then.
 #[derive(Debug, Default)]
-pub struct Learnt {
+pub struct ReportedQuota {
     left: AtomicI64,
     /// 0 when nothing was said.
     until: AtomicI64,
 }
 
-impl Learnt {
+impl ReportedQuota {
     /// Takes over what the provider said.
     pub fn tell(&self, left: u64, until: Nanos) {
         self.left.store(i64::try_from(left).unwrap_or(i64::MAX), Ordering::Relaxed);

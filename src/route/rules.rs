@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::breaker::Rules;
-use super::budget::Share;
+use super::breaker::BreakerRules;
+use super::budget::RetryShare;
 use super::pick::Policy;
 
 /// When a request is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
+pub struct RetryRules {
     /// Targets that are asked at most.
     pub attempts: u8,
     /// After this time no other target is asked.
@@ -16,7 +16,7 @@ pub struct Retry {
     /// How long the beginning of a stream is held back, so that another target can still be asked if it fails.
     pub hold: Duration,
     /// How many requests may be tried again.
-    pub share: Share,
+    pub share: RetryShare,
     /// Also when the request is too long for a target.
     pub context_length: bool,
     /// Also when a target cannot do something that the request asks for.
@@ -25,16 +25,17 @@ pub struct Retry {
     pub resume: bool,
 }
 
-impl Default for Retry {
+impl Default for RetryRules {
     fn default() -> Self {
-        Retry {
+        RetryRules {
             // The first and two more: who fails three times will fail a fourth time.
             attempts: 3,
             // The official SDKs give up after ten minutes, people long before.
             deadline: Duration::from_secs(60),
-            // As long as a client waits for the head of an answer without a thought, and no longer than its keep-alives.
+            // As long as a client waits for the head of an answer without a thought, and no longer than its
+            // keep-alives.
             hold: Duration::from_secs(10),
-            share: Share::default(),
+            share: RetryShare::default(),
             context_length: false,
             unsupported: false,
             resume: false,
@@ -44,11 +45,11 @@ impl Default for Retry {
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Routing {
+pub struct RoutingRules {
     /// How a target is chosen within its tier.
     pub policy: Policy,
     /// When a request is tried again.
-    pub retry: Retry,
+    pub retry: RetryRules,
     /// When a target is left alone.
-    pub breaker: Rules,
+    pub breaker: BreakerRules,
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::Nanos;
 use super::blame::Blame;
-use super::breaker::{Breaker, Entry, Rules, jittered};
+use super::breaker::{Breaker, BreakerAdmission, BreakerRules, jittered};
 use super::load::{InFlight, Latency};
-use super::rate::{Learnt, Rate};
+use super::rate::{Rate, ReportedQuota};
 
 /// How long a target is left alone that wants to be and does not say for how long.
 const BUSY: Nanos = 1_000_000_000;
@@ -18,7 +18,7 @@ const FAILURE: Nanos = 1_000_000_000;
 
 /// What may be asked of a target. Nothing where a limit is not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct TargetLimits {
     /// Requests at a time.
     pub concurrent: Option<u32>,
     /// Requests per minute.
@@ -29,20 +29,20 @@ pub struct Limits {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Seat {
+pub struct TargetHandle {
     /// Its share among the targets of its tier; 0 takes it out.
     pub weight: u32,
     /// Targets of a tier are asked when none of the tiers before it can be.
     pub tier: u8,
     /// Its limits.
-    pub limits: Limits,
+    pub limits: TargetLimits,
     /// What is known of it. Outlives a reload.
-    pub state: Arc<State>,
+    pub state: Arc<TargetState>,
 }
 
 /// What is known of a target, whichever models lead to it.
 #[derive(Debug, Default)]
-pub struct State {
+pub struct TargetState {
     /// What stands for the target in hashes: the same in every process.
     pub id: u64,
     /// Whether it fails.
@@ -57,23 +57,23 @@ pub struct State {
     told: AtomicI64,
     requests: Rate,
     tokens: Rate,
-    learnt_requests: Learnt,
-    learnt_tokens: Learnt,
+    learnt_requests: ReportedQuota,
+    learnt_tokens: ReportedQuota,
 }
 
 /// Why a target cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Out {
+pub enum Excluded {
     /// It fails; it may be tried again at that time.
     Failing(Nanos),
     /// A limit is reached; it is worth asking again at that time.
     Full(Nanos),
 }
 
-impl State {
+impl TargetState {
     /// A target of which nothing is known.
-    pub fn new(id: u64, provider_breaker: Arc<Breaker>) -> State {
-        State { id, provider_breaker, ..State::default() }
+    pub fn new(id: u64, provider_breaker: Arc<Breaker>) -> TargetState {
+        TargetState { id, provider_breaker, ..TargetState::default() }
     }
 
     /// Leaves it alone until then.
@@ -97,21 +97,21 @@ impl State {
     }
 }
 
-impl Seat {
+impl TargetHandle {
     /// Why a request of so many tokens cannot go here now; nothing if it can.
-    pub fn out(&self, now: Nanos, tokens: u64) -> Option<Out> {
+    pub fn out(&self, now: Nanos, tokens: u64) -> Option<Excluded> {
         let state = &*self.state;
         let full = self.full(now, tokens);
         if full > now {
-            return Some(Out::Full(full));
+            return Some(Excluded::Full(full));
         }
         for breaker in [&state.breaker, &*state.provider_breaker] {
             if !breaker.admits(now) {
                 let until = match breaker.state(now) {
-                    super::breaker::State::Open(until) => until,
+                    super::breaker::BreakerState::Open(until) => until,
                     _ => now,
                 };
-                return Some(Out::Failing(until));
+                return Some(Excluded::Failing(until));
             }
         }
         None
@@ -135,20 +135,21 @@ impl Seat {
     }
 
     /// Sends a request here, unless somebody else was quicker. `forced` goes through breakers, never beyond limits.
-    pub fn enter(&self, now: Nanos, tokens: u64, forced: bool) -> Option<Permit> {
+    pub fn enter(&self, now: Nanos, tokens: u64, forced: bool) -> Option<TargetPermit> {
         let (state, limits) = (&self.state, &self.limits);
         if !state.in_flight.enter(limits.concurrent) {
             return None;
         }
         // From here on, whatever was taken is given back by dropping it.
-        let mut permit = Permit {
+        let mut permit = TargetPermit {
             state: state.clone(),
-            target: Entry::Usual,
-            provider: Entry::Usual,
+            target: BreakerAdmission::Usual,
+            provider: BreakerAdmission::Usual,
             begun: now,
             answered: false,
         };
-        let or_forced = |entry: Option<Entry>| entry.or(forced.then_some(Entry::Forced));
+        let or_forced =
+            |entry: Option<BreakerAdmission>| entry.or(forced.then_some(BreakerAdmission::Forced));
         permit.target = or_forced(state.breaker.enter(now))?;
         permit.provider = or_forced(state.provider_breaker.enter(now))?;
         if let Some(limit) = limits.requests_per_minute
@@ -172,7 +173,7 @@ impl Seat {
 
 /// What a failure has changed, to be said loudly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum BreakerChange {
     /// Nothing that was not so before.
     Nothing,
     /// The target is left alone from now on.
@@ -185,17 +186,17 @@ pub enum Changed {
 
 /// A request's place at a target, until it ends.
 #[derive(Debug)]
-pub struct Permit {
-    state: Arc<State>,
-    target: Entry,
-    provider: Entry,
+pub struct TargetPermit {
+    state: Arc<TargetState>,
+    target: BreakerAdmission,
+    provider: BreakerAdmission,
     begun: Nanos,
     answered: bool,
 }
 
-impl Permit {
+impl TargetPermit {
     /// The target.
-    pub fn state(&self) -> &Arc<State> {
+    pub fn state(&self) -> &Arc<TargetState> {
         &self.state
     }
 
@@ -205,8 +206,8 @@ impl Permit {
             return;
         }
         self.state.latency.observe(now - self.begun, now);
-        self.state.breaker.succeeded(std::mem::replace(&mut self.target, Entry::Usual));
-        self.state.provider_breaker.succeeded(std::mem::replace(&mut self.provider, Entry::Usual));
+        self.state.breaker.succeeded(std::mem::replace(&mut self.target, BreakerAdmission::Usual));
+        self.state.provider_breaker.succeeded(std::mem::replace(&mut self.provider, BreakerAdmission::Usual));
     }
 
     /// The request failed. `wait` is how long the provider wants to be left alone, `point` uniform over all of `u64`.
@@ -215,9 +216,9 @@ impl Permit {
         blame: Blame,
         wait: Option<Nanos>,
         now: Nanos,
-        rules: &Rules,
+        rules: &BreakerRules,
         point: u64,
-    ) -> Changed {
+    ) -> BreakerChange {
         match blame {
             // Its answer came: that is what a probe wants to know.
             Blame::Client => self.answered(now),
@@ -225,7 +226,7 @@ impl Permit {
             Blame::Gateway => {}
             _ => return self.failed_for(blame, wait, now, rules, point),
         }
-        Changed::Nothing
+        BreakerChange::Nothing
     }
 
     fn failed_for(
@@ -233,19 +234,19 @@ impl Permit {
         blame: Blame,
         wait: Option<Nanos>,
         now: Nanos,
-        rules: &Rules,
+        rules: &BreakerRules,
         point: u64,
-    ) -> Changed {
+    ) -> BreakerChange {
         let state = self.state.clone();
         let (target, provider) = (self.target, self.provider);
         // What was said here is not to be said again when the permit goes.
         self.answered = true;
         state.latency.observe((now - self.begun).max(FAILURE), now);
         let (changed, opened) = match blame {
-            Blame::Client | Blame::Gateway => (Changed::Nothing, false),
+            Blame::Client | Blame::Gateway => (BreakerChange::Nothing, false),
             Blame::Target => {
                 state.provider_breaker.succeeded(provider);
-                (Changed::Target, state.breaker.failed(target, now, rules, point))
+                (BreakerChange::Target, state.breaker.failed(target, now, rules, point))
             }
             Blame::Busy => {
                 let wait = wait.unwrap_or_else(|| jittered(BUSY, point)).clamp(0, LONGEST);
@@ -254,24 +255,24 @@ impl Permit {
                 // works.
                 state.provider_breaker.succeeded(provider);
                 match target {
-                    Entry::Usual => (Changed::Nothing, false),
-                    entry => (Changed::Nothing, state.breaker.failed(entry, now, rules, point)),
+                    BreakerAdmission::Usual => (BreakerChange::Nothing, false),
+                    entry => (BreakerChange::Nothing, state.breaker.failed(entry, now, rules, point)),
                 }
             }
             Blame::Provider => {
                 state.breaker.given_up(target);
-                (Changed::Provider, state.provider_breaker.failed(provider, now, rules, point))
+                (BreakerChange::Provider, state.provider_breaker.failed(provider, now, rules, point))
             }
             Blame::Credential => {
                 state.breaker.given_up(target);
-                (Changed::Credential, state.provider_breaker.trip(provider, now, rules, point))
+                (BreakerChange::Credential, state.provider_breaker.trip(provider, now, rules, point))
             }
         };
-        if opened { changed } else { Changed::Nothing }
+        if opened { changed } else { BreakerChange::Nothing }
     }
 }
 
-impl Drop for Permit {
+impl Drop for TargetPermit {
     fn drop(&mut self) {
         self.state.in_flight.leave();
         if !self.answered {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::affinity::fingerprint;
 use super::breaker::Breaker;
-use super::budget::Budget;
-use super::pick::Seats;
-use super::rules::Routing;
-use super::seat::{Limits, Seat, State};
+use super::budget::RetryBudget;
+use super::pick::Candidates;
+use super::rules::RoutingRules;
+use super::seat::{TargetHandle, TargetLimits, TargetState};
 use crate::account::Price;
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
@@ -24,7 +24,7 @@ pub struct Target {
     /// The model's name there.
     pub model: Box<str>,
     /// Its share among the targets of its tier, its limits, and what is known of it.
-    pub seat: Seat,
+    pub seat: TargetHandle,
     /// How long is waited for it: the provider's times, or the model's own.
     pub timeouts: Timeouts,
 }
@@ -32,7 +32,7 @@ pub struct Target {
 impl Target {
     /// A target with this weight in the first tier, and without limits.
     pub fn new(provider: Arc<Provider>, model: &str, weight: u32) -> Target {
-        let seat = Seat { weight, tier: 0, limits: Limits::default(), state: Arc::default() };
+        let seat = TargetHandle { weight, tier: 0, limits: TargetLimits::default(), state: Arc::default() };
         Target { timeouts: provider.timeouts, provider, model: model.into(), seat }
     }
 }
@@ -55,9 +55,9 @@ pub struct Model {
     /// What it costs.
     pub price: Arc<Price>,
     /// How a target is chosen, and what happens when it fails.
-    pub routing: Routing,
+    pub routing: RoutingRules,
     /// How many of its requests may still be tried again. Outlives a reload.
-    pub budget: Arc<Budget>,
+    pub budget: Arc<RetryBudget>,
 }
 
 impl Model {
@@ -67,30 +67,30 @@ impl Model {
     }
 }
 
-impl Seats for Model {
+impl Candidates for Model {
     fn count(&self) -> usize {
         self.targets.len()
     }
 
-    fn seat(&self, index: usize) -> Option<&Seat> {
+    fn seat(&self, index: usize) -> Option<&TargetHandle> {
         self.targets.get(index).map(|target| &target.seat)
     }
 }
 
 /// All models and providers.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct RoutingTable {
     models: Vec<Arc<Model>>,
     by_id: Map<Box<str>, usize>,
     providers: Vec<Arc<Provider>>,
 }
 
-impl Table {
+impl RoutingTable {
     /// Builds the table. Ids must be unique; of two the first is kept. What is known of a target is one thing,
     /// whichever models lead to it.
     pub fn new(models: Vec<Model>, providers: Vec<Arc<Provider>>) -> Self {
-        let mut table = Table { providers, ..Table::default() };
-        let mut known = Known::default();
+        let mut table = RoutingTable { providers, ..RoutingTable::default() };
+        let mut known = KnownTargets::default();
         for mut model in models {
             model.index = table.models.len();
             for target in &mut model.targets {
@@ -107,8 +107,8 @@ impl Table {
 
     /// Takes over what an older table knows of targets and budgets that are in this one too. A provider that has
     /// another address or credential is another one. To be called before the table is used.
-    pub fn inherit(&mut self, older: &Table) {
-        let mut known = Known::default();
+    pub fn inherit(&mut self, older: &RoutingTable) {
+        let mut known = KnownTargets::default();
         for provider in &self.providers {
             let before = older.providers.iter().find(|before| before.is_same_way(provider));
             let targets = || older.models.iter().flat_map(|model| &model.targets);
@@ -150,17 +150,17 @@ impl Table {
 
 /// What is known, by provider and by target.
 #[derive(Default)]
-struct Known {
+struct KnownTargets {
     provider_breakers: Map<Box<str>, Arc<Breaker>>,
-    targets: Map<(Box<str>, Box<str>), Arc<State>>,
+    targets: Map<(Box<str>, Box<str>), Arc<TargetState>>,
 }
 
-impl Known {
-    fn state(&mut self, target: &Target) -> Arc<State> {
+impl KnownTargets {
+    fn state(&mut self, target: &Target) -> Arc<TargetState> {
         let provider = &target.provider.name;
         let breaker = self.provider_breakers.entry(provider.clone()).or_default().clone();
         let id = || fingerprint(fingerprint(0, provider.as_bytes()), target.model.as_bytes());
         let entry = self.targets.entry((provider.clone(), target.model.clone()));
-        entry.or_insert_with(|| Arc::new(State::new(id(), breaker))).clone()
+        entry.or_insert_with(|| Arc::new(TargetState::new(id(), breaker))).clone()
     }
 }

@@ -1,19 +1,19 @@
 //! A request is fitted to what its provider takes, where that is less than the provider's format has: what is lacking
 //! is taken off and accounted for, figures are brought into range, and a choice of tools becomes the nearest that can
-//! be said. [`Habits`] says what; here is no provider.
+//! be said. [`Quirks`] says what; here is no provider.
 
 use bumpalo::Bump;
 
 use crate::canonical::dialect::Told;
 use crate::canonical::habits::Choices;
-use crate::canonical::{Block, Dialect, Habits, Index, Key, Request, ToolChoice};
+use crate::canonical::{Block, Dialect, Index, Key, Quirks, Request, ToolChoice};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::Notes;
 
 /// Fits a request; `bump` holds the text that must be made.
 pub(super) fn fit<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut Notes, bump: &'a Bump) {
     let habits = dialect.habits;
-    if *habits == Habits::PLAIN {
+    if *habits == Quirks::PLAIN {
         return;
     }
     take_off(request, habits, notes);
@@ -33,8 +33,8 @@ pub(super) fn fit<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &
 }
 
 /// What the provider has no room for.
-fn take_off(request: &mut Request<'_>, habits: &Habits, notes: &mut Notes) {
-    fn drop<T>(slot: &mut Option<T>, name: &'static str, habits: &Habits, notes: &mut Notes) {
+fn take_off(request: &mut Request<'_>, habits: &Quirks, notes: &mut Notes) {
+    fn drop<T>(slot: &mut Option<T>, name: &'static str, habits: &Quirks, notes: &mut Notes) {
         if habits.lacks(name) && slot.take().is_some() {
             notes.lose(name);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::habits::Choices;
-use model_gateway::canonical::{Dialect, Habits, Thinking};
+use model_gateway::canonical::{Dialect, Quirks, Thinking};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::Route;
 use model_gateway::translate::verbatim::Arrival;
@@ -46,7 +46,7 @@ const RICH: Dialect<'static> = Dialect {
     media_urls: true,
     extensions: &["reasoning", "cache_control", "images", "top_k"],
     think_tags: false,
-    habits: &Habits::PLAIN,
+    habits: &Quirks::PLAIN,
 };
 
 /// One that takes little of it.
@@ -60,14 +60,14 @@ static POOR: Dialect<'static> = Dialect {
     media_urls: false,
     extensions: &[],
     think_tags: true,
-    habits: &Habits {
+    habits: &Quirks {
         lacks: &[&["name", "seed"]],
         choices: Choices::USUAL,
         joins_texts: true,
         nine_letter_ids: true,
         custom_tools: false,
         calls_need_reasoning: true,
-        ..Habits::PLAIN
+        ..Quirks::PLAIN
     },
     ..RICH
 };

@@ -174,7 +174,7 @@ fn compat_fireworks_any_is_its_word_and_extra_members_are_refused() {
 #[test]
 fn compat_vllm_the_template_is_told() {
     let mut vllm = at("http://127.0.0.1:8000/v1");
-    vllm.row = model_gateway::provider::Row::Vllm;
+    vllm.row = model_gateway::provider::Preset::Vllm;
     let (body, _) = sent(&vllm, "qwen", r#""reasoning_effort":"none""#);
     assert_eq!(body["chat_template_kwargs"], json!({"enable_thinking": false}));
     let (body, _) =

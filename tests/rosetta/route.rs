@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
-use model_gateway::canonical::{Dialect, Effort, Habits, Thinking};
+use model_gateway::canonical::{Dialect, Effort, Quirks, Thinking};
 use model_gateway::error::{ApiError, Kind};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::{Route, Translated};
@@ -60,7 +60,7 @@ pub(crate) fn dialect(format: Format) -> Dialect<'static> {
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     }
 }
 

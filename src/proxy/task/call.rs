@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 
 use super::super::call::{Ask, Notes, Reached, refused as refused_by, to_look};
-use super::super::lane::{Lane, address_of};
-use super::super::live::Live;
+use super::super::lane::{UpstreamRoute, address_of};
+use super::super::live::ActiveSnapshot;
 use super::super::weight::Room;
 use super::super::{Gateway, names};
 use super::broken;
@@ -17,8 +17,8 @@ use crate::route::{Model, Target};
 /// The way to a provider.
 #[derive(Clone)]
 pub(super) struct Road {
-    pub(super) live: Arc<Live>,
-    pub(super) lane: Arc<Lane>,
+    pub(super) live: Arc<ActiveSnapshot>,
+    pub(super) lane: Arc<UpstreamRoute>,
     pub(super) model: Arc<Model>,
     pub(super) target: usize,
     /// The request's id, which the provider may want to know.

@@ -12,7 +12,7 @@ use super::super::call::Notes;
 use super::super::context::{Context, Plan};
 use super::super::fallback::not_offered;
 use super::super::fetch::FetchFault;
-use super::super::lane::Lane;
+use super::super::lane::UpstreamRoute;
 use super::super::plan::Chosen;
 use super::super::request::overloaded;
 use super::super::request::{check_media, named};
@@ -28,7 +28,7 @@ use crate::canonical::video::{PictureRole, PictureSource, Video, VideoDialect, V
 use crate::error::{ApiError, Kind};
 use crate::provider::VideoStep;
 use crate::route::pick::mask;
-use crate::route::seat::Permit;
+use crate::route::seat::TargetPermit;
 use crate::route::{Target, upstream_api};
 use crate::store::NewTask;
 use crate::wire::images::file::file;
@@ -343,8 +343,8 @@ pub(super) fn of_account(mark: &[u8; 32]) -> [u8; 32] {
 fn bare(
     model: &std::sync::Arc<crate::route::Model>,
     index: usize,
-    permit: Option<Permit>,
-    lane: &std::sync::Arc<Lane>,
+    permit: Option<TargetPermit>,
+    lane: &std::sync::Arc<UpstreamRoute>,
     api: Api,
 ) -> Plan {
     let chosen = Chosen {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::super::Gateway;
 use super::super::call::Notes;
 use super::super::context::Context;
-use super::super::live::Live;
+use super::super::live::ActiveSnapshot;
 use super::KEEPING;
 use super::call::{Out, Road};
 use super::note::{Facts, Form, State, pack, unpack};
@@ -163,7 +163,7 @@ impl Gateway {
     }
 
     /// Asks the provider how far a task is, and notes it; charges it when it has ended.
-    async fn advance(&self, live: &Arc<Live>, mut shown: Shown) -> (Shown, Notes) {
+    async fn advance(&self, live: &Arc<ActiveSnapshot>, mut shown: Shown) -> (Shown, Notes) {
         let mut notes = Notes::default();
         if shown.state.has_ended() {
             return (shown, notes);
@@ -232,7 +232,7 @@ impl Gateway {
     /// What the provider says of a task; nothing while it has not begun it.
     async fn report(
         &self,
-        live: &Arc<Live>,
+        live: &Arc<ActiveSnapshot>,
         shown: &Shown,
         notes: &mut Notes,
     ) -> Result<Option<Report>, ApiError> {

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::SECOND;
-use crate::route::breaker::{Breaker, Entry, Rules, State};
+use crate::route::breaker::{Breaker, BreakerAdmission, BreakerRules, BreakerState};
 
-fn rules() -> Rules {
-    Rules {
+fn rules() -> BreakerRules {
+    BreakerRules {
         failures: 3,
         percent: 50,
         requests: 10,
@@ -27,15 +27,15 @@ fn failures_in_a_row_open_it_and_a_probe_closes_it() {
     assert!(!fail(&breaker, 1) && !fail(&breaker, 2));
     breaker.succeeded(breaker.enter(3).unwrap());
     assert!(!fail(&breaker, 4) && !fail(&breaker, 5) && fail(&breaker, 6));
-    assert_eq!(breaker.state(7), State::Open(6 + 5 * SECOND));
+    assert_eq!(breaker.state(7), BreakerState::Open(6 + 5 * SECOND));
     assert_eq!(breaker.enter(7), None);
     let later = 6 + 5 * SECOND;
-    assert_eq!(breaker.state(later), State::HalfOpen);
+    assert_eq!(breaker.state(later), BreakerState::HalfOpen);
     let probe = breaker.enter(later).unwrap();
-    assert_eq!(probe, Entry::Probe);
+    assert_eq!(probe, BreakerAdmission::Probe);
     assert_eq!(breaker.enter(later), None, "one at a time");
     breaker.succeeded(probe);
-    assert_eq!(breaker.state(later), State::Closed);
+    assert_eq!(breaker.state(later), BreakerState::Closed);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn each_probe_that_fails_doubles_the_wait_up_to_a_limit() {
     }
     let mut waits = Vec::new();
     for _ in 0..6 {
-        let State::Open(until) = breaker.state(now) else { panic!("it is open") };
+        let BreakerState::Open(until) = breaker.state(now) else { panic!("it is open") };
         waits.push((until - now) / SECOND);
         now = until;
         assert!(!fail(&breaker, now), "it was open already");
@@ -87,7 +87,7 @@ fn each_probe_that_fails_doubles_the_wait_up_to_a_limit() {
 fn a_refused_credential_opens_it_at_once() {
     let breaker = Breaker::default();
     assert!(breaker.trip(breaker.enter(1).unwrap(), 1, &rules(), u64::MAX));
-    let State::Open(until) = breaker.state(1) else { panic!("it is open") };
+    let BreakerState::Open(until) = breaker.state(1) else { panic!("it is open") };
     assert!((5 * SECOND..=6 * SECOND + 1).contains(&until), "{until}: with a fifth of chance");
 }
 
@@ -119,21 +119,21 @@ proptest! {
     fn its_promises_hold_in_every_order(steps in prop::collection::vec(step(), 1..200), point: u64) {
         let (breaker, rules) = (Breaker::default(), rules());
         let mut now = 1;
-        let mut inside: Vec<Entry> = Vec::new();
+        let mut inside: Vec<BreakerAdmission> = Vec::new();
         for step in steps {
             let before = breaker.state(now);
             match step {
                 Step::Wait(span) => now += span,
-                Step::Force => inside.push(Entry::Forced),
+                Step::Force => inside.push(BreakerAdmission::Forced),
                 Step::Enter => {
-                    let probing = inside.contains(&Entry::Probe);
+                    let probing = inside.contains(&BreakerAdmission::Probe);
                     let admits = breaker.admits(now);
                     let entry = breaker.enter(now);
                     prop_assert_eq!(admits, entry.is_some());
                     match before {
-                        State::Closed => prop_assert_eq!(entry, Some(Entry::Usual)),
-                        State::Open(until) => prop_assert!(entry.is_none() && now < until),
-                        State::HalfOpen => prop_assert_eq!(entry, (!probing).then_some(Entry::Probe)),
+                        BreakerState::Closed => prop_assert_eq!(entry, Some(BreakerAdmission::Usual)),
+                        BreakerState::Open(until) => prop_assert!(entry.is_none() && now < until),
+                        BreakerState::HalfOpen => prop_assert_eq!(entry, (!probing).then_some(BreakerAdmission::Probe)),
                     }
                     inside.extend(entry);
                 }
@@ -148,17 +148,17 @@ proptest! {
                     };
                     let after = breaker.state(now);
                     // Whoever opens it says so, once.
-                    prop_assert_eq!(opened, before == State::Closed && matches!(after, State::Open(_)));
+                    prop_assert_eq!(opened, before == BreakerState::Closed && matches!(after, BreakerState::Open(_)));
                     // It closes by a success and by nothing else.
-                    if after == State::Closed && before != State::Closed {
-                        prop_assert!(how == 0 && entry != Entry::Usual);
+                    if after == BreakerState::Closed && before != BreakerState::Closed {
+                        prop_assert!(how == 0 && entry != BreakerAdmission::Usual);
                     }
-                    if let State::Open(until) = after {
+                    if let BreakerState::Open(until) = after {
                         prop_assert!(until - now <= rules.longest + rules.longest / 5);
                     }
                 }
             }
-            prop_assert!(inside.iter().filter(|entry| **entry == Entry::Probe).count() <= 1);
+            prop_assert!(inside.iter().filter(|entry| **entry == BreakerAdmission::Probe).count() <= 1);
         }
         // Whatever happened, it is not stuck: when all have left and time has passed, somebody may enter.
         for entry in inside {

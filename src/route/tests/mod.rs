@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Nanos;
 use super::breaker::Breaker;
-use super::seat::{Limits, Seat, State};
+use super::seat::{TargetHandle, TargetLimits, TargetState};
 
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
@@ -37,14 +37,14 @@ impl Dice {
 }
 
 /// Seats with these weights and tiers, each at a provider of its own.
-pub(super) fn seats(weights: &[(u32, u8)]) -> Vec<Seat> {
+pub(super) fn seats(weights: &[(u32, u8)]) -> Vec<TargetHandle> {
     let seat = |(index, &(weight, tier)): (usize, &(u32, u8))| {
         let id = super::affinity::fingerprint(0, format!("target {index}").as_bytes());
-        Seat {
+        TargetHandle {
             weight,
             tier,
-            limits: Limits::default(),
-            state: Arc::new(State::new(id, Arc::<Breaker>::default())),
+            limits: TargetLimits::default(),
+            state: Arc::new(TargetState::new(id, Arc::<Breaker>::default())),
         }
     };
     weights.iter().enumerate().map(seat).collect()

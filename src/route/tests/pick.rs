@@ -4,22 +4,22 @@ use proptest::prelude::*;
 
 use super::{Dice, SECOND, seats};
 use crate::route::blame::Blame;
-use crate::route::breaker::Rules;
-use crate::route::pick::{Ask, Nobody, Policy, mask, pick};
-use crate::route::seat::{Limits, Permit, Seat};
+use crate::route::breaker::BreakerRules;
+use crate::route::pick::{NoTarget, PickRequest, Policy, mask, pick};
+use crate::route::seat::{TargetHandle, TargetLimits, TargetPermit};
 
-fn ask(seats: &[Seat], now: i64) -> Ask {
-    Ask { now, fitting: mask(seats, |_| true), ..Ask::default() }
+fn ask(seats: &[TargetHandle], now: i64) -> PickRequest {
+    PickRequest { now, fitting: mask(seats, |_| true), ..PickRequest::default() }
 }
 
-fn picked(seats: &[Seat], ask: &Ask) -> Result<usize, Nobody> {
+fn picked(seats: &[TargetHandle], ask: &PickRequest) -> Result<usize, NoTarget> {
     pick(seats, Policy::Weight, ask).map(|(index, _)| index)
 }
 
-fn open(seat: &Seat, now: i64) {
-    let rules = Rules::default();
+fn open(seat: &TargetHandle, now: i64) {
+    let rules = BreakerRules::default();
     for _ in 0..rules.failures {
-        let permit: Permit = seat.enter(now, 0, false).unwrap();
+        let permit: TargetPermit = seat.enter(now, 0, false).unwrap();
         let _ = permit.failed(Blame::Target, None, now, &rules, 0);
     }
 }
@@ -40,18 +40,18 @@ fn a_tier_is_asked_when_those_before_it_cannot_be() {
     ask.tried = 0b1010;
     assert_eq!(picked(&seats, &ask), Ok(0), "it fails, but there is nobody else");
     ask.tried = 0b1011;
-    assert_eq!(picked(&seats, &ask), Err(Nobody::Left));
+    assert_eq!(picked(&seats, &ask), Err(NoTarget::Left));
 }
 
 #[test]
 fn who_is_full_is_not_asked_even_if_there_is_nobody_else() {
     let mut seats = seats(&[(1, 0), (1, 0)]);
-    seats[0].limits = Limits { requests_per_minute: Some(1), ..Limits::default() };
+    seats[0].limits = TargetLimits { requests_per_minute: Some(1), ..TargetLimits::default() };
     seats[1].state.hold(5 * SECOND);
     let ask = ask(&seats, 1);
     assert_eq!(picked(&seats, &ask), Ok(0));
-    assert_eq!(picked(&seats, &ask), Err(Nobody::Full(5 * SECOND)));
-    assert_eq!(picked(&seats, &Ask { now: 5 * SECOND, ..ask }), Ok(1));
+    assert_eq!(picked(&seats, &ask), Err(NoTarget::Full(5 * SECOND)));
+    assert_eq!(picked(&seats, &PickRequest { now: 5 * SECOND, ..ask }), Ok(1));
 }
 
 #[test]
@@ -71,11 +71,11 @@ fn the_only_target_is_always_asked() {
 fn half_open_targets_are_tried_by_one_request_at_a_time() {
     let seats = seats(&[(1_000, 0), (1, 0)]);
     open(&seats[0], 1);
-    let ask = ask(&seats, Rules::default().cooldown + 1);
-    let (probe, _permit) = pick(&seats[..], Policy::Weight, &Ask { point: 1, ..ask }).unwrap();
+    let ask = ask(&seats, BreakerRules::default().cooldown + 1);
+    let (probe, _permit) = pick(&seats[..], Policy::Weight, &PickRequest { point: 1, ..ask }).unwrap();
     assert_eq!(probe, 0);
     for point in 0..100 {
-        assert_eq!(picked(&seats, &Ask { point: point << 56, ..ask }), Ok(1));
+        assert_eq!(picked(&seats, &PickRequest { point: point << 56, ..ask }), Ok(1));
     }
 }
 
@@ -107,7 +107,7 @@ proptest! {
         }
         let mut dice = Dice(seed);
         let fitting = mask(&all[..], |_| true);
-        let ask = Ask {
+        let ask = PickRequest {
             now,
             tokens: 10,
             point: dice.roll(),
@@ -134,7 +134,7 @@ proptest! {
             }
             Err(nobody) => {
                 prop_assert!(best.is_none());
-                prop_assert_eq!(nobody == Nobody::Left, fitting & !ask.tried == 0);
+                prop_assert_eq!(nobody == NoTarget::Left, fitting & !ask.tried == 0);
             }
         }
         let after: Vec<u32> = all.iter().map(|seat| seat.state.in_flight.get()).collect();

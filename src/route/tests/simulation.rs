@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 
 use super::{Dice, SECOND, seats};
 use crate::route::affinity::fingerprint;
-use crate::route::pick::{Ask, Policy, mask, pick};
-use crate::route::seat::{Permit, Seat};
+use crate::route::pick::{PickRequest, Policy, mask, pick};
+use crate::route::seat::{TargetHandle, TargetPermit};
 
 /// All of them are run; a choice that is good by luck is not good.
 const SEEDS: [u64; 4] = [1, 42, 4_711, 20_260_817];
@@ -19,7 +19,8 @@ enum By {
     RoundRobin,
 }
 
-/// Requests of this many conversations, at `rate` per second, for `span` seconds. `time` is how long a target takes on average.
+/// Requests of this many conversations, at `rate` per second, for `span` seconds. `time` is how long a target takes on
+/// average.
 struct Traffic {
     rate: f64,
     span: f64,
@@ -40,10 +41,11 @@ impl Outcome {
     }
 }
 
-fn run(seats: &[Seat], by: By, traffic: &Traffic, seed: u64) -> Outcome {
+fn run(seats: &[TargetHandle], by: By, traffic: &Traffic, seed: u64) -> Outcome {
     let mut dice = Dice(seed);
     let mut under_way: BinaryHeap<Reverse<(i64, u64)>> = BinaryHeap::new();
-    let mut permits: std::collections::HashMap<u64, Permit, foldhash::fast::FixedState> = Default::default();
+    let mut permits: std::collections::HashMap<u64, TargetPermit, foldhash::fast::FixedState> =
+        Default::default();
     let mut out = Outcome { times: Vec::new(), counts: vec![0; seats.len()] };
     let mut now = 0.0;
     let mut number = 0;
@@ -56,7 +58,8 @@ fn run(seats: &[Seat], by: By, traffic: &Traffic, seed: u64) -> Outcome {
         }
         let conversation = Some(fingerprint(7, &(dice.roll() % traffic.conversations).to_le_bytes()));
         let fitting = mask(seats, |_| true);
-        let ask = Ask { now: nanos, point: dice.roll(), conversation, fitting, ..Ask::default() };
+        let ask =
+            PickRequest { now: nanos, point: dice.roll(), conversation, fitting, ..PickRequest::default() };
         let (index, permit) = match by {
             By::Policy(policy) => pick(seats, policy, &ask).unwrap(),
             By::RoundRobin => {
@@ -125,7 +128,8 @@ fn load_follows_the_weights() {
     }
 }
 
-/// Conversations that grow: a turn is a hit when it goes where the turn before it went. Half of the way through a target joins or leaves.
+/// Conversations that grow: a turn is a hit when it goes where the turn before it went. Half of the way through a
+/// target joins or leaves.
 fn hits(seed: u64, before: &[usize], after: &[usize]) -> (f64, Vec<u64>) {
     const CONVERSATIONS: usize = 2_000;
     const TURNS: usize = 20;
@@ -136,7 +140,8 @@ fn hits(seed: u64, before: &[usize], after: &[usize]) -> (f64, Vec<u64>) {
     let (mut hits, mut asked) = (0u64, 0u64);
     let mut counts = vec![0; all.len()];
     let mut under_way: BinaryHeap<Reverse<(i64, u64)>> = BinaryHeap::new();
-    let mut permits: std::collections::HashMap<u64, Permit, foldhash::fast::FixedState> = Default::default();
+    let mut permits: std::collections::HashMap<u64, TargetPermit, foldhash::fast::FixedState> =
+        Default::default();
     let mut now = 0;
     for number in 0..(CONVERSATIONS * TURNS) {
         now += (dice.exponential(0.01) * 1e9) as i64;
@@ -149,7 +154,8 @@ fn hits(seed: u64, before: &[usize], after: &[usize]) -> (f64, Vec<u64>) {
         let fitting = there.iter().fold(0, |mask, index| mask | 1 << index);
         let prompt = format!("The {conversation}th conversation begins so");
         let key = Some(fingerprint(0, prompt.as_bytes()));
-        let ask = Ask { now, point: dice.roll(), conversation: key, fitting, ..Ask::default() };
+        let ask =
+            PickRequest { now, point: dice.roll(), conversation: key, fitting, ..PickRequest::default() };
         let (index, permit) = pick(&all[..], Policy::Affinity, &ask).unwrap();
         if turns[conversation] > 0 {
             asked += 1;
@@ -185,8 +191,9 @@ fn a_growing_conversation_stays_where_its_prompt_is_cached() {
 fn many_requests_of_one_conversation_do_not_crowd_one_target() {
     let five = seats(&[(1, 0); 5]);
     let fitting = mask(&five[..], |_| true);
-    let ask = Ask { now: SECOND, conversation: Some(9), fitting, ..Ask::default() };
-    let permits: Vec<Permit> = (0..500).map(|_| pick(&five[..], Policy::Affinity, &ask).unwrap().1).collect();
+    let ask = PickRequest { now: SECOND, conversation: Some(9), fitting, ..PickRequest::default() };
+    let permits: Vec<TargetPermit> =
+        (0..500).map(|_| pick(&five[..], Policy::Affinity, &ask).unwrap().1).collect();
     for seat in &five {
         assert!(seat.state.in_flight.get() <= 126, "{}", seat.state.in_flight.get());
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
-use crate::provider::{BaseUrl, Kind, Provider, Row, Setup};
+use crate::provider::{BaseUrl, Kind, Preset, Provider, Setup};
 use crate::translate::{Ask, outgoing};
 use crate::wire::Format;
 
@@ -13,7 +13,7 @@ pub(super) fn sent(kind: Kind, model: &str, from: Format, to: Format, body: &Val
 }
 
 fn sent_as(
-    row: Option<Row>,
+    row: Option<Preset>,
     kind: Kind,
     model: &str,
     from: Format,
@@ -195,7 +195,7 @@ fn text_document_is_a_text_with_its_title_in_chat() {
     assert_eq!(messages[2]["content"], "Log\n\nLine 1\nLine 2");
     assert_eq!(messages.len(), 3, "nothing follows: {chat}");
     // A provider that wants one string gets one.
-    let (row, kind) = (Some(Row::DeepSeek), Kind::OpenAiCompatible);
+    let (row, kind) = (Some(Preset::DeepSeek), Kind::OpenAiCompatible);
     let (joined, _) = sent_as(row, kind, "deepseek-chat", Format::Messages, Format::Chat, &body);
     assert_eq!(joined["messages"][0]["content"], "Two \"lines\"\n\nLine 1\nLine 2\n\nSum up.");
 }

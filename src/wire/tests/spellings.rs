@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
-use crate::canonical::{Dialect, Effort, Habits};
+use crate::canonical::{Dialect, Effort, Quirks};
 use crate::wire::Api;
 use crate::wire::request::{Body, BodyReader};
 use crate::wire::spelling::{Betas, applied};
@@ -27,7 +27,7 @@ fn dialect() -> Dialect<'static> {
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     }
 }
 
@@ -293,8 +293,8 @@ fn any_value() -> impl Strategy<Value = serde_json::Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever stands where: the edits fit into the body, what comes out is JSON, a second look finds nothing more, and
-    /// the pieces in which it came make no difference.
+    /// Whatever stands where: the edits fit into the body, what comes out is JSON, a second look finds nothing more,
+    /// and the pieces in which it came make no difference.
     #[test]
     fn edits_are_sound_wherever_they_are_made(value in any_value(), other in any_value(), size in 1..40usize) {
         let bodies = [

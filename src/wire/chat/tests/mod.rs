@@ -27,7 +27,7 @@ use serde_json::Value;
 use super::{answer as whole, request, stream};
 use crate::canonical::answer::{Block, FinishOwned, Kind};
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
-use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Habits, Request};
+use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Quirks, Request};
 use crate::json::{EscapedString, JsonStr};
 use crate::wire::Format;
 use crate::wire::codec::{Notes, Reply};
@@ -205,7 +205,7 @@ fn dialect() -> Dialect<'static> {
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     }
 }
 

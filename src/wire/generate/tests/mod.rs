@@ -10,7 +10,7 @@ mod stream_encode;
 mod written;
 
 use crate::canonical::dialect::{Dialect, Reasoning, Sampling, Structured};
-use crate::canonical::{Answer, BlockKind, Delta, Event, Finish, Grammar, Habits, Start, ToolKind, Usage};
+use crate::canonical::{Answer, BlockKind, Delta, Event, Finish, Grammar, Quirks, Start, ToolKind, Usage};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::Cut;
 use crate::wire::generate::stream::Decoder;
@@ -92,6 +92,6 @@ fn dialect(model: &str) -> Dialect<'_> {
         media_urls: true,
         extensions: &["*"],
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     }
 }

@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use super::stream::{Decoder, Encoder};
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
-use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Habits, Request};
+use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Quirks, Request};
 use crate::json::EscapedString;
 use crate::wire::Format;
 use crate::wire::codec::{Cut, Notes, Reply};
@@ -61,7 +61,7 @@ fn dialect() -> Dialect<'static> {
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     }
 }
 

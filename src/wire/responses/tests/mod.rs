@@ -20,7 +20,7 @@ use super::{answer, request, stream};
 use crate::canonical::answer::Block;
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
 use crate::canonical::{
-    Answer, BlockKind, Delta, Dialect, Effort, Event, Finish, Grammar, Habits, Start, ToolKind, Usage,
+    Answer, BlockKind, Delta, Dialect, Effort, Event, Finish, Grammar, Quirks, Start, ToolKind, Usage,
 };
 use crate::json::JsonStr;
 use crate::wire::Format;
@@ -193,7 +193,7 @@ fn dialect() -> Dialect<'static> {
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     }
 }
 
