@@ -8,7 +8,7 @@ use crate::wire::path::Action;
 
 /// A call that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct JobCall {
     /// Where it goes.
     pub to: To,
     /// The body; nothing is sent with a call that only looks something up.
@@ -31,12 +31,12 @@ pub enum To {
     /// The same, and nothing is sent: something is looked up.
     Look(Box<str>),
     /// To an address that somebody gave, without any credential.
-    Link(Box<Link>),
+    Link(Box<RemoteMedia>),
 }
 
 /// An address that somebody gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct RemoteMedia {
     /// The address.
     pub url: Box<str>,
     /// The field of the client's request that it stands in; nothing for an address that the provider gave.
@@ -45,29 +45,29 @@ pub struct Link {
     pub most: Option<usize>,
 }
 
-impl Call {
+impl JobCall {
     fn new(to: To, body: Bytes) -> Self {
-        Call { to, body, media: None, headers: &[], after: Duration::ZERO }
+        JobCall { to, body, media: None, headers: &[], after: Duration::ZERO }
     }
 
     /// A call of the API that the route has chosen.
     pub fn api(body: Bytes, action: Option<Action>) -> Self {
-        Call::new(To::Api(action), body)
+        JobCall::new(To::Api(action), body)
     }
 
     /// A call of another path of the provider.
     pub fn path(path: impl Into<Box<str>>, body: Bytes) -> Self {
-        Call::new(To::Path(path.into()), body)
+        JobCall::new(To::Path(path.into()), body)
     }
 
     /// Looks something up at a path of the provider.
     pub fn look(path: impl Into<Box<str>>) -> Self {
-        Call::new(To::Look(path.into()), Bytes::new())
+        JobCall::new(To::Look(path.into()), Bytes::new())
     }
 
     /// Brings what lies behind an address.
-    pub fn link(link: Link) -> Self {
-        Call::new(To::Link(Box::new(link)), Bytes::new())
+    pub fn link(link: RemoteMedia) -> Self {
+        JobCall::new(To::Link(Box::new(link)), Bytes::new())
     }
 
     /// Says what the body is.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Call, Fault, Job, Reply, Round};
+use super::{JobCall, JobFault, Job, JobReply, Round};
 use crate::canonical::Usage;
 use crate::canonical::embed::{Embed, EmbedDialect, EmbedInput, EmbedShape};
 use crate::error::{ApiError, Kind};
@@ -30,7 +30,7 @@ pub enum Client {
 
 /// A request, with what must be known of its client and its model.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct EmbedRequest {
     /// The client's format.
     pub client: Client,
     /// The request's body.
@@ -45,7 +45,7 @@ pub struct Ask {
     pub dialect: EmbedDialect,
 }
 
-impl Ask {
+impl EmbedRequest {
     fn text(&self) -> Result<&str, ApiError> {
         std::str::from_utf8(&self.body)
             .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))
@@ -63,7 +63,7 @@ impl Ask {
 
 /// How a request is answered.
 #[derive(Debug)]
-pub enum Way {
+pub enum EmbedRoute {
     /// The provider's words are the client's: the request passes as it is. The vectors are wanted as base64, or not.
     Pass {
         /// As base64.
@@ -77,14 +77,14 @@ pub enum Way {
 ///
 /// # Errors
 /// It is malformed, or the provider cannot be asked for it.
-pub fn way(asked: Ask) -> Result<Way, ApiError> {
+pub fn way(asked: EmbedRequest) -> Result<EmbedRoute, ApiError> {
     let mut embed = asked.decode()?;
     let base64 = embed.base64;
     let dialect = asked.dialect;
     let has_tokens = embed.items.iter().any(|item| matches!(item.input, EmbedInput::Tokens(_)));
     let fits = asked.client == Client::List && dialect.shape == EmbedShape::List && dialect.plain;
     if fits && embed.items.len() <= dialect.batch && (dialect.tokens || !has_tokens) {
-        return Ok(Way::Pass { base64 });
+        return Ok(EmbedRoute::Pass { base64 });
     }
     if has_tokens && !dialect.tokens {
         spell_out(&mut embed)?;
@@ -105,12 +105,12 @@ pub fn way(asked: Ask) -> Result<Way, ApiError> {
         } else {
             Action::BatchEmbed
         });
-        calls.push(Call::api(body.freeze(), action));
+        calls.push(JobCall::api(body.freeze(), action));
         ranges.push(start..start + count);
         start += count;
     }
     let round = Round::of(calls);
-    Ok(Way::Job(Box::new(Embedding { asked, base64, ranges, round })))
+    Ok(EmbedRoute::Job(Box::new(Embedding { asked, base64, ranges, round })))
 }
 
 /// Puts texts in the place of tokens.
@@ -134,7 +134,7 @@ fn spell_out(embed: &mut Embed<'_>) -> Result<(), ApiError> {
 /// See the module.
 #[derive(Debug)]
 pub struct Embedding {
-    asked: Ask,
+    asked: EmbedRequest,
     base64: bool,
     /// The items of each call.
     ranges: Vec<Range<usize>>,
@@ -168,7 +168,7 @@ impl Job for Embedding {
         true
     }
 
-    fn next(&mut self) -> Vec<Call> {
+    fn next(&mut self) -> Vec<JobCall> {
         self.round.take()
     }
 
@@ -176,8 +176,8 @@ impl Job for Embedding {
         self.round.heard(call, body);
     }
 
-    fn finish(&mut self) -> Result<Reply, Fault> {
-        let broken = |error: embeddings::Broken| Fault::Broken(error.to_string());
+    fn finish(&mut self) -> Result<JobReply, JobFault> {
+        let broken = |error: embeddings::Broken| JobFault::Broken(error.to_string());
         let mut vectors = Vec::new();
         let (mut used, mut counted) = (0u64, false);
         for (call, range) in self.ranges.iter().enumerate() {
@@ -200,6 +200,6 @@ impl Job for Embedding {
         };
         written.map_err(broken)?;
         let usage = Usage { input: Some(used), ..Usage::default() };
-        Ok(Reply::new(body.freeze(), usage, counted))
+        Ok(JobReply::new(body.freeze(), usage, counted))
     }
 }

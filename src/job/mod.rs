@@ -16,14 +16,14 @@ pub mod rank;
 use bytes::Bytes;
 
 pub use crate::wire::pieces::{Body, Piece};
-pub use call::{Call, Link, To};
+pub use call::{JobCall, RemoteMedia, To};
 
 use crate::canonical::{Product, Usage};
 use crate::error::ApiError;
 
 /// The client's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct JobReply {
     /// The body, JSON.
     pub body: Body,
     /// What all calls used together.
@@ -34,16 +34,16 @@ pub struct Reply {
     pub counted: bool,
 }
 
-impl Reply {
+impl JobReply {
     /// An answer that is billed by tokens alone.
     pub fn new(body: Bytes, usage: Usage, counted: bool) -> Self {
-        Reply { body: body.into(), usage, made: Vec::new(), counted }
+        JobReply { body: body.into(), usage, made: Vec::new(), counted }
     }
 }
 
 /// Why a job has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum JobFault {
     /// A provider's answer is not what its API promises.
     #[error("{0}")]
     Broken(String),
@@ -58,7 +58,7 @@ pub enum Fault {
 /// See the module.
 pub trait Job: Send + Sync {
     /// The calls to be made now; none when the job is done.
-    fn next(&mut self) -> Vec<Call>;
+    fn next(&mut self) -> Vec<JobCall>;
 
     /// The answer to a call of the last round, by its place in it: the body, under a status of success.
     fn heard(&mut self, call: usize, body: Bytes);
@@ -72,22 +72,22 @@ pub trait Job: Send + Sync {
     ///
     /// # Errors
     /// What the provider answered is of no use.
-    fn finish(&mut self) -> Result<Reply, Fault>;
+    fn finish(&mut self) -> Result<JobReply, JobFault>;
 }
 
 /// Calls of one round, all known from the beginning, and their answers.
 #[derive(Debug, Default)]
 struct Round {
-    calls: Vec<Call>,
+    calls: Vec<JobCall>,
     answers: Vec<Bytes>,
 }
 
 impl Round {
-    fn of(calls: Vec<Call>) -> Self {
+    fn of(calls: Vec<JobCall>) -> Self {
         Round { answers: vec![Bytes::new(); calls.len()], calls }
     }
 
-    fn take(&mut self) -> Vec<Call> {
+    fn take(&mut self) -> Vec<JobCall> {
         std::mem::take(&mut self.calls)
     }
 
@@ -98,12 +98,12 @@ impl Round {
     }
 
     /// The answer to a call, as text.
-    fn text(&self, call: usize) -> Result<&str, Fault> {
+    fn text(&self, call: usize) -> Result<&str, JobFault> {
         let body = self.answers.get(call).map(|body| &**body).unwrap_or_default();
-        std::str::from_utf8(body).map_err(|_| Fault::Broken("the answer is not UTF-8".to_owned()))
+        std::str::from_utf8(body).map_err(|_| JobFault::Broken("the answer is not UTF-8".to_owned()))
     }
 
-    fn failed(&self, call: usize) -> Fault {
-        Fault::Failed(self.answers.get(call).cloned().unwrap_or_default())
+    fn failed(&self, call: usize) -> JobFault {
+        JobFault::Failed(self.answers.get(call).cloned().unwrap_or_default())
     }
 }

@@ -3,7 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Call, Fault, Job, Reply, Round};
+use super::{JobCall, JobFault, Job, JobReply, Round};
 use crate::canonical::Usage;
 use crate::canonical::rank::{Rank, RankDialect};
 use crate::error::{ApiError, Kind};
@@ -13,7 +13,7 @@ use crate::wire::rerank;
 
 /// A request, with what must be known of its model.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct RankRequest {
     /// The request's body.
     pub body: Bytes,
     /// The model as it is told to the client.
@@ -24,7 +24,7 @@ pub struct Ask {
     pub dialect: RankDialect,
 }
 
-impl Ask {
+impl RankRequest {
     fn decode(&self) -> Result<Rank<'_>, ApiError> {
         let text = std::str::from_utf8(&self.body)
             .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
@@ -35,7 +35,7 @@ impl Ask {
 /// See the module.
 #[derive(Debug)]
 pub struct Ranking {
-    asked: Ask,
+    asked: RankRequest,
     documents: usize,
     round: Round,
 }
@@ -45,13 +45,13 @@ impl Ranking {
     ///
     /// # Errors
     /// The request is malformed.
-    pub fn new(asked: Ask) -> Result<Self, ApiError> {
+    pub fn new(asked: RankRequest) -> Result<Self, ApiError> {
         let rank = asked.decode()?;
         let documents = rank.documents.len();
         let calls = rank.documents.chunks(asked.dialect.batch.max(1)).map(|some| {
             let mut body = BytesMut::new();
             rerank::ask(&rank, some, &asked.dialect, &asked.upstream, &mut body);
-            Call::api(body.freeze(), None)
+            JobCall::api(body.freeze(), None)
         });
         let round = Round::of(calls.collect());
         Ok(Ranking { documents, round, asked })
@@ -72,7 +72,7 @@ impl Job for Ranking {
         true
     }
 
-    fn next(&mut self) -> Vec<Call> {
+    fn next(&mut self) -> Vec<JobCall> {
         self.round.take()
     }
 
@@ -80,14 +80,14 @@ impl Job for Ranking {
         self.round.heard(call, body);
     }
 
-    fn finish(&mut self) -> Result<Reply, Fault> {
+    fn finish(&mut self) -> Result<JobReply, JobFault> {
         let batch = self.asked.dialect.batch.max(1);
         let mut results = Vec::with_capacity(self.documents);
         let (mut used, mut searches) = (Some(0u64), None);
         for (call, start) in (0..self.documents).step_by(batch).enumerate() {
             let documents = batch.min(self.documents - start);
             let answer = rerank::decode_answer(self.round.text(call)?, documents);
-            let answer = answer.map_err(|error| Fault::Broken(error.to_string()))?;
+            let answer = answer.map_err(|error| JobFault::Broken(error.to_string()))?;
             if answer.failed {
                 return Err(self.round.failed(call));
             }
@@ -101,13 +101,13 @@ impl Job for Ranking {
             }
         }
         // It was sound when the job began.
-        let rank = self.asked.decode().map_err(|error| Fault::Broken(error.to_string()))?;
+        let rank = self.asked.decode().map_err(|error| JobFault::Broken(error.to_string()))?;
         rerank::settle(&mut results, rank.top);
         let counted = used.is_none();
         let used = used.unwrap_or_else(|| self.counted(&rank));
         let mut body = BytesMut::new();
         rerank::encode(&rank, &results, &self.asked.model, used, &mut body);
         let usage = Usage { input: Some(used), searches, ..Usage::default() };
-        Ok(Reply::new(body.freeze(), usage, counted))
+        Ok(JobReply::new(body.freeze(), usage, counted))
     }
 }

@@ -8,15 +8,15 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::client::HttpSession;
 use tokio::time::Instant;
 
-use super::context::{Answer, Context};
-use super::exchange::{Clock, End, Ended, client_gone, failed, restarting, silent, too_slow};
+use super::context::{UpstreamResponse, Context};
+use super::exchange::{ExchangeTimer, End, Ended, client_gone, failed, restarting, silent, too_slow};
 use super::guarded::HeaderTimeoutStream;
 use super::offload::LARGE;
-use super::pace::{self, Pace};
+use super::pace::{self, BurstDetector};
 use super::reader::{Read, Reader};
 use super::reply::has_begun;
-use super::response::Unsent;
-use super::silence::{Due, Silence};
+use super::response::BytesBeforeFault;
+use super::silence::{IdleDeadline, IdleTracker};
 use super::throughput::Throughput;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
@@ -37,7 +37,7 @@ impl Gateway {
         client: &mut Client,
         ctx: &mut Context,
         upstream: &mut HttpSession,
-        clock: &mut Clock<'_>,
+        clock: &mut ExchangeTimer<'_>,
         ended: &mut Ended<'_>,
     ) -> End {
         let end = match upstream.response_header() {
@@ -49,17 +49,17 @@ impl Gateway {
         }
         // What was sent is not sent again once the provider has answered; another target gets its own.
         ctx.drop_body();
-        let streaming = matches!(ctx.answer, Answer::Stream(_));
+        let streaming = matches!(ctx.answer, UpstreamResponse::Stream(_));
         // The client's head is made from the provider's when the first frame leaves.
         // A client that has a part of the answer has its head.
         let begun = has_begun(client);
         let mut head = if streaming && !begun { self.stream_head(client, upstream, ctx) } else { None };
         let heartbeat = if streaming { self.limits.heartbeat } else { Duration::ZERO };
-        let mut silence = Silence::new(clock.timeouts.idle, heartbeat);
+        let mut silence = IdleTracker::new(clock.timeouts.idle, heartbeat);
         let mut held = ctx
             .hold()
             .filter(|_| streaming && (!begun || ctx.kept))
-            .map(|span| Held { until: Instant::now() + span, frames: Vec::new() });
+            .map(|span| PrefixBuffer { until: Instant::now() + span, frames: Vec::new() });
         if streaming && held.is_none() && !ctx.kept {
             // It has its head in a moment.
             clock.wait_on(Duration::ZERO);
@@ -70,9 +70,9 @@ impl Gateway {
         // A head that waits for the first frame does not leave sooner for the rate's sake.
         let looked = rate.as_ref().filter(|_| !streaming || held.is_some());
         clock.allow(next_look(first, held.as_ref(), looked));
-        let refused = matches!(ctx.answer, Answer::Refused { .. });
+        let refused = matches!(ctx.answer, UpstreamResponse::Refused { .. });
         let mut reader = Reader::new(streaming).decoding(ctx.decoder.take(), refused);
-        let mut pace = Pace::default();
+        let mut pace = BurstDetector::default();
         let mut received = 0;
         loop {
             if pace.is_bursting() {
@@ -86,7 +86,7 @@ impl Gateway {
                     () = ended.as_mut() => return End::Failed(restarting()),
                     () = clock.out() => {
                         let due = silence.look();
-                        if clock.is_over() || due == Due::GivingUp {
+                        if clock.is_over() || due == IdleDeadline::GivingUp {
                             return End::Failed(silent());
                         }
                         if rate.as_mut().is_some_and(Throughput::is_too_low) {
@@ -106,7 +106,7 @@ impl Gateway {
                         let held_on = held.as_ref().is_some_and(|held| held.goes_on(ctx.kept));
                         let kept = match held.take_if(|_| !held_on) {
                             _ if held_on => Ok(()),
-                            Some(Held { frames, .. }) if !frames.is_empty() => {
+                            Some(PrefixBuffer { frames, .. }) if !frames.is_empty() => {
                                 ctx.settle_on_target();
                                 begin(ctx, clock);
                                 silence.said();
@@ -269,7 +269,7 @@ impl Gateway {
 }
 
 /// The beginning of a stream, which nobody has seen.
-struct Held {
+struct PrefixBuffer {
     until: Instant,
     frames: Vec<Bytes>,
 }
@@ -277,7 +277,7 @@ struct Held {
 /// What is held back of a stream at most: what comes before the first content is a few lines.
 const MOST_HELD: usize = 64 * 1024;
 
-impl Held {
+impl PrefixBuffer {
     /// All of it, with what came last.
     fn with(self, last: Bytes) -> Bytes {
         if self.frames.is_empty() {
@@ -313,14 +313,14 @@ impl Held {
 }
 
 /// When an answer is to be looked at again, at the latest after `interval`.
-fn next_look(interval: Duration, held: Option<&Held>, rate: Option<&Throughput>) -> Duration {
-    let held = held.and_then(Held::rest).unwrap_or(interval);
+fn next_look(interval: Duration, held: Option<&PrefixBuffer>, rate: Option<&Throughput>) -> Duration {
+    let held = held.and_then(PrefixBuffer::rest).unwrap_or(interval);
     let rate = rate.map_or(interval, Throughput::window);
     interval.min(held).min(rate)
 }
 
 /// From now on the client has something of an answer, and the answer's own filler.
-fn begin(ctx: &mut Context, clock: &mut Clock<'_>) {
+fn begin(ctx: &mut Context, clock: &mut ExchangeTimer<'_>) {
     ctx.kept = false;
     clock.wait_on(Duration::ZERO);
 }
@@ -328,8 +328,8 @@ fn begin(ctx: &mut Context, clock: &mut Clock<'_>) {
 /// Whether the answer comes as one document, which is read when all of it has come.
 fn is_document(ctx: &Context) -> bool {
     match &ctx.answer {
-        Answer::Whole(..) => true,
-        Answer::Stream(passing) => match &passing.exchange {
+        UpstreamResponse::Whole(..) => true,
+        UpstreamResponse::Stream(passing) => match &passing.exchange {
             Exchange::Translated(translated) => translated.arrival() == Arrival::Whole,
             Exchange::Verbatim(_) => false,
         },
@@ -376,8 +376,8 @@ async fn give_up(
     head: &mut Option<Box<ResponseHeader>>,
     error: &Error,
 ) -> End {
-    let unsent = error.cause.as_ref().and_then(|cause| cause.downcast_ref::<Unsent>());
-    if let Some(Unsent(frames)) = unsent
+    let unsent = error.cause.as_ref().and_then(|cause| cause.downcast_ref::<BytesBeforeFault>());
+    if let Some(BytesBeforeFault(frames)) = unsent
         && let Err(error) = send(client, ctx, head, frames.clone(), false).await
     {
         return failed(ctx, &error);
@@ -419,14 +419,14 @@ async fn keep(
     client: &mut Client,
     ctx: &mut Context,
     head: &mut Option<Box<ResponseHeader>>,
-    due: Due,
-    silence: &mut Silence,
+    due: IdleDeadline,
+    silence: &mut IdleTracker,
 ) -> pingora::Result<()> {
     if head.is_some() {
         silence.said();
         return send_head(client, ctx, head).await;
     }
-    if due == Due::Filler {
+    if due == IdleDeadline::Filler {
         silence.said();
         let filler = ctx.passing_mut().map(|passing| passing.exchange.keep_alive()).unwrap_or_default();
         if !filler.is_empty() {

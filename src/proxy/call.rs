@@ -35,7 +35,7 @@ use crate::wire::error::{ProviderError, from_provider};
 const AHEAD: std::ops::Range<usize> = 64 << 10..64 << 20;
 
 /// A call that is to be made.
-pub(super) struct Ask<'a> {
+pub(super) struct CallRequest<'a> {
     /// The way to the provider.
     pub(super) link: &'a ProviderAddresses,
     /// Where its connection is counted; a check's is not.
@@ -53,7 +53,7 @@ pub(super) struct Ask<'a> {
 
 /// What is noted of calls, for the log and for what may be done after them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct CallLog {
     pub(super) attempts: u32,
     /// A whole request has gone out.
     pub(super) said: bool,
@@ -67,9 +67,9 @@ pub(super) struct Notes {
     pub(super) detail: Option<Box<str>>,
 }
 
-impl Notes {
+impl CallLog {
     /// Adds what was noted of calls that were made beside these.
-    pub(super) fn add(&mut self, other: Notes) {
+    pub(super) fn add(&mut self, other: CallLog) {
         self.attempts += other.attempts;
         self.said |= other.said;
         self.unanswered |= other.unanswered;
@@ -82,13 +82,13 @@ impl Notes {
 }
 
 /// An answer that is there as a whole.
-pub(super) struct Heard {
+pub(super) struct CallResponse {
     pub(super) status: u16,
     pub(super) retry_after: Option<RetryAfter>,
     pub(super) body: Bytes,
 }
 
-impl Heard {
+impl CallResponse {
     /// Whether it is one of success.
     pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
@@ -122,7 +122,7 @@ impl Reached {
     }
 
     /// The next piece of the body as it is; nothing at its end.
-    pub(super) async fn next(&mut self, notes: &mut Notes) -> Result<Option<Bytes>, ApiError> {
+    pub(super) async fn next(&mut self, notes: &mut CallLog) -> Result<Option<Bytes>, ApiError> {
         let mut silent_at = tokio::time::Instant::now() + self.timeouts.idle;
         while !self.ended {
             let until = silent_at.min(self.until);
@@ -167,13 +167,13 @@ impl Reached {
         &mut self,
         most: usize,
         tally: Option<Tally>,
-        notes: &mut Notes,
-    ) -> Result<Heard, ApiError> {
+        notes: &mut CallLog,
+    ) -> Result<CallResponse, ApiError> {
         let mut tally = tally;
         let status = self.status;
         let success = (200..300).contains(&status);
         let retry_after = self.retry_after();
-        let wrong = |notes: &mut Notes, error: &dyn std::fmt::Display| {
+        let wrong = |notes: &mut CallLog, error: &dyn std::fmt::Display| {
             notes.detail = Some(error.to_string().into_boxed_str());
             broken()
         };
@@ -201,14 +201,14 @@ impl Reached {
             let room = limit.saturating_sub(body.len()).min(piece.len());
             if self.ended && body.is_empty() && room == piece.len() {
                 // The usual answer comes in one piece and is not copied.
-                return Ok(Heard { status, retry_after, body: sealed(tally, piece) });
+                return Ok(CallResponse { status, retry_after, body: sealed(tally, piece) });
             }
             body.extend_from_slice(piece.get(..room).unwrap_or_default());
             if body.len() == limit && !success {
                 break;
             }
         }
-        Ok(Heard { status, retry_after, body: sealed(tally, body.freeze()) })
+        Ok(CallResponse { status, retry_after, body: sealed(tally, body.freeze()) })
     }
 }
 
@@ -227,9 +227,9 @@ pub(super) fn answers_too_large(limit: usize) -> ApiError {
 
 impl Gateway {
     /// Calls a provider and waits for the head of its answer: on a connection from the pool, or on a new one.
-    pub(super) async fn ask_provider(&self, ask: &Ask<'_>, notes: &mut Notes) -> Result<Reached, ApiError> {
+    pub(super) async fn ask_provider(&self, ask: &CallRequest<'_>, notes: &mut CallLog) -> Result<Reached, ApiError> {
         let link = ask.link;
-        let fail = |notes: &mut Notes, error: &pingora::Error| {
+        let fail = |notes: &mut CallLog, error: &pingora::Error| {
             notes.detail = Some(error.to_string().into_boxed_str());
             from_pingora(error)
         };
@@ -340,7 +340,7 @@ pub(super) fn to_look(parts: &mut Parts) {
     parts.headers.remove(header::CONTENT_TYPE);
 }
 
-async fn say(upstream: &mut HttpSession, ask: &Ask<'_>) -> pingora::Result<()> {
+async fn say(upstream: &mut HttpSession, ask: &CallRequest<'_>) -> pingora::Result<()> {
     let mut head = Box::new(RequestHeader::from(ask.parts.clone()));
     if let HttpSession::H2(_) = upstream {
         head.set_version(http::Version::HTTP_2);
@@ -366,7 +366,7 @@ pub(super) fn refused(
     status: u16,
     retry_after: Option<RetryAfter>,
     body: &[u8],
-    notes: &mut Notes,
+    notes: &mut CallLog,
 ) -> ApiError {
     let reported = ProviderError::decode(body);
     let detail = scrubbed(provider, reported.message.clone());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Gateway;
-use super::context::{Answer, Context};
+use super::context::{UpstreamResponse, Context};
 use super::spent::Spending;
 use crate::account::bucket::{Nanos, Remaining};
 use crate::account::{Calendar, LimitGrant, LimitRegistry, UsageBound};
@@ -191,7 +191,7 @@ impl Context {
         let gone = self.record.status == 499 || self.record.error == Some(Kind::ClientGone);
         let Some(plan) = &self.plan else { return ChargedUsage::default() };
         let (usage, counted) = match &mut self.answer {
-            Answer::Stream(passing) | Answer::Whole(passing, _) => {
+            UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => {
                 let exchange = &mut passing.exchange;
                 // A stream that passed to its end may have ended in its provider's error.
                 if complete && exchange.meter().end() != End::Failed {
@@ -203,13 +203,13 @@ impl Context {
                 }
                 (exchange.usage(), exchange.is_counted())
             }
-            Answer::Made(made) => (made.usage, made.counted),
-            Answer::Awaited if gone && self.record.said => {
+            UpstreamResponse::Made(made) => (made.usage, made.counted),
+            UpstreamResponse::Awaited if gone && self.record.said => {
                 let input =
                     self.charges.asked.tokens(plan.lane.family, plan.api.format(), self.charges.input);
                 (Usage { input: Some(input), output: Some(0), ..Usage::default() }, true)
             }
-            Answer::Awaited | Answer::Refused { .. } | Answer::Done => return ChargedUsage::default(),
+            UpstreamResponse::Awaited | UpstreamResponse::Refused { .. } | UpstreamResponse::Done => return ChargedUsage::default(),
         };
         let meter = self.passing().map(|passing| passing.exchange.meter());
         let possible = UsageBound {
@@ -234,7 +234,7 @@ impl Context {
         }
         let charged = bounded.unwrap_or(usage);
         let made: &[Product] = match &self.answer {
-            Answer::Made(made) => &made.products,
+            UpstreamResponse::Made(made) => &made.products,
             _ => &[],
         };
         let cost = plan.model.price.cost(&charged, made);
@@ -264,7 +264,7 @@ impl Gateway {
     /// Whether the end of the answer is about to leave. A whole answer is noted when it is complete; in a stream the
     /// end may stand before that of the body.
     pub(super) fn ends_here(&self, ctx: &Context, end: bool) -> bool {
-        let terminated = |passing: &super::context::Passing| {
+        let terminated = |passing: &super::context::ResponseInProgress| {
             end || (ctx.record.stream && passing.exchange.meter().end() == End::Terminated)
         };
         ctx.passing().is_some_and(terminated)

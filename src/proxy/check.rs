@@ -13,7 +13,7 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::task::JoinHandle;
 
-use super::call::{Ask, Notes, refused, to_look};
+use super::call::{CallRequest, CallLog, refused, to_look};
 use super::context::RequestId;
 use super::lane::{address_of, template};
 use super::live::ActiveSnapshot;
@@ -137,7 +137,7 @@ impl Gateway {
 
     /// Asks a provider once.
     async fn look_at(&self, link: &ProviderAddresses, check: &Check) -> (ProbeOutcome, Option<u16>) {
-        let mut notes = Notes::default();
+        let mut notes = CallLog::default();
         let asked = tokio::time::timeout(check.timeout, self.ask_how_it_is(link, check, &mut notes)).await;
         let outcome = match asked.unwrap_or_else(|_| Err(super::exchange::silent())) {
             Ok(()) => ProbeOutcome::Well,
@@ -154,7 +154,7 @@ impl Gateway {
         &self,
         link: &ProviderAddresses,
         check: &Check,
-        notes: &mut Notes,
+        notes: &mut CallLog,
     ) -> Result<(), ApiError> {
         let provider = link.provider();
         let (mut parts, ()) = http::Request::new(()).into_parts();
@@ -166,11 +166,11 @@ impl Gateway {
         }
         let until = tokio::time::Instant::now() + check.timeout;
         let timeouts = Timeouts { first_byte: check.timeout, idle: check.timeout, ..provider.timeouts };
-        let ask = Ask { link, series: None, parts, body: None, timeouts, until, repeatable: true };
+        let ask = CallRequest { link, series: None, parts, body: None, timeouts, until, repeatable: true };
         let mut reached = self.ask_provider(&ask, notes).await?;
         let (status, retry_after) = (reached.status, reached.retry_after());
         // That its head came is what counts; without its end the connection is closed.
-        let heard = reached.hear(MOST, None, &mut Notes::default()).await;
+        let heard = reached.hear(MOST, None, &mut CallLog::default()).await;
         self.read_out(reached);
         if status < 400 {
             return Ok(());

@@ -10,13 +10,13 @@ use smallvec::SmallVec;
 
 use super::charge::RequestCharges;
 use super::encoding::Decoder;
-use super::fallback::Origin;
+use super::fallback::RetryState;
 use super::lane::UpstreamRoute;
 use super::live::ActiveSnapshot;
 use super::response_owner::Claims;
 use super::resume::Resume;
-use super::shutdown::InFlight;
-use super::stored::Keep;
+use super::shutdown::InFlightRequests;
+use super::stored::ResponseKeeping;
 use super::weight::MemoryPermit;
 use crate::account::Key;
 use crate::canonical::{Product, Usage};
@@ -43,12 +43,12 @@ pub struct Context {
     pub(super) format: Format,
     pub(super) endpoint: Option<Endpoint>,
     pub(super) key: Option<Arc<Key>>,
-    pub(super) plan: Option<Box<Plan>>,
+    pub(super) plan: Option<Box<Attempt>>,
     /// What the request's body takes.
     pub(super) weight: Option<MemoryPermit>,
     /// What is needed to ask another target, as long as one could be.
-    pub(super) origin: Option<Box<Origin>>,
-    pub(super) answer: Answer,
+    pub(super) origin: Option<Box<RetryState>>,
+    pub(super) answer: UpstreamResponse,
     /// What decodes the answer, until its body is read.
     pub(super) decoder: Option<Box<Decoder>>,
     /// What is known of the answer, once it has broken off.
@@ -59,16 +59,16 @@ pub struct Context {
     pub(super) images: Option<Shape>,
     /// What ended the request, when a filter could only say that something did.
     pub(super) failure: Option<Box<ApiError>>,
-    pub(super) record: Record,
+    pub(super) record: RequestRecord,
     /// What the request has taken and will be charged.
     pub(super) charges: RequestCharges,
     /// What the request will own when its answer has come.
     pub(super) claims: Option<Box<Claims>>,
-    _in_flight: InFlight,
+    _in_flight: InFlightRequests,
 }
 
 /// What was decided for a request that goes to a provider.
-pub(super) struct Plan {
+pub(super) struct Attempt {
     pub(super) model: Arc<Model>,
     pub(super) target: usize,
     pub(super) api: Api,
@@ -94,7 +94,7 @@ pub(super) struct Plan {
     pub(super) job: Option<Box<dyn Job>>,
 }
 
-impl Plan {
+impl Attempt {
     pub(super) fn target(&self) -> Option<&Target> {
         self.model.targets.get(self.target)
     }
@@ -109,19 +109,19 @@ pub(super) struct Translation {
     /// The client's stream is one JSON array.
     pub(super) array: bool,
     /// The answer is kept.
-    pub(super) keep: Option<Box<Keep>>,
+    pub(super) keep: Option<Box<ResponseKeeping>>,
 }
 
 /// The provider's answer, as far as it has come.
-pub(super) enum Answer {
+pub(super) enum UpstreamResponse {
     /// Its head has not come.
     Awaited,
     /// A stream that passes.
-    Stream(Box<Passing>),
+    Stream(Box<ResponseInProgress>),
     /// A document that is collected and then passed.
-    Whole(Box<Passing>, BytesMut),
+    Whole(Box<ResponseInProgress>, BytesMut),
     /// What the gateway made itself.
-    Made(Made),
+    Made(SynthesizedResponse),
     /// An error that is collected and then told.
     Refused { status: u16, retry_after: Option<RetryAfter>, body: BytesMut },
     /// Nothing more.
@@ -130,7 +130,7 @@ pub(super) enum Answer {
 
 /// What is known of an answer that the gateway made itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Made {
+pub(super) struct SynthesizedResponse {
     pub(super) usage: Usage,
     /// What there is besides tokens.
     pub(super) products: Vec<Product>,
@@ -139,7 +139,7 @@ pub(super) struct Made {
 }
 
 /// An answer with what reads along.
-pub(super) struct Passing {
+pub(super) struct ResponseInProgress {
     pub(super) exchange: Exchange,
     /// Bytes of the provider's answer that are held: all of a document, and of a stream what came since something left.
     pub(super) held: usize,
@@ -147,14 +147,14 @@ pub(super) struct Passing {
     pub(super) weight: Option<MemoryPermit>,
 }
 
-impl Passing {
+impl ResponseInProgress {
     pub(super) fn new(exchange: Exchange) -> Self {
-        Passing { exchange, held: 0, weight: None }
+        ResponseInProgress { exchange, held: 0, weight: None }
     }
 }
 
 /// Figures for the log and the metrics.
-pub(super) struct Record {
+pub(super) struct RequestRecord {
     pub(super) started: Instant,
     pub(super) unix_millis: u64,
     /// What the client saw; 0 while it has seen nothing.
@@ -188,7 +188,7 @@ pub(super) struct Record {
 }
 
 impl Context {
-    pub(super) fn new(live: Arc<ActiveSnapshot>, in_flight: InFlight) -> Self {
+    pub(super) fn new(live: Arc<ActiveSnapshot>, in_flight: InFlightRequests) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Context {
             live,
@@ -200,13 +200,13 @@ impl Context {
             plan: None,
             weight: None,
             origin: None,
-            answer: Answer::Awaited,
+            answer: UpstreamResponse::Awaited,
             decoder: None,
             resume: None,
             kept: false,
             images: None,
             failure: None,
-            record: Record {
+            record: RequestRecord {
                 started: Instant::now(),
                 unix_millis: u64::try_from(now.as_millis()).unwrap_or(0),
                 status: 0,
@@ -270,7 +270,7 @@ impl Context {
         }
         let asked = Asked::of(std::mem::take(&mut plan.body));
         match &mut self.answer {
-            Answer::Stream(passing) | Answer::Whole(passing, _) => passing.exchange.asked(asked),
+            UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => passing.exchange.asked(asked),
             _ => self.charges.asked = asked,
         }
         if self.origin.is_none() {
@@ -295,9 +295,9 @@ impl Context {
     }
 
     /// Whether the client's format is what the chosen API speaks, and the notes of an answer that passes.
-    pub(super) fn passing(&self) -> Option<&Passing> {
+    pub(super) fn passing(&self) -> Option<&ResponseInProgress> {
         match &self.answer {
-            Answer::Stream(passing) | Answer::Whole(passing, _) => Some(passing),
+            UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => Some(passing),
             _ => None,
         }
     }
@@ -305,15 +305,15 @@ impl Context {
     /// What was used, as far as it is known.
     pub(super) fn usage(&self) -> Usage {
         match &self.answer {
-            Answer::Made(made) => made.usage,
+            UpstreamResponse::Made(made) => made.usage,
             _ => self.passing().map_or(Usage::default(), |passing| passing.exchange.usage()),
         }
     }
 
     /// The same, to be ended.
-    pub(super) fn passing_mut(&mut self) -> Option<&mut Passing> {
+    pub(super) fn passing_mut(&mut self) -> Option<&mut ResponseInProgress> {
         match &mut self.answer {
-            Answer::Stream(passing) | Answer::Whole(passing, _) => Some(passing),
+            UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => Some(passing),
             _ => None,
         }
     }

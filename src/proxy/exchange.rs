@@ -22,7 +22,7 @@ pub(super) use super::interim::listen;
 use super::peer::Upstream;
 use super::reply::{from_pingora, has_begun};
 use super::resend::{Resends, Unanswered, is_downgrade};
-use super::waiting::Speech;
+use super::waiting::RequestBody;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::provider::Timeouts;
@@ -52,7 +52,7 @@ pub(super) enum End {
 
 /// The one timer of an exchange. Moving the time at which it runs out costs nothing: the timer itself is only touched
 /// when an exchange has to wait.
-pub(super) struct Clock<'c> {
+pub(super) struct ExchangeTimer<'c> {
     sleep: Pin<&'c mut Sleep>,
     until: Instant,
     begun: Instant,
@@ -62,7 +62,7 @@ pub(super) struct Clock<'c> {
     pub(super) timeouts: Timeouts,
 }
 
-impl Clock<'_> {
+impl ExchangeTimer<'_> {
     /// Runs out after `span` from now on.
     pub(super) fn allow(&mut self, span: Duration) {
         self.until = (Instant::now() + span).min(self.total);
@@ -134,7 +134,7 @@ impl Gateway {
         let until = (now + timeouts.first_byte.min(timeouts.idle)).min(total);
         let due = self.patience(ctx).map(|span| now + span);
         let sleep = pin!(tokio::time::sleep_until(due.map_or(until, |due| due.min(until))));
-        let mut clock = Clock { sleep, until, begun: now, total, due, timeouts };
+        let mut clock = ExchangeTimer { sleep, until, begun: now, total, due, timeouts };
         let end = loop {
             let job = ctx.plan.as_mut().and_then(|plan| plan.job.take());
             let end = match job {
@@ -183,7 +183,7 @@ impl Gateway {
         &self,
         client: &mut Client,
         ctx: &mut Context,
-        clock: &mut Clock<'_>,
+        clock: &mut ExchangeTimer<'_>,
         ended: &mut Ended<'_>,
     ) -> End {
         let mut resends = Resends::default();
@@ -228,13 +228,13 @@ impl Gateway {
                     self.close_if_stopping(client);
                     let end = self.answer(client, ctx, &mut upstream, clock, ended).await;
                     let read = matches!(end, End::Complete | End::Refused(..));
-                    if read && heard == Heard::All {
+                    if read && heard == ReceiveResult::All {
                         self.connections.release(upstream, &peer);
                     }
                     return end;
                 }
-                Err(Asked::Told(error)) => return End::Failed(error),
-                Err(Asked::Failed(mut error, delivered)) => {
+                Err(SendStatus::Told(error)) => return End::Failed(error),
+                Err(SendStatus::Failed(mut error, delivered)) => {
                     error.retry.decide_reuse(reused);
                     let answered = upstream
                         .stream()
@@ -260,7 +260,7 @@ impl Gateway {
         &self,
         client: &mut Client,
         ctx: &mut Context,
-        clock: &mut Clock<'_>,
+        clock: &mut ExchangeTimer<'_>,
         ended: &mut Ended<'_>,
         work: impl Future<Output = T>,
     ) -> Result<T, End> {
@@ -290,7 +290,7 @@ impl Gateway {
         &'f self,
         client: &'f mut Client,
         ctx: &'f mut Context,
-        clock: &'f mut Clock<'_>,
+        clock: &'f mut ExchangeTimer<'_>,
         ended: &'f mut Ended<'_>,
     ) -> Pin<Box<dyn Future<Output = Result<Arc<Upstream>, End>> + Send + 'f>> {
         Box::pin(async move {
@@ -315,7 +315,7 @@ impl Gateway {
         ctx: &'f mut Context,
         peer: &'f Upstream,
         within: Duration,
-        clock: &'f mut Clock<'_>,
+        clock: &'f mut ExchangeTimer<'_>,
         ended: &'f mut Ended<'_>,
     ) -> Pin<Box<dyn Future<Output = Result<pingora::Result<HttpSession>, End>> + Send + 'f>> {
         Box::pin(async move {
@@ -338,9 +338,9 @@ impl Gateway {
         client: &mut Client,
         ctx: &mut Context,
         upstream: &mut HttpSession,
-        clock: &mut Clock<'_>,
+        clock: &mut ExchangeTimer<'_>,
         ended: &mut Ended<'_>,
-    ) -> Result<Heard, Asked> {
+    ) -> Result<ReceiveResult, SendStatus> {
         let mut head = Box::new(self.upstream_head(client, ctx)?);
         if let HttpSession::H2(_) = upstream {
             head.set_version(http::Version::HTTP_2);
@@ -352,25 +352,25 @@ impl Gateway {
             if let Err(error) = say(upstream, head, &mut speech).await {
                 // A provider may refuse a body without reading it to its end.
                 let answered = tokio::time::timeout(REFUSED, listen(upstream)).await;
-                return if matches!(answered, Ok(Ok(()))) { Ok(Heard::Part) } else { Err((error, None)) };
+                return if matches!(answered, Ok(Ok(()))) { Ok(ReceiveResult::Part) } else { Err((error, None)) };
             }
             let delivered = Instant::now();
-            listen(upstream).await.map(|()| Heard::All).map_err(|error| (error, Some(delivered)))
+            listen(upstream).await.map(|()| ReceiveResult::All).map_err(|error| (error, Some(delivered)))
         });
         clock.allow(clock.timeouts.first_byte);
         loop {
             tokio::select! {
                 biased;
                 heard = &mut talk => {
-                    return heard.map_err(|(error, delivered)| Asked::Failed(error.into_up(), delivered));
+                    return heard.map_err(|(error, delivered)| SendStatus::Failed(error.into_up(), delivered));
                 }
-                gone = client_gone(client) => return Err(Asked::Told(gone)),
-                () = ended.as_mut() => return Err(Asked::Told(restarting())),
+                gone = client_gone(client) => return Err(SendStatus::Told(gone)),
+                () = ended.as_mut() => return Err(SendStatus::Told(restarting())),
                 () = clock.out() => {
                     if !clock.is_due() {
-                        return Err(Asked::Told(silent()));
+                        return Err(SendStatus::Told(silent()));
                     }
-                    self.keep_waiting(client, &mut waiting, clock).await.map_err(Asked::Told)?;
+                    self.keep_waiting(client, &mut waiting, clock).await.map_err(SendStatus::Told)?;
                 }
             }
         }
@@ -384,7 +384,7 @@ fn timeouts_of(ctx: &Context) -> Timeouts {
 
 /// How much of the request a provider has heard when it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
+enum ReceiveResult {
     All,
     /// It closed its ear before the end; the connection is of no more use.
     Part,
@@ -394,7 +394,7 @@ enum Heard {
 async fn say(
     upstream: &mut HttpSession,
     head: Box<RequestHeader>,
-    speech: &mut Speech<'_>,
+    speech: &mut RequestBody<'_>,
 ) -> pingora::Result<()> {
     if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
         corked.cork();
@@ -436,16 +436,16 @@ pub(super) async fn send_piece(
 }
 
 /// Why no answer began.
-enum Asked {
+enum SendStatus {
     /// What the client is to be told.
     Told(ApiError),
     /// The connection failed, and when all of the request had been written to it.
     Failed(Box<Error>, Option<Instant>),
 }
 
-impl From<Box<Error>> for Asked {
+impl From<Box<Error>> for SendStatus {
     fn from(error: Box<Error>) -> Self {
-        Asked::Failed(error, None)
+        SendStatus::Failed(error, None)
     }
 }
 

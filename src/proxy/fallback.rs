@@ -1,7 +1,8 @@
 //! From one target to the next: the choice, what is learnt from a failure, and whether the request is tried again.
 //!
 //! As long as the client has not been given a byte, whatever a target does can be hidden, if another one does better.
-//! What is needed to ask another one is kept until then ([`Origin`]); a request that has one target only keeps nothing.
+//! What is needed to ask another one is kept until then ([`RetryState`]); a request that has one target only keeps
+//! nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +11,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
-use super::context::{Answer, Context, Plan};
+use super::context::{UpstreamResponse, Context, Attempt};
 use super::exchange::End;
 use super::offload::apart_if_large;
-use super::plan::{Chosen, Given, way_up};
+use super::plan::{Selection, BodyRef, way_up};
 use super::{Gateway, names, spans};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind, RetryAfter, Source};
@@ -30,7 +31,7 @@ use crate::wire::{Api, Format};
 
 /// What a request wants, whichever target it goes to.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'w> {
+pub(super) struct RouteRequest<'w> {
     pub(super) model: &'w Arc<Model>,
     /// The model as the client named it.
     pub(super) name: &'w str,
@@ -41,7 +42,7 @@ pub(super) struct Wanted<'w> {
 }
 
 /// What is kept of a request until the client is given the first byte.
-pub(super) struct Origin {
+pub(super) struct RetryState {
     pub(super) model: Arc<Model>,
     /// The model as the client named it, where that is not its id.
     name: Option<Box<str>>,
@@ -53,14 +54,14 @@ pub(super) struct Origin {
     pub(super) ask: PickRequest,
     /// Targets that were asked.
     pub(super) asked: u8,
-    best: Option<Best>,
+    best: Option<BestError>,
 }
 
-impl Origin {
-    fn new(wanted: &Wanted<'_>, body: Box<Body>, ask: PickRequest) -> Origin {
-        let Wanted { model, name, thinking, api, action, label } = *wanted;
+impl RetryState {
+    fn new(wanted: &RouteRequest<'_>, body: Box<Body>, ask: PickRequest) -> RetryState {
+        let RouteRequest { model, name, thinking, api, action, label } = *wanted;
         let name = (*name != *model.id).then(|| name.into());
-        Origin { model: model.clone(), name, thinking, api, action, label, body, ask, asked: 0, best: None }
+        RetryState { model: model.clone(), name, thinking, api, action, label, body, ask, asked: 0, best: None }
     }
 
     fn has_asked(&mut self, index: usize) {
@@ -68,15 +69,15 @@ impl Origin {
         self.asked = self.asked.saturating_add(1);
     }
 
-    fn wanted(&self) -> Wanted<'_> {
-        let Origin { model, name, thinking, api, action, label, .. } = self;
+    fn wanted(&self) -> RouteRequest<'_> {
+        let RetryState { model, name, thinking, api, action, label, .. } = self;
         let name = name.as_deref().unwrap_or(&model.id);
-        Wanted { model, name, thinking: *thinking, api: *api, action: *action, label }
+        RouteRequest { model, name, thinking: *thinking, api: *api, action: *action, label }
     }
 }
 
 /// The most useful error so far.
-struct Best {
+struct BestError {
     error: ApiError,
     body: Option<Bytes>,
     detail: Option<Box<str>>,
@@ -93,7 +94,7 @@ impl Gateway {
         &self,
         ctx: &mut Context,
         head: &RequestHeader,
-        wanted: Wanted<'_>,
+        wanted: RouteRequest<'_>,
         fitting: u64,
         mut body: Box<Body>,
     ) -> Result<(), ApiError> {
@@ -115,9 +116,9 @@ impl Gateway {
             pick(&**wanted.model, routing.policy, &ask).map_err(|nobody| full(nobody, now))?;
         let mut origin = None;
         let body = if several {
-            Given::Lent(&origin.insert(Box::new(Origin::new(&wanted, body, ask))).body)
+            BodyRef::Lent(&origin.insert(Box::new(RetryState::new(&wanted, body, ask))).body)
         } else {
-            Given::Own(body)
+            BodyRef::Own(body)
         };
         match self.prepare(ctx, wanted, index, permit, body).await {
             Ok(plan) => {
@@ -177,7 +178,7 @@ impl Gateway {
                     return Err(error);
                 }
             };
-            let body = Given::Lent(&origin.body);
+            let body = BodyRef::Lent(&origin.body);
             match self.prepare(ctx, origin.wanted(), index, permit, body).await {
                 Ok(plan) => {
                     origin.has_asked(index);
@@ -207,18 +208,18 @@ impl Gateway {
     async fn prepare(
         &self,
         ctx: &mut Context,
-        wanted: Wanted<'_>,
+        wanted: RouteRequest<'_>,
         index: usize,
         permit: TargetPermit,
-        body: Given<'_>,
-    ) -> Result<Plan, ApiError> {
-        let Wanted { model, name, thinking, api, action, label } = wanted;
+        body: BodyRef<'_>,
+    ) -> Result<Attempt, ApiError> {
+        let RouteRequest { model, name, thinking, api, action, label } = wanted;
         let (upstream, betas) = way_up(model.targets.get(index), api, &body);
         let lane = ctx.live.lane(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
         let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
         let permit = Some(permit);
-        let chosen = Chosen { model: model.clone(), index, permit, lane, api, upstream, action, stream };
+        let chosen = Selection { model: model.clone(), index, permit, lane, api, upstream, action, stream };
         ctx.record.stream = stream;
         let length = body.text.len();
         let turn = self.offload.turn(if chosen.is_read(&body) { length } else { 0 }).await?;
@@ -251,7 +252,7 @@ impl Gateway {
                 }
             }
         };
-        prepared.map(|plan| Plan { betas, ..plan })
+        prepared.map(|plan| Attempt { betas, ..plan })
     }
 
     /// What is to be done after a failure that the client has not seen: the next target, or what the client is told.
@@ -282,7 +283,7 @@ impl Gateway {
         }
         let detail = ctx.record.detail.take();
         if origin.best.as_ref().is_none_or(|best| usefulness(&error) > usefulness(&best.error)) {
-            origin.best = Some(Best { error: error.clone(), body, detail });
+            origin.best = Some(BestError { error: error.clone(), body, detail });
         }
         let late = complete.is_some_and(|complete| complete.elapsed() >= retry.deadline);
         let none_left = origin.ask.fitting & !origin.ask.tried == 0;
@@ -312,7 +313,7 @@ impl Gateway {
         }
         let best = ctx.origin.take().and_then(|origin| origin.best);
         Err(match best {
-            Some(Best { error, body, detail }) => {
+            Some(BestError { error, body, detail }) => {
                 ctx.record.detail = detail;
                 told(error, body)
             }
@@ -379,7 +380,7 @@ impl Gateway {
 impl Context {
     /// Forgets what another target said: nobody has heard of it.
     pub(super) fn begin_again(&mut self) {
-        self.answer = Answer::Awaited;
+        self.answer = UpstreamResponse::Awaited;
         self.failure = None;
         let record = &mut self.record;
         record.detail = None;

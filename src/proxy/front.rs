@@ -35,7 +35,7 @@ const FULL: &str = "{\"error\":{\"message\":\"Too many connections.\",\"type\":\
 const REFUSAL: Duration = Duration::from_secs(1);
 
 /// Pingora's application behind the limits.
-pub(super) struct Front {
+pub(super) struct Acceptor {
     gateway: Gateway,
     proxy: Arc<HttpProxy<Gateway>>,
     tls: TlsListeners,
@@ -44,7 +44,7 @@ pub(super) struct Front {
     metrics: Arc<Metrics>,
 }
 
-impl Front {
+impl Acceptor {
     pub(super) fn new(
         gateway: Gateway,
         proxy: HttpProxy<Gateway>,
@@ -52,7 +52,7 @@ impl Front {
         limits: Limits,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Front {
+        Acceptor {
             gateway,
             proxy: Arc::new(proxy),
             tls,
@@ -128,7 +128,7 @@ impl Front {
 }
 
 #[async_trait]
-impl ServerApp for Front {
+impl ServerApp for Acceptor {
     async fn process_new(self: &Arc<Self>, session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let acceptor = self.tls.of(&session).ok()?;
         let Some(admitted) = self.admit() else {

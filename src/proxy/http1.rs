@@ -24,7 +24,7 @@ use super::exchange::Ended;
 use super::guarded::HeaderTimeoutStream;
 use super::head::{HeadFault, HeadScan};
 use super::reply::own_error_head;
-use super::shutdown::Held;
+use super::shutdown::DrainGuard;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::wire::{Format, error as wire_error};
@@ -47,7 +47,7 @@ type Draining<'d> = Pin<&'d mut (dyn Future<Output = ()> + Send)>;
 
 /// Serves a connection until either side closes it. `first` is what was read of it, and `held` makes those wait who
 /// wait for the requests under way: until the first head has come, or has been given up.
-pub(super) async fn serve(gateway: &Gateway, stream: Box<HeaderTimeoutStream>, first: BytesMut, held: Held) {
+pub(super) async fn serve(gateway: &Gateway, stream: Box<HeaderTimeoutStream>, first: BytesMut, held: DrainGuard) {
     let mut ended = pin!(gateway.shutdown.ended());
     let mut draining = pin!(gateway.shutdown.draining());
     let mut idle = Idle::new(gateway.limits.keepalive.max(Duration::from_secs(1)));

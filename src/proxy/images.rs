@@ -2,14 +2,14 @@
 
 use pingora::http::RequestHeader;
 
-use super::context::{Context, Plan};
-use super::plan::Chosen;
+use super::context::{Context, Attempt};
+use super::plan::Selection;
 use super::{Gateway, names};
 use crate::account::estimate;
 use crate::canonical::Product;
 use crate::canonical::image::ImageRequest;
 use crate::error::{ApiError, Kind};
-use crate::job::image::{Ask, Imaging};
+use crate::job::image::{ImageJobRequest, Imaging};
 use crate::wire::images::reply::Shape;
 use crate::wire::path::{Action, Endpoint};
 
@@ -52,11 +52,11 @@ impl Gateway {
     pub(super) fn draw(
         &self,
         ctx: &Context,
-        chosen: Chosen,
+        chosen: Selection,
         request: ImageRequest,
-    ) -> Result<Plan, ApiError> {
+    ) -> Result<Attempt, ApiError> {
         let target = chosen.target()?;
-        let asked = Ask {
+        let asked = ImageJobRequest {
             request,
             edits: ctx.endpoint == Some(Endpoint::ImageEdits),
             shape: ctx.images.unwrap_or_default(),
@@ -66,6 +66,6 @@ impl Gateway {
         };
         let job = Imaging::new(asked)?;
         let warning = self.weigh_lost(ctx, "images", job.lost())?;
-        Ok(Plan { job: Some(Box::new(job)), warning, ..chosen.plan() })
+        Ok(Attempt { job: Some(Box::new(job)), warning, ..chosen.plan() })
     }
 }

@@ -14,8 +14,8 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use super::call::{Ask, Heard, Notes, answers_too_large, broken, refused, to_look};
-use super::context::{Answer, Context, Made};
+use super::call::{CallRequest, CallResponse, CallLog, answers_too_large, broken, refused, to_look};
+use super::context::{UpstreamResponse, Context, SynthesizedResponse};
 use super::exchange::{End, Ended, client_gone, restarting, silent};
 use super::fetch::FetchFault;
 use super::lane::{UpstreamRoute, address_of};
@@ -26,7 +26,7 @@ use super::upstream::scrubbed;
 use super::weight::Room;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
-use crate::job::{Call, Fault, Job, Link, Reply, To};
+use crate::job::{JobCall, JobFault, Job, RemoteMedia, JobReply, To};
 use crate::provider::Provider;
 use crate::route::{Model, Target};
 use crate::store::Settled;
@@ -36,7 +36,7 @@ use crate::wire::error::ProviderError;
 const AT_ONCE: usize = 4;
 
 /// The way that all calls of a job go.
-pub(super) struct Way {
+pub(super) struct JobRoute {
     live: Arc<ActiveSnapshot>,
     lane: Arc<UpstreamRoute>,
     model: Arc<Model>,
@@ -48,7 +48,7 @@ pub(super) struct Way {
     room: Arc<Room>,
 }
 
-impl Way {
+impl JobRoute {
     fn target(&self) -> Option<&Target> {
         self.model.targets.get(self.target)
     }
@@ -58,7 +58,7 @@ impl Way {
     }
 
     /// A call, with the head of all and what differs.
-    fn ask(&self, call: &Call) -> Option<Ask<'_>> {
+    fn ask(&self, call: &JobCall) -> Option<CallRequest<'_>> {
         let target = self.target()?;
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = Method::POST;
@@ -79,7 +79,7 @@ impl Way {
             }
             To::Link(_) => return None,
         };
-        Some(Ask {
+        Some(CallRequest {
             link: self.live.link(&self.lane)?,
             series: Some(&self.lane.series),
             parts,
@@ -103,7 +103,7 @@ impl Gateway {
         let Some(way) = self.way(client, ctx, job.is_repeatable()) else { return End::Failed(broken()) };
         let way = Arc::new(way);
         ctx.turn();
-        let mut notes = Notes::default();
+        let mut notes = CallLog::default();
         let end = {
             let work = pin!(self.work(&mut *job, &way, &mut notes));
             tokio::select! {
@@ -121,8 +121,8 @@ impl Gateway {
         record.upstream_id = notes.id.take();
         record.detail = notes.detail.take();
         match end {
-            Ok(Reply { body, usage, made: products, counted }) => {
-                ctx.answer = Answer::Made(Made { usage, products, counted });
+            Ok(JobReply { body, usage, made: products, counted }) => {
+                ctx.answer = UpstreamResponse::Made(SynthesizedResponse { usage, products, counted });
                 ctx.answered_well(Instant::now());
                 // Nobody has an answer that is not charged.
                 match ctx.settle(true) {
@@ -146,11 +146,11 @@ impl Gateway {
         }
     }
 
-    pub(super) fn way(&self, client: &Client, ctx: &Context, repeatable: bool) -> Option<Way> {
+    pub(super) fn way(&self, client: &Client, ctx: &Context, repeatable: bool) -> Option<JobRoute> {
         let head = self.upstream_head(client, ctx).ok()?;
         let plan = ctx.plan.as_ref()?;
         let total = plan.target()?.timeouts.total;
-        Some(Way {
+        Some(JobRoute {
             live: ctx.live.clone(),
             lane: plan.lane.clone(),
             model: plan.model.clone(),
@@ -166,9 +166,9 @@ impl Gateway {
     pub(super) async fn work(
         &self,
         job: &mut dyn Job,
-        way: &Arc<Way>,
-        notes: &mut Notes,
-    ) -> Result<Reply, ApiError> {
+        way: &Arc<JobRoute>,
+        notes: &mut CallLog,
+    ) -> Result<JobReply, ApiError> {
         let mut taken = 0;
         loop {
             let mut calls = job.next();
@@ -179,12 +179,12 @@ impl Gateway {
             self.round(job, way, notes, &mut taken, calls).await?;
         }
         apart_if_large(taken, || job.finish()).map_err(|fault| match fault {
-            Fault::Failed(body) => refused(way.provider(), error_status(&body), None, &body, notes),
-            Fault::Broken(detail) => {
+            JobFault::Failed(body) => refused(way.provider(), error_status(&body), None, &body, notes),
+            JobFault::Broken(detail) => {
                 notes.detail = Some(detail.into_boxed_str());
                 broken()
             }
-            Fault::Refused(mut error) => {
+            JobFault::Refused(mut error) => {
                 let provider = way.target().map(|target| &target.provider);
                 error.message = scrubbed(provider, error.message.into_owned()).into();
                 error
@@ -193,7 +193,7 @@ impl Gateway {
     }
 
     /// Counts the bodies of calls; one that several share is counted once.
-    fn weigh_bodies(&self, calls: &mut [Call]) -> Result<(), ApiError> {
+    fn weigh_bodies(&self, calls: &mut [JobCall]) -> Result<(), ApiError> {
         let mut last: Option<(*const u8, Bytes)> = None;
         for call in calls {
             let at = call.body.as_ptr();
@@ -212,12 +212,12 @@ impl Gateway {
     async fn round(
         &self,
         job: &mut dyn Job,
-        way: &Arc<Way>,
-        notes: &mut Notes,
+        way: &Arc<JobRoute>,
+        notes: &mut CallLog,
         taken: &mut usize,
-        calls: Vec<Call>,
+        calls: Vec<JobCall>,
     ) -> Result<(), ApiError> {
-        let mut waiting: VecDeque<(usize, Call)> = calls.into_iter().enumerate().collect();
+        let mut waiting: VecDeque<(usize, JobCall)> = calls.into_iter().enumerate().collect();
         if waiting.len() == 1 {
             if let Some((number, call)) = waiting.pop_front() {
                 let body = self.bring(way, &call, notes).await?;
@@ -239,7 +239,7 @@ impl Gateway {
                 }
                 let (gateway, way) = (self.clone(), way.clone());
                 tasks.spawn(async move {
-                    let mut notes = Notes::default();
+                    let mut notes = CallLog::default();
                     let brought = gateway.bring(&way, &call, &mut notes).await;
                     (number, brought, notes)
                 });
@@ -268,7 +268,7 @@ impl Gateway {
     }
 
     /// What a call brings: an answer that is none of an error, or what lies behind a link.
-    async fn bring(&self, way: &Way, call: &Call, notes: &mut Notes) -> Result<Bytes, ApiError> {
+    async fn bring(&self, way: &JobRoute, call: &JobCall, notes: &mut CallLog) -> Result<Bytes, ApiError> {
         if !call.after.is_zero() {
             let until = tokio::time::Instant::now() + call.after;
             if until > way.deadline {
@@ -299,7 +299,7 @@ impl Gateway {
     }
 
     /// One call.
-    async fn call(&self, way: &Way, call: &Call, notes: &mut Notes) -> Result<Heard, ApiError> {
+    async fn call(&self, way: &JobRoute, call: &JobCall, notes: &mut CallLog) -> ResulCallResponserd, ApiError> {
         let mut reached = self.ask_provider(&way.ask(call).ok_or_else(broken)?, notes).await?;
         let heard = reached.hear(self.limits.answer, Some(self.memory.tally(&way.room)), notes).await?;
         notes.unanswered = false;
@@ -310,7 +310,7 @@ impl Gateway {
 
 /// What it means to the client that nothing could be brought. Where its own link leads to is not told beyond what it
 /// could see itself.
-fn unfetched(link: &Link, fault: &FetchFault, notes: &mut Notes) -> ApiError {
+fn unfetched(link: &RemoteMedia, fault: &FetchFault, notes: &mut CallLog) -> ApiError {
     notes.detail = fault.detail().map(Into::into).or_else(|| Some(fault.to_string().into_boxed_str()));
     if let Some(field) = &link.field {
         let message = format!("'{field}' cannot be brought: {fault}.");
@@ -330,7 +330,7 @@ fn unfetched(link: &Link, fault: &FetchFault, notes: &mut Notes) -> ApiError {
 }
 
 /// The body of an answer that is none of an error.
-fn accepted(way: &Way, heard: Heard, notes: &mut Notes) -> Result<Bytes, ApiError> {
+fn accepted(way: &JobRoute, heard: CallResponse, notes: &mut CallLog) -> Result<Bytes, ApiError> {
     if heard.is_success() {
         return Ok(heard.body);
     }

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::Gateway;
-use super::context::{Context, Plan};
+use super::context::{Context, Attempt};
 use super::fetch::FetchFault;
-use super::plan::Chosen;
+use super::plan::Selection;
 use super::request::overloaded;
 use super::weight::{MemoryPermit, Room};
 use crate::canonical::Thinking;
@@ -27,18 +27,18 @@ const AT_ONCE: usize = 4;
 const BY_ADDRESS: [&str; 3] = ["image_url", "file_url", "audio"];
 
 /// Why a request was not translated.
-pub(super) enum Untold {
+pub(super) enum MediaFault {
     /// The client is told.
     Told(ApiError),
     /// Something in it is given by address, perhaps.
-    Linked(Box<(Chosen, Refused)>),
+    Linked(Box<(Selection, Refused)>),
     /// Turns of it have lost their seals, which may be kept under these keys.
-    Bare(Box<(Chosen, Vec<Key>)>),
+    Bare(Box<(Selection, Vec<Key>)>),
 }
 
-impl From<ApiError> for Untold {
+impl From<ApiError> for MediaFault {
     fn from(error: ApiError) -> Self {
-        Untold::Told(error)
+        MediaFault::Told(error)
     }
 }
 
@@ -53,11 +53,11 @@ impl Gateway {
     pub(super) async fn translate_linked(
         &self,
         ctx: &Context,
-        stuck: (Chosen, Refused),
+        stuck: (Selection, Refused),
         thinking: Thinking,
         text: &[u8],
         stored: Stored<'_>,
-    ) -> Result<Plan, ApiError> {
+    ) -> Result<Attempt, ApiError> {
         let (chosen, refused) = stuck;
         let (Some(client), Some(provider)) = (chosen.api.format(), chosen.upstream.format()) else {
             return Err(refused.error);
@@ -78,10 +78,10 @@ impl Gateway {
         let (brought, _weights) = self.bring_all(wanted).await?;
         let stored = Stored { brought: Brought(&brought), ..stored };
         self.translate(ctx, chosen, thinking, text, stored).await.map_err(|untold| match untold {
-            Untold::Told(error) => error,
-            Untold::Linked(stuck) => stuck.1.error,
+            MediaFault::Told(error) => error,
+            MediaFault::Linked(stuck) => stuck.1.error,
             // They were looked for before.
-            Untold::Bare(_) => refused.error,
+            MediaFault::Bare(_) => refused.error,
         })
     }
 

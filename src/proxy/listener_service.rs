@@ -10,7 +10,7 @@ use pingora::services::listening::Service;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::front::Front;
+use super::front::Acceptor;
 
 /// How often the table of sockets is read while the listeners are built.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -62,7 +62,7 @@ impl ListenerHandle {
 
 /// Wrapper of Pingora's listening service that reports to a [`ListenerHandle`].
 pub(super) struct ListenerService {
-    pub(super) service: Service<Front>,
+    pub(super) service: Service<Acceptor>,
     pub(super) handle: Arc<ListenerHandle>,
 }
 

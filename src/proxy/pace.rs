@@ -18,13 +18,13 @@ pub(super) const REST: Duration = Duration::from_millis(1);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct BurstDetector {
     bursting: bool,
     pieces: u32,
     since: Option<Instant>,
 }
 
-impl Pace {
+impl BurstDetector {
     /// Whether to let the stream gather before it is read again.
     pub(super) fn is_bursting(&self) -> bool {
         self.bursting
@@ -34,7 +34,7 @@ impl Pace {
     pub(super) fn passed(&mut self, waited: bool) {
         if self.bursting {
             if waited {
-                *self = Pace::default();
+                *self = BurstDetector::default();
             }
             return;
         }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     async fn bursts_at(gap: Duration) -> bool {
-        let mut pace = Pace::default();
+        let mut pace = BurstDetector::default();
         for _ in 0..40 {
             pace.passed(true);
             tokio::time::advance(gap).await;
@@ -73,7 +73,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_lasts_as_long_as_something_has_come_in_every_rest() {
-        let mut pace = Pace::default();
+        let mut pace = BurstDetector::default();
         for _ in 0..=PIECES {
             assert!(!pace.is_bursting());
             pace.passed(true);

@@ -8,12 +8,12 @@ use http::HeaderValue;
 use smallvec::smallvec;
 
 use super::Gateway;
-use super::context::{Context, Plan, Translation};
+use super::context::{Context, Attempt, Translation};
 use super::lane::UpstreamRoute;
-use super::linked::{Untold, may_be_linked};
+use super::linked::{MediaFault, may_be_linked};
 use super::offload::apart_if_large;
 use super::request::overloaded;
-use super::stored::{Keep, new_id};
+use super::stored::{ResponseKeeping, new_id};
 use crate::account::Losses;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
@@ -37,17 +37,17 @@ const WARNINGS: usize = 12;
 const WARNING_NAME: usize = 64;
 
 /// A request's body: to be used up, or kept by whoever may have to say it again.
-pub(super) enum Given<'b> {
+pub(super) enum BodyRef<'b> {
     Own(Box<Body>),
     Lent(&'b Body),
 }
 
-impl Given<'_> {
+impl BodyRef<'_> {
     fn text(self) -> Rope {
         match self {
-            Given::Own(body) => body.text,
+            BodyRef::Own(body) => body.text,
             // It is shared, not copied.
-            Given::Lent(body) => body.text.clone(),
+            BodyRef::Lent(body) => body.text.clone(),
         }
     }
 
@@ -57,19 +57,19 @@ impl Given<'_> {
     }
 }
 
-impl Deref for Given<'_> {
+impl Deref for BodyRef<'_> {
     type Target = Body;
 
     fn deref(&self) -> &Body {
         match self {
-            Given::Own(body) => body,
-            Given::Lent(body) => body,
+            BodyRef::Own(body) => body,
+            BodyRef::Lent(body) => body,
         }
     }
 }
 
 /// What was chosen for a request.
-pub(super) struct Chosen {
+pub(super) struct Selection {
     pub(super) model: Arc<Model>,
     pub(super) index: usize,
     /// Its place there; nothing for what is asked of a provider in any case.
@@ -83,14 +83,14 @@ pub(super) struct Chosen {
     pub(super) stream: bool,
 }
 
-impl Chosen {
+impl Selection {
     pub(super) fn target(&self) -> Result<&Target, ApiError> {
         self.model.targets.get(self.index).ok_or_else(|| ApiError::new(Kind::Internal, "The gateway failed."))
     }
 
     /// The body goes on as it is, but for the model's name, the wish for usage and the specification's spellings; and
     /// what is lost by those.
-    pub(super) fn pass_on(self, name: &str, body: Given<'_>) -> Result<(Plan, Vec<Loss>), ApiError> {
+    pub(super) fn pass_on(self, name: &str, body: BodyRef<'_>) -> Result<(Attempt, Vec<Loss>), ApiError> {
         let target = self.target()?;
         let mut edits = Vec::new();
         let instead = target.provider.instead_of_model();
@@ -129,7 +129,7 @@ impl Chosen {
         edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
         let text = body.text().edited(&edits);
         let losses = respelled(&spelled);
-        Ok((Plan { body_len: text.len(), body: text.into_pieces(), changes, ..self.plan() }, losses))
+        Ok((Attempt { body_len: text.len(), body: text.into_pieces(), changes, ..self.plan() }, losses))
     }
 
     /// Whether all of the body is read before it can go to a provider of the client's own format, or a job be made of
@@ -167,9 +167,9 @@ impl Chosen {
     }
 
     /// Everything but the body.
-    pub(super) fn plan(self) -> Plan {
+    pub(super) fn plan(self) -> Attempt {
         let action = self.action();
-        Plan {
+        Attempt {
             lane: self.lane,
             model: self.model,
             target: self.index,
@@ -189,9 +189,9 @@ impl Chosen {
     }
 
     /// Vectors are asked for: the body goes on as it is, or there is a job.
-    pub(super) fn embed(self, name: &str, action: Option<Action>, body: Given<'_>) -> Result<Plan, ApiError> {
+    pub(super) fn embed(self, name: &str, action: Option<Action>, body: BodyRef<'_>) -> Result<Attempt, ApiError> {
         let target = self.target()?;
-        let asked = embed::Ask {
+        let asked = embed::EmbedRequest {
             client: match action {
                 Some(Action::BatchEmbed) => embed::Client::Parts,
                 Some(_) => embed::Client::Part,
@@ -204,25 +204,25 @@ impl Chosen {
             dialect: target.provider.embedding(self.upstream, &target.model),
         };
         match embed::way(asked)? {
-            embed::Way::Pass { base64 } => {
+            embed::EmbedRoute::Pass { base64 } => {
                 let (mut plan, _) = self.pass_on(name, body)?;
                 plan.changes.base64 = Some(base64);
                 Ok(plan)
             }
-            embed::Way::Job(job) => Ok(Plan { job: Some(job), ..self.plan() }),
+            embed::EmbedRoute::Job(job) => Ok(Attempt { job: Some(job), ..self.plan() }),
         }
     }
 
     /// Documents are to be put in order.
-    pub(super) fn rank(self, body: Given<'_>) -> Result<Plan, ApiError> {
+    pub(super) fn rank(self, body: BodyRef<'_>) -> Result<Attempt, ApiError> {
         let target = self.target()?;
-        let asked = rank::Ask {
+        let asked = rank::RankRequest {
             body: body.into_contiguous(),
             model: self.model.escaped_id.clone(),
             upstream: target.model.clone(),
             dialect: target.provider.ranking(&target.model),
         };
-        Ok(Plan { job: Some(Box::new(rank::Ranking::new(asked)?)), ..self.plan() })
+        Ok(Attempt { job: Some(Box::new(rank::Ranking::new(asked)?)), ..self.plan() })
     }
 }
 
@@ -244,10 +244,10 @@ impl Gateway {
     pub(super) async fn translate_kept(
         &self,
         ctx: &Context,
-        chosen: Chosen,
+        chosen: Selection,
         thinking: Thinking,
         text: Bytes,
-    ) -> Result<Plan, ApiError> {
+    ) -> Result<Attempt, ApiError> {
         let wish = if chosen.api == Api::Responses && self.keeps() {
             apart_if_large(text.len(), || wish(std::str::from_utf8(&text).unwrap_or_default()))
         } else {
@@ -271,11 +271,11 @@ impl Gateway {
     pub(super) async fn translate(
         &self,
         ctx: &Context,
-        chosen: Chosen,
+        chosen: Selection,
         thinking: Thinking,
         text: &[u8],
         stored: Stored<'_>,
-    ) -> Result<Plan, Untold> {
+    ) -> Result<Attempt, MediaFault> {
         let before = stored.before.map_or(0, str::len);
         self.offload
             .turn(text.len() + before)
@@ -286,11 +286,11 @@ impl Gateway {
     fn translate_now(
         &self,
         ctx: &Context,
-        chosen: Chosen,
+        chosen: Selection,
         thinking: Thinking,
         text: &[u8],
         stored: Stored<'_>,
-    ) -> Result<Plan, Untold> {
+    ) -> Result<Attempt, MediaFault> {
         let target = chosen.target()?;
         let begun = ctx.resume.as_ref().map(|resume| resume.begun());
         let stored = Stored { begun, ..stored };
@@ -322,9 +322,9 @@ impl Gateway {
         };
         let Outgoing { body, restore, reply, losses, items } = match asked {
             Ok(outgoing) => outgoing,
-            Err(Untranslated::Bare(keys)) => return Err(Untold::Bare(Box::new((chosen, keys)))),
+            Err(Untranslated::Bare(keys)) => return Err(MediaFault::Bare(Box::new((chosen, keys)))),
             Err(Untranslated::Refused(refused)) if may_be_linked(&refused, &stored) => {
-                return Err(Untold::Linked(Box::new((chosen, refused))));
+                return Err(MediaFault::Linked(Box::new((chosen, refused))));
             }
             Err(Untranslated::Refused(refused)) => {
                 self.count_losses(client, provider, &refused.losses);
@@ -351,7 +351,7 @@ impl Gateway {
             standard_errors: provider == Format::Messages && target.provider.standard_errors,
         };
         let keep = (!stored.keep_as.is_empty())
-            .then(|| Box::new(Keep { id: stored.keep_as.to_owned(), items: items.into() }));
+            .then(|| Box::new(ResponseKeeping { id: stored.keep_as.to_owned(), items: items.into() }));
         // Said anew in the same format, an answer passes as it is, unless something in it must be undone or it comes
         // as a stream for a client that wants none.
         let whole = dialect.habits.streams_only && !chosen.stream;
@@ -359,7 +359,7 @@ impl Gateway {
             (client != provider || whole || begun.is_some() || !restore.is_empty()).then(|| {
                 Box::new(Translation { client, provider, reply: Arc::new(reply), restore, array, keep })
             });
-        Ok(Plan {
+        Ok(Attempt {
             body_len: body.len(),
             body: smallvec![body],
             changes,
@@ -377,8 +377,8 @@ impl Gateway {
         &self,
         ctx: &Context,
         format: Option<Format>,
-        (mut plan, losses): (Plan, Vec<Loss>),
-    ) -> Result<Plan, ApiError> {
+        (mut plan, losses): (Attempt, Vec<Loss>),
+    ) -> Result<Attempt, ApiError> {
         if let Some(chunk) = &mut plan.changes.tell_usage {
             chunk.created = ctx.record.unix_millis / 1000;
         }

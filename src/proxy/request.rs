@@ -9,7 +9,7 @@ use pingora::http::RequestHeader;
 use super::chunks::Misframed;
 use super::context::{Context, RequestId};
 use super::exchange::while_there;
-use super::fallback::{Wanted, not_offered};
+use super::fallback::{RouteRequest, not_offered};
 use super::guarded::HeaderTimeoutStream;
 use super::identify::{authenticate, permit, permit_named_models};
 use super::offload::{LARGE, apart_if_large};
@@ -252,7 +252,7 @@ impl Gateway {
             return Err(not_offered(&model.id, api));
         }
         let wanted =
-            Wanted { model, name, thinking, api, action: endpoint.action(), label: endpoint.label() };
+            RouteRequest { model, name, thinking, api, action: endpoint.action(), label: endpoint.label() };
         if body.text.len() < LARGE {
             return self.choose(ctx, client.req_header(), wanted, fitting, body).await;
         }

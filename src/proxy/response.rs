@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
-use super::context::{Answer, Context, Passing, Plan, RequestId, Translation};
+use super::context::{UpstreamResponse, Context, ResponseInProgress, Attempt, RequestId, Translation};
 use super::encoding::Decoder;
 use super::request::overloaded;
 use super::upstream::scrubbed;
@@ -64,19 +64,19 @@ impl Gateway {
                 ctx.follow(&mut exchange);
             }
             ctx.record.stream = stream;
-            let passing = Box::new(Passing::new(exchange));
+            let passing = Box::new(ResponseInProgress::new(exchange));
             ctx.answer =
-                if stream { Answer::Stream(passing) } else { Answer::Whole(passing, BytesMut::new()) };
+                if stream { UpstreamResponse::Stream(passing) } else { UpstreamResponse::Whole(passing, BytesMut::new()) };
         } else {
             let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
             ctx.record.stream = false;
-            ctx.answer = Answer::Refused { status, retry_after, body: BytesMut::new() };
+            ctx.answer = UpstreamResponse::Refused { status, retry_after, body: BytesMut::new() };
         }
         Ok(())
     }
 
     /// How the answer is brought to the client, and whether as a stream.
-    fn exchange_of(&self, plan: &Plan, arrival: Arrival) -> (Exchange, bool) {
+    fn exchange_of(&self, plan: &Attempt, arrival: Arrival) -> (Exchange, bool) {
         let Some(translation) = &plan.translation else {
             let verbatim = Verbatim::new(plan.api, arrival, plan.changes.clone(), self.limits.frame);
             return (Exchange::Verbatim(verbatim), arrival != Arrival::Whole);
@@ -103,7 +103,7 @@ impl Gateway {
         let theirs = &provider.headers;
         let kind = match &ctx.answer {
             // Errors are told in JSON, whatever they came as.
-            Answer::Refused { .. } => None,
+            UpstreamResponse::Refused { .. } => None,
             _ => match ctx.plan.as_ref().and_then(|plan| plan.translation.as_deref()) {
                 None => theirs.get(header::CONTENT_TYPE).cloned(),
                 Some(translation) if ctx.record.stream && !translation.array => {
@@ -126,7 +126,7 @@ impl Gateway {
                 ours.insert(name, value.clone());
             }
         }
-        if let Answer::Refused { retry_after: Some(RetryAfter::Header(wait)), .. } = &ctx.answer
+        if let UpstreamResponse::Refused { retry_after: Some(RetryAfter::Header(wait)), .. } = &ctx.answer
             && let Ok(wait) = HeaderValue::from_str(wait)
         {
             ours.insert(header::RETRY_AFTER, wait);
@@ -156,13 +156,13 @@ impl Gateway {
     ///
     /// What cannot go on is an error whose meaning is left in `ctx.failure`.
     pub(super) fn pass(&self, piece: Bytes, end: bool, ctx: &mut Context) -> pingora::Result<Bytes> {
-        if let Answer::Stream(passing) = &mut ctx.answer {
+        if let UpstreamResponse::Stream(passing) = &mut ctx.answer {
             return self.pass_stream(passing, piece, end).map_err(|failure| self.failed(ctx, failure));
         }
-        let mut answer = std::mem::replace(&mut ctx.answer, Answer::Done);
+        let mut answer = std::mem::replace(&mut ctx.answer, UpstreamResponse::Done);
         let result = match &mut answer {
-            Answer::Whole(passing, body) => self.pass_whole(passing, body, piece, end),
-            Answer::Refused { status, retry_after, body } => {
+            UpstreamResponse::Whole(passing, body) => self.pass_whole(passing, body, piece, end),
+            UpstreamResponse::Refused { status, retry_after, body } => {
                 collect_error(body, &piece);
                 Ok(if end {
                     self.tell_refusal(*status, retry_after.take(), body.split().freeze(), ctx)
@@ -170,7 +170,7 @@ impl Gateway {
                     Bytes::new()
                 })
             }
-            Answer::Awaited | Answer::Stream(_) | Answer::Made(_) | Answer::Done => Ok(Bytes::new()),
+            UpstreamResponse::Awaited | UpstreamResponse::Stream(_) | UpstreamResponse::Made(_) | UpstreamResponse::Done => Ok(Bytes::new()),
         };
         ctx.answer = answer;
         result.map_err(|failure| self.failed(ctx, failure))
@@ -178,7 +178,7 @@ impl Gateway {
 
     fn pass_whole(
         &self,
-        passing: &mut Passing,
+        passing: &mut ResponseInProgress,
         body: &mut BytesMut,
         piece: Bytes,
         end: bool,
@@ -214,7 +214,7 @@ impl Gateway {
     /// Passes a piece of a stream. What is taken in and does not leave, such as a frame that does not end, is counted
     /// in `limits.memory`. It is an upper bound: frames that are read and mean nothing to the client count until the
     /// next one leaves.
-    fn pass_stream(&self, passing: &mut Passing, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
+    fn pass_stream(&self, passing: &mut ResponseInProgress, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
         let held = passing.held + piece.len();
         let out = pass_stream(passing, piece, end)?;
         passing.held = if out.is_empty() { held } else { 0 };
@@ -277,7 +277,7 @@ impl Gateway {
         ctx.failure = Some(Box::new(error));
         let mut broken = Error::explain(ErrorType::Custom("BrokenAnswer"), "broken answer").into_up();
         if let Some(rest) = detail.filter(|rest| !rest.is_empty()) {
-            broken.cause = Some(Box::new(Unsent(rest)));
+            broken.cause = Some(Box::new(BytesBeforeFault(rest)));
         }
         broken
     }
@@ -318,14 +318,14 @@ impl From<StreamError> for Failure {
 /// Frames that were complete when the stream broke.
 #[derive(Debug, thiserror::Error)]
 #[error("{} bytes unsent", .0.len())]
-pub(super) struct Unsent(pub(super) Bytes);
+pub(super) struct BytesBeforeFault(pub(super) Bytes);
 
 fn note_id(text: &str) -> Box<str> {
     text.chars().take(128).collect::<String>().into_boxed_str()
 }
 
 /// Passes a piece of a stream.
-fn pass_stream(passing: &mut Passing, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
+fn pass_stream(passing: &mut ResponseInProgress, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
     let mut out = Bytes::new();
     if !piece.is_empty() {
         out = match passing.exchange.feed(piece) {
@@ -371,7 +371,7 @@ pub(super) fn add_ids(ours: &mut HeaderMap, format: Format, id: &RequestId) {
 }
 
 /// Whether an answer comes as a stream, by its type and by what was asked for.
-fn arrival(plan: &Plan, content_type: &str) -> Arrival {
+fn arrival(plan: &Attempt, content_type: &str) -> Arrival {
     let kind = content_type.split(';').next().unwrap_or_default().trim();
     if kind.eq_ignore_ascii_case("text/event-stream") {
         return Arrival::Events;

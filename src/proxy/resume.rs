@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use super::answer::send;
-use super::context::{Answer, Context, Passing, Plan};
+use super::context::{UpstreamResponse, Context, ResponseInProgress, Attempt};
 use super::exchange::{End, failed, while_there};
 use super::{Client, Gateway};
 use crate::error::ApiError;
@@ -56,8 +56,8 @@ impl Context {
 
     /// Whether the answer is one that another target could go on with.
     pub(super) fn can_go_on(&self) -> bool {
-        let fit = |passing: &Passing| passing.exchange.unfit().is_none();
-        self.wants_more() && matches!(&self.answer, Answer::Stream(passing) if fit(passing))
+        let fit = |passing: &ResponseInProgress| passing.exchange.unfit().is_none();
+        self.wants_more() && matches!(&self.answer, UpstreamResponse::Stream(passing) if fit(passing))
     }
 
     /// Notes what the client is given from now on, if another target may have to go on with it.
@@ -69,14 +69,14 @@ impl Context {
 
     /// The answer has broken off. The one that was asked to go on with it may not have begun: then it waits already.
     fn interrupt(&mut self, error: &ApiError) -> Result<(), Unfit> {
-        let Answer::Stream(passing) = &mut self.answer else {
+        let UpstreamResponse::Stream(passing) = &mut self.answer else {
             let waits = self.resume.as_ref().is_some_and(|resume| resume.waiting.is_some());
             return if waits { Ok(()) } else { Err(Unfit::Content) };
         };
         passing.exchange.cut();
         let prefill = passing.exchange.prefill()?;
         let terms = self.terms()?;
-        let Answer::Stream(passing) = std::mem::replace(&mut self.answer, Answer::Awaited) else {
+        let UpstreamResponse::Stream(passing) = std::mem::replace(&mut self.answer, UpstreamResponse::Awaited) else {
             return Err(Unfit::Content);
         };
         let written = passing.exchange.usage().output.unwrap_or(0);
@@ -120,7 +120,7 @@ impl Context {
     pub(super) fn put_back(&mut self) {
         let Some(resume) = &mut self.resume else { return };
         let Some(exchange) = resume.waiting.take() else { return };
-        self.answer = Answer::Stream(Box::new(Passing::new(exchange)));
+        self.answer = UpstreamResponse::Stream(Box::new(ResponseInProgress::new(exchange)));
         self.record.stream = true;
         self.record.first_content = resume.first_content;
         self.record.detail = resume.detail.take();
@@ -188,7 +188,7 @@ impl Gateway {
         next: Next,
         status: Option<u16>,
     ) -> Result<(), Why> {
-        let heard = matches!(ctx.answer, Answer::Stream(_));
+        let heard = matches!(ctx.answer, UpstreamResponse::Stream(_));
         if let Some(unfit) = ctx.passing().filter(|_| heard).and_then(|passing| passing.exchange.unfit()) {
             return Err(unfit.label());
         }
@@ -229,7 +229,7 @@ impl Gateway {
     /// The exchange that goes on with an answer, if one waits for it.
     pub(super) fn onward(
         &self,
-        plan: &Plan,
+        plan: &Attempt,
         resume: Option<&mut Box<Resume>>,
         arrival: Arrival,
     ) -> Option<Exchange> {
@@ -259,7 +259,7 @@ impl Gateway {
         ctx.record.first_content = resume.first_content;
         ctx.record.detail = None;
         ctx.record.stream = true;
-        ctx.answer = Answer::Stream(Box::new(Passing::new(exchange)));
+        ctx.answer = UpstreamResponse::Stream(Box::new(ResponseInProgress::new(exchange)));
         // As before any other end of an answer.
         if let Some(pending) = self.keep(ctx) {
             self.kept(ctx, pending).await;

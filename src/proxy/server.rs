@@ -15,10 +15,10 @@ use pingora::services::background::background_service;
 use pingora::services::listening::Service;
 
 use super::check::Probes;
-use super::front::Front;
+use super::front::Acceptor;
 use super::listener_service::{ListenerHandle, ListenerService};
 use super::signals::{self, AdminThread, ProcessStatus, RetiredSnapshots, Signals, Watch};
-use super::task::Watchman;
+use super::task::TaskPoller;
 use super::tls::TlsListeners;
 use super::upgrade::ReadySocket;
 use super::{Gateway, Parts, Shutdown, dns, open, roots};
@@ -185,7 +185,7 @@ impl Server {
         server.bootstrap();
         let listeners = Arc::new(ListenerHandle::default());
         server.add_service(ListenerService { service, handle: listeners.clone() });
-        server.add_service(background_service("tasks", Watchman(self.gateway.clone())));
+        server.add_service(background_service("tasks", TaskPoller(self.gateway.clone())));
         server.add_service(background_service("checks", Probes(self.gateway.clone())));
         let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
         let report = ProcessStatus { reloader, shutdown, gateway: self.gateway.clone() };
@@ -235,7 +235,7 @@ impl Server {
         }
     }
 
-    fn service(&self, conf: &Arc<ServerConf>) -> Result<Service<Front>, ServeError> {
+    fn service(&self, conf: &Arc<ServerConf>) -> Result<Service<Acceptor>, ServeError> {
         let mut proxy = http_proxy(conf, self.gateway.clone());
         let mut options = HttpServerOptions::default();
         options.h2c = true;
@@ -250,7 +250,7 @@ impl Server {
         let limits = self.settings.limits.clone();
         let tls = TlsListeners::load(&self.settings.tls)
             .map_err(|(listen, error)| ServeError::Tls(listen, error))?;
-        let front = Front::new(self.gateway.clone(), proxy, tls, limits, self.metrics.clone());
+        let front = Acceptor::new(self.gateway.clone(), proxy, tls, limits, self.metrics.clone());
         let mut service = Service::new("gateway".to_owned(), front);
         service.threads = Some(conf.threads);
         for address in &self.settings.listen {

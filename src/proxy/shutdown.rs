@@ -89,16 +89,16 @@ impl Shutdown {
     }
 
     /// Counts a request until the guard is dropped.
-    pub(super) fn enter(self: &Arc<Self>, gauge: &IntGauge) -> InFlight {
+    pub(super) fn enter(self: &Arc<Self>, gauge: &IntGauge) -> InFlightRequests {
         gauge.inc();
         self.in_flight.fetch_add(1, Ordering::AcqRel);
-        InFlight { held: self.hold(), gauge: gauge.clone() }
+        InFlightRequests { held: self.hold(), gauge: gauge.clone() }
     }
 
     /// Makes those who wait for the requests under way wait, until it is dropped.
-    pub(super) fn hold(self: &Arc<Self>) -> Held {
+    pub(super) fn hold(self: &Arc<Self>) -> DrainGuard {
         self.held.fetch_add(1, Ordering::AcqRel);
-        Held(self.clone())
+        DrainGuard(self.clone())
     }
 }
 
@@ -131,12 +131,12 @@ impl<N: Future<Output = ()>> Future for Raised<'_, N> {
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct InFlight {
-    held: Held,
+pub(super) struct InFlightRequests {
+    held: DrainGuard,
     gauge: IntGauge,
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightRequests {
     fn drop(&mut self) {
         self.held.0.in_flight.fetch_sub(1, Ordering::AcqRel);
         self.gauge.dec();
@@ -145,9 +145,9 @@ impl Drop for InFlight {
 
 /// Something that is waited for.
 #[derive(Debug)]
-pub(super) struct Held(Arc<Shutdown>);
+pub(super) struct DrainGuard(Arc<Shutdown>);
 
-impl Drop for Held {
+impl Drop for DrainGuard {
     fn drop(&mut self) {
         if self.0.held.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.is_draining() {
             self.0.idle.notify_waiters();

@@ -25,7 +25,7 @@ const MAX_PAGE: usize = 100;
 const PREVIOUS: &str = "previous_response_id";
 
 /// What is known of an answer that is to be kept, while it is on its way.
-pub(super) struct Keep {
+pub(super) struct ResponseKeeping {
     /// Its id.
     pub(super) id: String,
     /// The conversation that it belongs to.
@@ -74,7 +74,7 @@ impl Gateway {
         let store = self.store.as_deref()?;
         let document = ctx.passing_mut()?.exchange.take_document()?;
         let keep = ctx.plan.as_mut()?.translation.as_mut()?.keep.take()?;
-        let Keep { id, items } = *keep;
+        let ResponseKeeping { id, items } = *keep;
         Some(store.keep(StoredResponse { account: account(ctx), id, items, document }))
     }
 

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType};
 
-use super::context::{Context, Plan};
+use super::context::{Context, Attempt};
 use super::{Client, Gateway, names};
 use crate::provider::Provider;
 use crate::wire::{Api, Format};
@@ -46,7 +46,7 @@ impl Gateway {
 }
 
 /// Takes over what the client says and the provider is to hear.
-fn pass(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Plan) {
+fn pass(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Attempt) {
     for name in PASSED {
         if let Some(value) = theirs.get(&name) {
             ours.insert(name, value.clone());
@@ -71,7 +71,7 @@ fn pass(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Plan) {
 
 /// What the provider takes only from who says in a header that it knows it: the version that fits what the body has,
 /// unless one is named already.
-fn add_betas(ours: &mut HeaderMap, plan: &Plan) {
+fn add_betas(ours: &mut HeaderMap, plan: &Attempt) {
     let mut add = |family: &str, value: &'static str| {
         let named = ours.get_all(names::ANTHROPIC_BETA).iter().any(|said| {
             let mut all = said.to_str().unwrap_or_default().split(',');

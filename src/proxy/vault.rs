@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Gateway;
-use super::context::{Context, Plan};
-use super::linked::Untold;
-use super::plan::Chosen;
+use super::context::{Context, Attempt};
+use super::linked::MediaFault;
+use super::plan::Selection;
 use super::stored::account;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
@@ -23,7 +23,7 @@ const WAIT: Duration = Duration::from_secs(1);
 
 impl Gateway {
     /// Whether a request may need what is kept: it goes to another format, and to a model that issues seals.
-    pub(super) fn may_recall(&self, chosen: &Chosen) -> bool {
+    pub(super) fn may_recall(&self, chosen: &Selection) -> bool {
         let Some(provider) = chosen.upstream.format().filter(|_| chosen.api != chosen.upstream) else {
             return false;
         };
@@ -50,23 +50,23 @@ impl Gateway {
     pub(super) async fn translate_with(
         &self,
         ctx: &Context,
-        stuck: Untold,
+        stuck: MediaFault,
         thinking: Thinking,
         text: &[u8],
         stored: Stored<'_>,
-    ) -> Result<Plan, ApiError> {
+    ) -> Result<Attempt, ApiError> {
         let (chosen, keys) = match stuck {
-            Untold::Told(error) => return Err(error),
-            Untold::Linked(stuck) => return self.translate_linked(ctx, *stuck, thinking, text, stored).await,
-            Untold::Bare(bare) => *bare,
+            MediaFault::Told(error) => return Err(error),
+            MediaFault::Linked(stuck) => return self.translate_linked(ctx, *stuck, thinking, text, stored).await,
+            MediaFault::Bare(bare) => *bare,
         };
         let found = self.recall(ctx, keys).await;
         let stored = Stored { recalled: Some(Recalled(&found)), ..stored };
         match self.translate(ctx, chosen, thinking, text, stored).await {
             Ok(plan) => Ok(plan),
-            Err(Untold::Linked(stuck)) => self.translate_linked(ctx, *stuck, thinking, text, stored).await,
-            Err(Untold::Told(error)) => Err(error),
-            Err(Untold::Bare(_)) => Err(ApiError::new(Kind::Internal, "The gateway failed.")),
+            Err(MediaFault::Linked(stuck)) => self.translate_linked(ctx, *stuck, thinking, text, stored).await,
+            Err(MediaFault::Told(error)) => Err(error),
+            Err(MediaFault::Bare(_)) => Err(ApiError::new(Kind::Internal, "The gateway failed.")),
         }
     }
 

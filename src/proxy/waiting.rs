@@ -14,8 +14,8 @@ use http::{HeaderMap, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::charge::RequestCharges;
-use super::context::{Context, Plan, Record, RequestId};
-use super::exchange::Clock;
+use super::context::{Context, Attempt, RequestRecord, RequestId};
+use super::exchange::ExchangeTimer;
 use super::guarded::HeaderTimeoutStream;
 use super::reply::{from_pingora, has_begun};
 use super::response::{add_ids, keep_flowing};
@@ -30,7 +30,7 @@ use crate::wire::path::{Action, Endpoint};
 use crate::wire::{Format, filler};
 
 /// What a provider is told.
-pub(super) struct Speech<'s> {
+pub(super) struct RequestBody<'s> {
     /// In pieces.
     pub(super) body: &'s [Bytes],
     /// Pieces that have been handed out.
@@ -42,7 +42,7 @@ pub(super) struct Speech<'s> {
 }
 
 /// What a client is told meanwhile.
-pub(super) struct Waiting<'w> {
+pub(super) struct EarlyResponse<'w> {
     id: &'w RequestId,
     format: Format,
     endpoint: Option<&'w Endpoint>,
@@ -55,7 +55,7 @@ pub(super) struct Waiting<'w> {
     kept: &'w mut bool,
 }
 
-impl Speech<'_> {
+impl RequestBody<'_> {
     /// The next piece; with `all`, everything that is left as one.
     pub(super) fn next(&mut self, all: bool) -> Option<Bytes> {
         let rest = self.body.get(*self.sent..).unwrap_or_default();
@@ -81,13 +81,13 @@ impl Speech<'_> {
 
 impl Context {
     /// Both sides of the wait for an answer, so that each can be served while the other one is.
-    pub(super) fn sides(&mut self) -> Option<(Speech<'_>, Waiting<'_>)> {
+    pub(super) fn sides(&mut self) -> Option<(RequestBody<'_>, EarlyResponse<'_>)> {
         let now = self.now();
         let Context { id, format, endpoint, plan, charges, record, kept, .. } = self;
-        let Plan { model, body, body_len, sent, warning, .. } = plan.as_deref_mut()?;
-        let Record { said, status, response_bytes, .. } = record;
-        let speech = Speech { body, sent, length: *body_len, said };
-        let waiting = Waiting {
+        let Attempt { model, body, body_len, sent, warning, .. } = plan.as_deref_mut()?;
+        let RequestRecord { said, status, response_bytes, .. } = record;
+        let speech = RequestBody { body, sent, length: *body_len, said };
+        let waiting = EarlyResponse {
             id,
             format: *format,
             endpoint: endpoint.as_ref(),
@@ -122,8 +122,8 @@ impl Gateway {
     pub(super) fn keep_waiting<'f>(
         &'f self,
         client: &'f mut Client,
-        waiting: &'f mut Waiting<'_>,
-        clock: &'f mut Clock<'_>,
+        waiting: &'f mut EarlyResponse<'_>,
+        clock: &'f mut ExchangeTimer<'_>,
     ) -> Pin<Box<dyn Future<Output = Result<(), ApiError>> + Send + 'f>> {
         Box::pin(async move {
             if !has_begun(client) {
@@ -138,7 +138,7 @@ impl Gateway {
     }
 }
 
-impl Waiting<'_> {
+impl EarlyResponse<'_> {
     async fn keep(&mut self, client: &mut Client, fill: bool) -> pingora::Result<()> {
         // One whose answer broke off, and who waits for another target to go on with it, has the head of that answer.
         if !has_begun(client) {
@@ -190,7 +190,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Plan {
+impl Attempt {
     /// How an answer is brought to a client that has been promised a stream, where it arrives as something else and
     /// would pass as it is: by the way over the hub.
     pub(super) fn promised(&self, ctx: &Context, arrival: Arrival, limit: usize) -> Option<Box<Translated>> {

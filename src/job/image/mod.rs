@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Call, Fault, Job, Link, Reply};
+use super::{JobCall, JobFault, Job, RemoteMedia, JobReply};
 use crate::canonical::image::{
     Comes, ImageDialect, ImageFamily, ImageInput, ImageRequest, ImageRules, ImageShape, ImageSource, Picture,
     Sizes,
@@ -34,7 +34,7 @@ const LATER: &[(&str, &str)] = &[("x-dashscope-async", "enable")];
 
 /// A request, with what must be known of its client and its model.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct ImageJobRequest {
     /// What is wanted.
     pub request: ImageRequest,
     /// The request must begin with images.
@@ -81,7 +81,7 @@ enum Round {
 /// See the module.
 #[derive(Debug)]
 pub struct Imaging {
-    asked: Ask,
+    asked: ImageJobRequest,
     rules: ImageRules,
     round: Round,
     heard: Vec<Bytes>,
@@ -91,7 +91,7 @@ pub struct Imaging {
     usage: Option<Usage>,
     size: Option<String>,
     quality: Option<String>,
-    fault: Option<Fault>,
+    fault: Option<JobFault>,
 }
 
 impl Imaging {
@@ -99,7 +99,7 @@ impl Imaging {
     ///
     /// # Errors
     /// The model does not take what is asked for.
-    pub fn new(mut asked: Ask) -> Result<Self, ApiError> {
+    pub fn new(mut asked: ImageJobRequest) -> Result<Self, ApiError> {
         let rules = asked.dialect.family.rules();
         if asked.edits && asked.request.images.is_empty() {
             return Err(ApiError::missing("image"));
@@ -200,12 +200,12 @@ impl Imaging {
     }
 
     /// The calls that ask for all images.
-    fn calls(&self) -> Vec<Call> {
-        let Ask { request, dialect, upstream, .. } = &self.asked;
+    fn calls(&self) -> Vec<JobCall> {
+        let ImageJobRequest { request, dialect, upstream, .. } = &self.asked;
         let one = |count: u32| {
             let written = ask(request, dialect, upstream, count);
             let path = if written.edits { &dialect.edit } else { &dialect.make };
-            let call = Call::path(path.clone(), written.body);
+            let call = JobCall::path(path.clone(), written.body);
             let call = if written.later { call.headers(LATER) } else { call };
             match written.media {
                 Some(media) => call.media(media),
@@ -215,7 +215,7 @@ impl Imaging {
         let (count, most) = (request.count.unwrap_or(1), dialect.most.max(1));
         // Calls for the same number are the same: they share what they send.
         let full = (count >= most).then(|| one(most));
-        let mut calls: Vec<Call> = (0..count / most).filter_map(|_| full.clone()).collect();
+        let mut calls: Vec<JobCall> = (0..count / most).filter_map(|_| full.clone()).collect();
         if count % most > 0 {
             calls.push(one(count % most));
         }
@@ -223,13 +223,13 @@ impl Imaging {
     }
 
     /// Takes what the provider answered; gives the tasks that are to be asked for.
-    fn take_answers(&mut self) -> Result<Vec<String>, Fault> {
+    fn take_answers(&mut self) -> Result<Vec<String>, JobFault> {
         let mut open = Vec::new();
         for body in std::mem::take(&mut self.heard) {
-            let read = answer::decode(&body).map_err(|error| Fault::Broken(error.to_string()))?;
+            let read = answer::decode(&body).map_err(|error| JobFault::Broken(error.to_string()))?;
             let Answer { images, usage, refusals, failed, task, size, quality } = read;
             if failed {
-                return Err(Fault::Failed(body));
+                return Err(JobFault::Failed(body));
             }
             self.size = self.size.take().or(size);
             self.quality = self.quality.take().or(quality);
@@ -240,7 +240,7 @@ impl Imaging {
             match task {
                 Some(Task { id, state: State::Open }) if !id.is_empty() => open.push(id),
                 Some(Task { state: State::Open, .. }) => {
-                    return Err(Fault::Broken("a task without an id".to_owned()));
+                    return Err(JobFault::Broken("a task without an id".to_owned()));
                 }
                 _ => self.images.extend(images.into_iter().map(|Image { place, revised }| {
                     let shown = match place {
@@ -254,13 +254,13 @@ impl Imaging {
         Ok(open)
     }
 
-    fn tasks(&mut self, ids: Vec<String>) -> Vec<Call> {
+    fn tasks(&mut self, ids: Vec<String>) -> Vec<JobCall> {
         let wait = WAITS.get(self.waits).or(WAITS.last()).copied().unwrap_or_default();
         self.waits += 1;
         let path = |id: &String| {
             let mut path = self.asked.dialect.tasks.to_string();
             crate::wire::path::push_path_segment(&mut path, id);
-            Call::look(path).after(wait)
+            JobCall::look(path).after(wait)
         };
         let calls = ids.iter().map(path).collect();
         self.round = Round::Tasks(ids);
@@ -268,26 +268,26 @@ impl Imaging {
     }
 
     /// What is left to be brought when everything has been made.
-    fn links(&mut self) -> Vec<Call> {
+    fn links(&mut self) -> Vec<JobCall> {
         let wanted = self.inline();
         let places = self.images.iter().enumerate().filter_map(|(place, (image, _))| match image {
             Shown::Link(url) if wanted => Some((place, url.clone())),
             _ => None,
         });
         let (places, urls): (Vec<usize>, Vec<String>) = places.unzip();
-        let link = |url: String| Link { url: url.into(), field: None, most: None };
-        let calls = urls.into_iter().map(|url| Call::link(link(url))).collect();
+        let link = |url: String| RemoteMedia { url: url.into(), field: None, most: None };
+        let calls = urls.into_iter().map(|url| JobCall::link(link(url))).collect();
         self.round = Round::Links(places);
         calls
     }
 
-    fn next_round(&mut self) -> Result<Vec<Call>, Fault> {
+    fn next_round(&mut self) -> Result<Vec<JobCall>, JobFault> {
         loop {
             match std::mem::replace(&mut self.round, Round::Done) {
                 Round::Begin => {
                     let places = self.inputs();
                     if places.is_empty() || !needs_bytes(self.asked.dialect.shape) {
-                        self.convert().map_err(Fault::Refused)?;
+                        self.convert().map_err(JobFault::Refused)?;
                         self.round = Round::Asking;
                         return Ok(self.calls());
                     }
@@ -296,7 +296,7 @@ impl Imaging {
                     let call = |place: &usize| {
                         let input = all.get(*place)?;
                         let ImageSource::Link(url) = &input.source else { return None };
-                        Some(Call::link(Link {
+                        Some(JobCall::link(RemoteMedia {
                             url: url.as_str().into(),
                             field: Some(input.field.as_str().into()),
                             most: Some(self.rules.bytes),
@@ -307,8 +307,8 @@ impl Imaging {
                     return Ok(calls);
                 }
                 Round::Inputs(places) => {
-                    self.take_inputs(&places).map_err(Fault::Refused)?;
-                    self.convert().map_err(Fault::Refused)?;
+                    self.take_inputs(&places).map_err(JobFault::Refused)?;
+                    self.convert().map_err(JobFault::Refused)?;
                     self.round = Round::Asking;
                     return Ok(self.calls());
                 }
@@ -325,7 +325,7 @@ impl Imaging {
                 Round::Links(places) => {
                     for (place, bytes) in places.into_iter().zip(std::mem::take(&mut self.heard)) {
                         if file(&bytes).is_none() {
-                            return Err(Fault::Broken("a link leads to no image".to_owned()));
+                            return Err(JobFault::Broken("a link leads to no image".to_owned()));
                         }
                         if let Some((image, _)) = self.images.get_mut(place) {
                             *image = Shown::Bytes(bytes);
@@ -338,9 +338,9 @@ impl Imaging {
     }
 
     /// Why there is no image at all.
-    fn refusal(&self) -> Fault {
+    fn refusal(&self) -> JobFault {
         let Some((code, message)) = self.refusals.first().cloned() else {
-            return Fault::Broken("the answer holds no images".to_owned());
+            return JobFault::Broken("the answer holds no images".to_owned());
         };
         let status = match code.as_str() {
             code if code.starts_with("Internal") => 500,
@@ -348,7 +348,7 @@ impl Imaging {
             _ => 400,
         };
         let code = Some(code).filter(|code| !code.is_empty());
-        Fault::Refused(from_provider(
+        JobFault::Refused(from_provider(
             status,
             ProviderError { message, code, ..ProviderError::default() },
             None,
@@ -379,7 +379,7 @@ fn add(sum: &mut Usage, more: &Usage) {
 }
 
 impl Job for Imaging {
-    fn next(&mut self) -> Vec<Call> {
+    fn next(&mut self) -> Vec<JobCall> {
         let calls = self.next_round().unwrap_or_else(|fault| {
             self.fault = Some(fault);
             Vec::new()
@@ -394,7 +394,7 @@ impl Job for Imaging {
         }
     }
 
-    fn finish(&mut self) -> Result<Reply, Fault> {
+    fn finish(&mut self) -> Result<JobReply, JobFault> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
         }
@@ -409,7 +409,7 @@ impl Job for Imaging {
             for (image, _) in &mut images {
                 if let Shown::Base64(text) = image {
                     let bytes = base64_simd::forgiving_decode_to_vec(text);
-                    let bytes = bytes.map_err(|_| Fault::Broken("what is no base64".to_owned()))?;
+                    let bytes = bytes.map_err(|_| JobFault::Broken("what is no base64".to_owned()))?;
                     *image = Shown::Data(bytes.into());
                 }
             }
@@ -424,6 +424,6 @@ impl Job for Imaging {
         let usage = self.usage.unwrap_or_default();
         let made = Made { images, created: self.asked.now, usage, size, quality };
         let body = reply::encode(made, self.asked.shape);
-        Ok(Reply { body, usage, made: vec![product], counted: false })
+        Ok(JobReply { body, usage, made: vec![product], counted: false })
     }
 }

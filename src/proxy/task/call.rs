@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 
-use super::super::call::{Ask, Notes, Reached, refused as refused_by, to_look};
+use super::super::call::{CallRequest, CallLog, Reached, refused as refused_by, to_look};
 use super::super::lane::{UpstreamRoute, address_of};
 use super::super::live::ActiveSnapshot;
 use super::super::weight::Room;
@@ -16,7 +16,7 @@ use crate::route::{Model, Target};
 
 /// The way to a provider.
 #[derive(Clone)]
-pub(super) struct Road {
+pub(super) struct TaskRoute {
     pub(super) live: Arc<ActiveSnapshot>,
     pub(super) lane: Arc<UpstreamRoute>,
     pub(super) model: Arc<Model>,
@@ -25,13 +25,13 @@ pub(super) struct Road {
     pub(super) request: String,
 }
 
-impl Road {
+impl TaskRoute {
     pub(super) fn target(&self) -> Option<&Target> {
         self.model.targets.get(self.target)
     }
 
     /// A call, with the head of the lane and what differs.
-    fn ask(&self, out: &Out) -> Option<Ask<'_>> {
+    fn ask(&self, out: &TaskRequest) -> Option<CallRequest<'_>> {
         let target = self.target()?;
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = out.method.clone();
@@ -51,7 +51,7 @@ impl Road {
             parts.headers.insert(names::X_REQUEST_ID, id);
         }
         let timeouts = target.timeouts;
-        Some(Ask {
+        Some(CallRequest {
             link: self.live.link(&self.lane)?,
             series: Some(&self.lane.series),
             parts,
@@ -65,7 +65,7 @@ impl Road {
 
 /// What is sent.
 #[derive(Clone, Debug)]
-pub(super) struct Out {
+pub(super) struct TaskRequest {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) body: Bytes,
@@ -74,19 +74,19 @@ pub(super) struct Out {
     pub(super) repeatable: bool,
 }
 
-impl Out {
-    pub(super) fn post(path: String, body: Bytes) -> Out {
-        Out { method: Method::POST, path, body, headers: &[], repeatable: false }
+impl TaskRequest {
+    pub(super) fn post(path: String, body: Bytes) -> TaskRequest {
+        TaskRequest { method: Method::POST, path, body, headers: &[], repeatable: false }
     }
 
-    pub(super) fn get(path: String) -> Out {
-        Out { method: Method::GET, path, body: Bytes::new(), headers: &[], repeatable: true }
+    pub(super) fn get(path: String) -> TaskRequest {
+        TaskRequest { method: Method::GET, path, body: Bytes::new(), headers: &[], repeatable: true }
     }
 }
 
 impl Gateway {
     /// Calls a provider and waits for the head of an answer that leaves piece by piece, and so must be as it is.
-    pub(super) async fn reach(&self, road: &Road, out: &Out, notes: &mut Notes) -> Result<Reached, ApiError> {
+    pub(super) async fn reach(&self, road: &TaskRoute, out: &TaskRequest, notes: &mut CallLog) -> Result<Reached, ApiError> {
         let reached = self.ask_provider(&road.ask(out).ok_or_else(broken)?, notes).await?;
         let coding = reached.text(&header::CONTENT_ENCODING);
         if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
@@ -99,9 +99,9 @@ impl Gateway {
     /// Calls a provider and collects its answer, which must be one of success.
     pub(super) async fn bring_answer(
         &self,
-        road: &Road,
-        out: &Out,
-        notes: &mut Notes,
+        road: &TaskRoute,
+        out: &TaskRequest,
+        notes: &mut CallLog,
     ) -> Result<Bytes, ApiError> {
         let mut reached = self.ask_provider(&road.ask(out).ok_or_else(broken)?, notes).await?;
         if !(200..300).contains(&reached.status) {
@@ -115,7 +115,7 @@ impl Gateway {
     }
 
     /// What a provider's refusal means to the client, whatever becomes of its body.
-    pub(super) async fn refusal(&self, road: &Road, mut reached: Reached, notes: &mut Notes) -> ApiError {
+    pub(super) async fn refusal(&self, road: &TaskRoute, mut reached: Reached, notes: &mut CallLog) -> ApiError {
         let (status, retry_after) = (reached.status, reached.retry_after());
         let body = reached.hear(0, None, notes).await.map(|heard| heard.body).unwrap_or_default();
         self.read_out(reached);
@@ -125,11 +125,11 @@ impl Gateway {
 
 /// What a refusal means to the client.
 pub(super) fn refused(
-    road: &Road,
+    road: &TaskRoute,
     status: u16,
     retry_after: Option<RetryAfter>,
     body: &[u8],
-    notes: &mut Notes,
+    notes: &mut CallLog,
 ) -> ApiError {
     refused_by(road.target().map(|target| &target.provider), status, retry_after, body, notes)
 }

@@ -9,9 +9,9 @@ use super::super::context::Context;
 use super::super::fallback::not_offered;
 use super::super::request::check_media;
 use super::super::{Client, Gateway};
-use super::call::{Out, Road};
-use super::note::{Facts, Form};
-use super::submit::{Order, facts_of, prefix};
+use super::call::{TaskRequest, TaskRoute};
+use super::note::{TaskFacts, Form};
+use super::submit::{TaskSubmission, facts_of, prefix};
 use super::{failed, utf8};
 use crate::canonical::Lost;
 use crate::canonical::video::{PictureRole, Video};
@@ -77,10 +77,10 @@ impl Gateway {
                 image::encode_face(face, &target.model, &mut body);
                 let step = VideoStep::Submit { framed: true };
                 let path = target.provider.video_path(&target.model, step).ok_or_else(failed)?;
-                let out = Out { headers: target.provider.video_headers(), ..Out::post(path, body.freeze()) };
+                let out = TaskRequest { headers: target.provider.video_headers(), ..TaskRequest::post(path, body.freeze()) };
                 self.tell_lost(ctx, "tasks", &asked.lost)?;
-                let facts = Facts { form: Form::Nested, endpoint: "tasks".to_owned(), ..Facts::default() };
-                let order = Order { facts, out, prefix: "task_", mark };
+                let facts = TaskFacts { form: Form::Nested, endpoint: "tasks".to_owned(), ..TaskFacts::default() };
+                let order = TaskSubmission { facts, out, prefix: "task_", mark };
                 let (id, _) = self.begin_task(ctx, road, order).await?;
                 let body = answer::submitted(task, &id, ctx.id.as_str());
                 self.reply_json(client, ctx, body).await
@@ -95,20 +95,20 @@ impl Gateway {
         ctx: &mut Context,
         task: Task,
         asked: &Asked<'_>,
-        road: Road,
+        road: TaskRoute,
         (body, mark): (Bytes, Option<Mark>),
     ) -> Result<bool, ApiError> {
         let prefix = road.target().ok_or_else(failed)?.provider.base.prefix().to_owned();
-        let out = Out::post(format!("{prefix}/{}", task.name()), body);
+        let out = TaskRequest::post(format!("{prefix}/{}", task.name()), body);
         if let What::Image(image) = &asked.what {
             return self.forward_images(client, ctx, road, out, image).await;
         }
-        let mut facts = Facts { form: Form::Group, endpoint: "tasks".to_owned(), ..Facts::default() };
+        let mut facts = TaskFacts { form: Form::Group, endpoint: "tasks".to_owned(), ..TaskFacts::default() };
         if let What::Video(video) = &asked.what {
             facts.millis = video.seconds.unwrap_or(0).saturating_mul(1_000);
             facts.resolution = video.resolution.as_deref().unwrap_or_default().to_owned();
         }
-        let order = Order { facts, out, prefix: "task_", mark };
+        let order = TaskSubmission { facts, out, prefix: "task_", mark };
         let (id, _) = self.begin_task(ctx, road, order).await?;
         let body = answer::submitted(task, &id, ctx.id.as_str());
         self.reply_json(client, ctx, body).await
@@ -129,11 +129,11 @@ fn mark(task: Task, asked: &Asked<'_>, body: &str) -> Option<Mark> {
 
 /// What a provider is asked for a video, and what it is not told.
 fn video_order(
-    road: &Road,
+    road: &TaskRoute,
     name: &str,
     mut video: Video<'_>,
     mark: Option<Mark>,
-) -> Result<(Order, Vec<Lost>), ApiError> {
+) -> Result<(TaskSubmission, Vec<Lost>), ApiError> {
     let target = road.target().ok_or_else(failed)?;
     let provider = &target.provider;
     let dialect = provider.video(&target.model);
@@ -143,14 +143,14 @@ fn video_order(
     let framed = video.picture(PictureRole::Last).is_some() && !dialect.listed;
     let path = provider.video_path(&target.model, VideoStep::Submit { framed });
     let path = path.ok_or_else(|| not_offered(name, Api::Videos))?;
-    let out = Out { headers: provider.video_headers(), ..Out::post(path, body.freeze()) };
-    let facts = Facts { endpoint: "tasks".to_owned(), ..facts_of(&video, &dialect) };
+    let out = TaskRequest { headers: provider.video_headers(), ..TaskRequest::post(path, body.freeze()) };
+    let facts = TaskFacts { endpoint: "tasks".to_owned(), ..facts_of(&video, &dialect) };
     let lost = write::lost(&video, &dialect, false);
-    Ok((Order { facts, out, prefix: prefix(dialect.shape), mark }, lost))
+    Ok((TaskSubmission { facts, out, prefix: prefix(dialect.shape), mark }, lost))
 }
 
 /// The request as the other gateway gets it: with the model's name there, where it has one.
-fn with_model(body: &Bytes, asked: &Asked<'_>, road: &Road) -> Result<Bytes, ApiError> {
+fn with_model(body: &Bytes, asked: &Asked<'_>, road: &TaskRoute) -> Result<Bytes, ApiError> {
     let target = road.target().ok_or_else(failed)?;
     match &asked.model {
         Some(model) if **model != *target.model => {

@@ -32,30 +32,30 @@ use crate::wire::path::{Endpoint, query_value};
 use crate::wire::{tasks, video};
 
 pub(super) use token::key_of;
-pub(super) use watch::Watchman;
+pub(super) use watch::TaskPoller;
 
 /// How long a request waits for the place of tasks.
 const KEEPING: Duration = Duration::from_secs(5);
 
 /// Tasks, and what is held for those that this process has begun, or gone on with.
-pub(super) struct Desk {
+pub(super) struct TaskService {
     tasks: Arc<dyn TaskStore>,
-    holds: Mutex<HashMap<(String, String), Hold>>,
+    holds: Mutex<HashMap<(String, String), TaskHold>>,
 }
 
 /// An amount that is held for a task.
-struct Hold {
+struct TaskHold {
     reservation: Reservation,
     since: Instant,
 }
 
-impl Desk {
+impl TaskService {
     pub(super) fn new(tasks: Arc<dyn TaskStore>) -> Self {
-        Desk { tasks, holds: Mutex::default() }
+        TaskService { tasks, holds: Mutex::default() }
     }
 
     fn hold(&self, owner: &str, id: &str, reservation: Reservation) {
-        let hold = Hold { reservation, since: Instant::now() };
+        let hold = TaskHold { reservation, since: Instant::now() };
         self.holds.lock().insert((owner.to_owned(), id.to_owned()), hold);
     }
 

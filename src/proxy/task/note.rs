@@ -7,7 +7,7 @@ use crate::canonical::video::{Medium, Report, Stage, VideoShape};
 
 /// What never changes.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(super) struct Facts {
+pub(super) struct TaskFacts {
     /// When it began, in Unix milliseconds.
     pub(super) time: i64,
     /// The request that began it.
@@ -70,7 +70,7 @@ impl Form {
 
 /// What changes.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(super) struct State {
+pub(super) struct TaskState {
     /// The provider's id of it; nothing while the provider has not answered.
     pub(super) upstream: Option<String>,
     pub(super) stage: Option<Word>,
@@ -108,7 +108,7 @@ pub(super) enum Place {
     Inline,
 }
 
-impl State {
+impl TaskState {
     /// How far it is; nothing while the provider has not been asked.
     pub(super) fn stage(&self) -> Option<Stage> {
         self.stage.map(|word| match word {

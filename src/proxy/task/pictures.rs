@@ -5,22 +5,22 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::super::call::Notes;
-use super::super::context::{Answer, Context, Made};
+use super::super::call::CallLog;
+use super::super::context::{UpstreamResponse, Context, SynthesizedResponse};
 use super::super::exchange::silent;
 use super::super::stored::account;
 use super::super::{Client, Gateway, images};
-use super::call::{Out, Road, refused};
+use super::call::{TaskRequest, TaskRoute, refused};
 use super::group::Mark;
-use super::note::{Facts, State, pack, unpack};
+use super::note::{TaskFacts, TaskState, pack, unpack};
 use super::submit::of_account;
 use super::{KEEPING, broken, failed, new_id};
 use crate::account::ExpectedUsage;
 use crate::canonical::image::ImageRequest;
 use crate::canonical::{Lost, Product, Usage};
 use crate::error::ApiError;
-use crate::job::image::{Ask, Imaging};
-use crate::job::{Body, Job as _, Reply};
+use crate::job::image::{ImageJobRequest, Imaging};
+use crate::job::{Body, Job as _, JobReply};
 use crate::store::{NewTask, Settled};
 use crate::wire::Api;
 use crate::wire::error::ProviderError;
@@ -58,7 +58,7 @@ impl Gateway {
         let (road, _) = self.road(ctx, name, Api::Images, None)?;
         let target = road.target().ok_or_else(failed)?;
         let (product, input) = images::expected(&request);
-        let job = Imaging::new(Ask {
+        let job = Imaging::new(ImageJobRequest {
             request,
             edits: false,
             shape: Shape::Group,
@@ -97,17 +97,17 @@ impl Gateway {
     ) -> Result<Body, ApiError> {
         let way = Arc::new(self.way(client, ctx, job.is_repeatable()).ok_or_else(failed)?);
         ctx.record.asked = Some(Instant::now());
-        let mut notes = Notes::default();
+        let mut notes = CallLog::default();
         let reply = tokio::time::timeout(PICTURES, self.work(&mut job, &way, &mut notes)).await;
         note(ctx, notes);
-        let Reply { body, usage, made: products, counted } = reply.unwrap_or_else(|_| Err(silent()))?;
-        self.charge_pictures(ctx, Made { usage, products, counted }).await;
+        let JobReply { body, usage, made: products, counted } = reply.unwrap_or_else(|_| Err(silent()))?;
+        self.charge_pictures(ctx, SynthesizedResponse { usage, products, counted }).await;
         Ok(body)
     }
 
     /// Nobody has an answer that is not charged.
-    async fn charge_pictures(&self, ctx: &mut Context, made: Made) {
-        ctx.answer = Answer::Made(made);
+    async fn charge_pictures(&self, ctx: &mut Context, made: SynthesizedResponse) {
+        ctx.answer = UpstreamResponse::Made(made);
         match ctx.settle(true) {
             None => {}
             Some(Settled::Known(outcome)) => self.settled(ctx, outcome),
@@ -122,7 +122,7 @@ impl Gateway {
         loop {
             let id = new_id("image_");
             let time = i64::try_from(ctx.record.unix_millis).unwrap_or(i64::MAX);
-            let facts = Facts { time, endpoint: "tasks".to_owned(), ..Facts::default() };
+            let facts = TaskFacts { time, endpoint: "tasks".to_owned(), ..TaskFacts::default() };
             let task = NewTask {
                 owner: owner.clone(),
                 id: id.clone(),
@@ -131,7 +131,7 @@ impl Gateway {
                 // There is nothing to look after.
                 due: span.saturating_mul(2),
                 facts: pack(&facts),
-                state: pack(&State::default()),
+                state: pack(&TaskState::default()),
             };
             let kept = self.tasks.tasks.submit(task).within(KEEPING).await;
             let Some(known) = self.noted("submit_task", kept)? else { return Ok(Before::First(id)) };
@@ -139,7 +139,7 @@ impl Gateway {
                 let found = self.tasks.tasks.task(&owner, &known).within(KEEPING).await;
                 // It has failed, and its mark is free.
                 let Some(task) = self.noted("find_task", found)? else { break };
-                let (facts, state) = (unpack::<Facts>(&task.facts), unpack::<State>(&task.state));
+                let (facts, state) = (unpack::<TaskFacts>(&task.facts), unpack::<TaskState>(&task.state));
                 let Some((facts, state)) = facts.zip(state) else { return Ok(Before::Unknown) };
                 if let Some(answer) = state.answer {
                     return Ok(Before::Answered(answer.into()));
@@ -166,7 +166,7 @@ impl Gateway {
         let text = small.and_then(|body| String::from_utf8(body.into()).ok());
         let outcome = match text {
             Some(answer) => {
-                let state = State { answer: Some(answer), ..State::default() };
+                let state = TaskState { answer: Some(answer), ..TaskState::default() };
                 self.tasks.tasks.change(&owner, id, 0, pack(&state), None).within(KEEPING).await
             }
             None => self.tasks.tasks.forget(&owner, id).within(KEEPING).await,
@@ -179,8 +179,8 @@ impl Gateway {
         &self,
         client: &mut Client,
         ctx: &mut Context,
-        road: Road,
-        out: Out,
+        road: TaskRoute,
+        out: TaskRequest,
         image: &ImageRequest,
     ) -> Result<bool, ApiError> {
         let (product, input) = images::expected(image);
@@ -188,7 +188,7 @@ impl Gateway {
         let expected = ExpectedUsage { input, output: Some(0), made: &made, ..ExpectedUsage::default() };
         self.hold(ctx, &road.model.price, &expected).await?;
         ctx.record.asked = Some(Instant::now());
-        let mut notes = Notes::default();
+        let mut notes = CallLog::default();
         let asked = tokio::time::timeout(PICTURES, self.bring_answer(&road, &out, &mut notes)).await;
         let asked = asked.unwrap_or_else(|_| Err(silent()));
         let urls = asked.and_then(|body| pictures(&road, &body, &mut notes));
@@ -196,12 +196,12 @@ impl Gateway {
         let urls = urls?;
         let [Product::Images { size, quality, .. }] = made else { return Err(failed()) };
         let products = vec![Product::Images { count: urls.len() as u64, size, quality }];
-        self.charge_pictures(ctx, Made { usage: Usage::default(), products, counted: false }).await;
+        self.charge_pictures(ctx, SynthesizedResponse { usage: Usage::default(), products, counted: false }).await;
         self.reply_json(client, ctx, answer::images(&urls)).await
     }
 }
 
-fn note(ctx: &mut Context, notes: Notes) {
+fn note(ctx: &mut Context, notes: CallLog) {
     let record = &mut ctx.record;
     record.attempts += notes.attempts;
     record.answered = notes.answered;
@@ -211,7 +211,7 @@ fn note(ctx: &mut Context, notes: Notes) {
 }
 
 /// The addresses of the pictures in an answer.
-fn pictures(road: &Road, body: &Bytes, notes: &mut Notes) -> Result<Vec<String>, ApiError> {
+fn pictures(road: &TaskRoute, body: &Bytes, notes: &mut CallLog) -> Result<Vec<String>, ApiError> {
     let made = std::str::from_utf8(body).ok().and_then(|text| image::decode(text).ok()).ok_or_else(broken)?;
     if !made.urls.is_empty() {
         return Ok(made.urls);

@@ -3,7 +3,7 @@
 use super::super::context::Context;
 use super::super::stored::account;
 use super::super::{Client, Gateway};
-use super::note::{Facts, State, unpack};
+use super::note::{TaskFacts, TaskState, unpack};
 use super::stream::Wrap;
 use super::{KEEPING, Words, failed, unknown};
 use crate::canonical::video::{Medium, Stage};
@@ -19,7 +19,7 @@ const BODY: usize = 16 * 1024;
 const LINKS: i64 = 86_400;
 
 /// A task as it is told.
-pub(super) fn view<'t>(id: &'t str, facts: &'t Facts, state: &'t State) -> View<'t> {
+pub(super) fn view<'t>(id: &'t str, facts: &'t TaskFacts, state: &'t TaskState) -> View<'t> {
     let samples = 1_000;
     View {
         id,
@@ -38,25 +38,25 @@ pub(super) fn view<'t>(id: &'t str, facts: &'t Facts, state: &'t State) -> View<
 }
 
 /// A task that is shown.
-pub(super) struct Shown {
+pub(super) struct TaskView {
     pub(super) task: StoredTask,
-    pub(super) facts: Facts,
-    pub(super) state: State,
+    pub(super) facts: TaskFacts,
+    pub(super) state: TaskState,
 }
 
 impl Gateway {
     /// The task of this id, as its provider has it now.
-    pub(super) async fn shown(&self, ctx: &mut Context, id: &str) -> Result<Shown, ApiError> {
+    pub(super) async fn shown(&self, ctx: &mut Context, id: &str) -> Result<TaskView, ApiError> {
         let found = self.tasks.tasks.task(&account(ctx), id).within(KEEPING).await;
         let task = self.noted("find_task", found)?.ok_or_else(|| unknown(id))?;
-        let (facts, state): (Facts, State) =
+        let (facts, state): (TaskFacts, TaskState) =
             unpack(&task.facts).zip(unpack(&task.state)).ok_or_else(failed)?;
         ctx.record.model = Some(facts.model.as_str().into());
         let permitted = ctx.key.as_ref().is_none_or(|key| key.rules.models.permits(&facts.model));
         if !permitted {
             return Err(unknown(id));
         }
-        let shown = Shown { task, facts, state };
+        let shown = TaskView { task, facts, state };
         Ok(self.asked_again(ctx, shown).await)
     }
 
@@ -69,7 +69,7 @@ impl Gateway {
         words: Words,
     ) -> Result<bool, ApiError> {
         let shown = self.shown(ctx, id).await?;
-        let Shown { facts, state, .. } = &shown;
+        let TaskView { facts, state, .. } = &shown;
         let view = view(id, facts, state);
         let media: Vec<Medium> = state.media().collect();
         let over = view.expires.is_some_and(|end| end <= ctx.now());
@@ -161,7 +161,7 @@ impl Gateway {
 }
 
 /// The video of a task that is done.
-fn done(shown: &Shown, number: usize) -> Result<Medium, ApiError> {
+fn done(shown: &TaskView, number: usize) -> Result<Medium, ApiError> {
     let state = &shown.state;
     match (state.stage(), &state.fault) {
         (Some(Stage::Done), _) => state.media().nth(number).ok_or_else(|| unknown(&shown.task.id)),

@@ -4,14 +4,14 @@ use base64_simd::STANDARD;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, header};
 
-use super::super::call::{Notes, Reached};
+use super::super::call::{CallLog, Reached};
 use super::super::context::Context;
 use super::super::fetch::FetchFault;
 use super::super::reply::{add_own_headers, new_head, set_version};
 use super::super::request::overloaded;
 use super::super::{Client, Gateway};
-use super::call::{Out, Road};
-use super::show::Shown;
+use super::call::{TaskRequest, TaskRoute};
+use super::show::TaskView;
 use super::{broken, failed};
 use crate::canonical::video::Medium;
 use crate::error::{ApiError, Kind};
@@ -69,7 +69,7 @@ impl Gateway {
         &self,
         client: &mut Client,
         ctx: &mut Context,
-        shown: &Shown,
+        shown: &TaskView,
         medium: &Medium,
         wrap: Wrap,
     ) -> Result<bool, ApiError> {
@@ -85,13 +85,13 @@ impl Gateway {
         &self,
         client: &mut Client,
         ctx: &mut Context,
-        shown: &Shown,
+        shown: &TaskView,
         medium: &Medium,
         wrap: Wrap,
     ) -> Result<bool, ApiError> {
         let road = self.road_of(ctx, shown)?;
         let number = if let Wrap::Plain(number) = wrap { number } else { 0 };
-        let mut notes = Notes::default();
+        let mut notes = CallLog::default();
         let found = self.open_video(&road, shown, medium, number, &mut notes).await;
         let record = &mut ctx.record;
         record.attempts += notes.attempts;
@@ -147,11 +147,11 @@ impl Gateway {
     /// Finds a video at its provider.
     async fn open_video(
         &self,
-        road: &Road,
-        shown: &Shown,
+        road: &TaskRoute,
+        shown: &TaskView,
         medium: &Medium,
         number: usize,
-        notes: &mut Notes,
+        notes: &mut CallLog,
     ) -> Result<Source, ApiError> {
         let target = road.target().ok_or_else(failed)?;
         let provider = &target.provider;
@@ -178,7 +178,7 @@ impl Gateway {
             Medium::Public(_) => return Err(failed()),
         };
         for _ in 0..=REDIRECTS {
-            let mut reached = self.reach(road, &Out::get(path), notes).await?;
+            let mut reached = self.reach(road, &TaskRequest::get(path), notes).await?;
             let location = reached.text(&header::LOCATION).map(str::to_owned);
             match (reached.status, location) {
                 (200, _) => return Ok(Source::Reached(Box::new(reached))),
@@ -258,7 +258,7 @@ impl Gateway {
         mut reached: Reached,
     ) -> Result<bool, ApiError> {
         self.begin_answer(client, ctx, reached.length, "video/mp4").await?;
-        while let Some(piece) = reached.next(&mut Notes::default()).await? {
+        while let Some(piece) = reached.next(&mut CallLog::default()).await? {
             self.send(client, ctx, piece, false).await?;
         }
         self.send(client, ctx, Bytes::new(), true).await?;
@@ -275,7 +275,7 @@ impl Gateway {
     ) -> Result<u64, ApiError> {
         let expected = reached.length;
         let mut encoder = Encoder::default();
-        while let Some(piece) = reached.next(&mut Notes::default()).await? {
+        while let Some(piece) = reached.next(&mut CallLog::default()).await? {
             for step in piece.chunks(STEP) {
                 let text = encoder.push(step, false);
                 self.send(client, ctx, text, false).await?;
@@ -360,7 +360,7 @@ impl Gateway {
     }
 
     /// The way to the provider that a task is at.
-    pub(super) fn road_of(&self, ctx: &mut Context, shown: &Shown) -> Result<Road, ApiError> {
+    pub(super) fn road_of(&self, ctx: &mut Context, shown: &TaskView) -> Result<TaskRoute, ApiError> {
         let facts = &shown.facts;
         let at = Some((&*facts.provider, &*facts.target));
         let api = if facts.form == super::note::Form::Group { Api::Tasks } else { Api::Videos };

@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
-use super::super::call::Notes;
-use super::super::context::{Context, Plan};
+use super::super::call::CallLog;
+use super::super::context::{Context, Attempt};
 use super::super::fallback::not_offered;
 use super::super::fetch::FetchFault;
 use super::super::lane::UpstreamRoute;
-use super::super::plan::Chosen;
+use super::super::plan::Selection;
 use super::super::request::overloaded;
 use super::super::request::{check_media, named};
 use super::super::stored::account;
 use super::super::weight::Room;
 use super::super::{Client, Gateway};
-use super::call::{Out, Road};
-use super::note::{Facts, Form, State, pack, unpack};
+use super::call::{TaskRequest, TaskRoute};
+use super::note::{TaskFacts, Form, TaskState, pack, unpack};
 use super::{KEEPING, Words, broken, failed, new_id, unknown, utf8};
 use crate::account::ExpectedUsage;
 use crate::canonical::Product;
@@ -47,9 +47,9 @@ const PICTURE: usize = 20 << 20;
 const PROMPT: usize = 2_000;
 
 /// A task that is to be begun.
-pub(super) struct Order {
-    pub(super) facts: Facts,
-    pub(super) out: Out,
+pub(super) struct TaskSubmission {
+    pub(super) facts: TaskFacts,
+    pub(super) out: TaskRequest,
     /// What the id begins with.
     pub(super) prefix: &'static str,
     /// What makes it the same as another one, and for how long.
@@ -109,9 +109,9 @@ impl Gateway {
             None => VideoStep::Submit { framed },
         };
         let path = provider.video_path(model, step).ok_or_else(|| not_offered(&name, Api::Videos))?;
-        let out = Out { headers: provider.video_headers(), ..Out::post(path, request.freeze()) };
+        let out = TaskRequest { headers: provider.video_headers(), ..TaskRequest::post(path, request.freeze()) };
         self.tell_lost(ctx, "videos", &write::lost(&video, &dialect, upstream.is_some()))?;
-        let mut facts = Facts {
+        let mut facts = TaskFacts {
             remixed: video.remix.as_deref().map(str::to_owned),
             endpoint: "videos".to_owned(),
             ..facts_of(&video, &dialect)
@@ -123,11 +123,11 @@ impl Gateway {
             facts.size.clone_from(&made.size);
         }
         let prefix = prefix(dialect.shape);
-        let order = Order { facts, out, prefix, mark: None };
+        let order = TaskSubmission { facts, out, prefix, mark: None };
         let (id, facts) = self.begin_task(ctx, road, order).await?;
         let body = match words {
-            Words::OpenAi => answer::openai(&super::show::view(&id, &facts, &State::default())),
-            Words::Google => answer::operation(&super::show::view(&id, &facts, &State::default()), "", 0),
+            Words::OpenAi => answer::openai(&super::show::view(&id, &facts, &TaskState::default())),
+            Words::Google => answer::operation(&super::show::view(&id, &facts, &TaskState::default()), "", 0),
             Words::Own | Words::Group => answer::submitted(&id),
         };
         self.reply_json(client, ctx, body).await
@@ -157,10 +157,10 @@ impl Gateway {
     }
 
     /// The task that a video is made from.
-    async fn source(&self, ctx: &Context, id: &str) -> Result<(String, Facts, State), ApiError> {
+    async fn source(&self, ctx: &Context, id: &str) -> Result<(String, TaskFacts, TaskState), ApiError> {
         let found = self.tasks.tasks.task(&account(ctx), id).within(KEEPING).await;
         let task = self.noted("find_task", found)?.ok_or_else(|| unknown(id))?;
-        let (facts, state): (Facts, State) =
+        let (facts, state): (TaskFacts, TaskState) =
             unpack(&task.facts).zip(unpack(&task.state)).ok_or_else(|| unknown(id))?;
         if facts.form != Form::Remix || state.upstream.is_none() {
             let message = format!("The video '{}' cannot be made anew.", super::super::request::short(id));
@@ -176,7 +176,7 @@ impl Gateway {
         name: &str,
         api: Api,
         at: Option<(&str, &str)>,
-    ) -> Result<(Road, Api), ApiError> {
+    ) -> Result<(TaskRoute, Api), ApiError> {
         let live = ctx.live.clone();
         let named = named(&live.snapshot.routes, ctx, name)?;
         let model = named.model;
@@ -204,18 +204,18 @@ impl Gateway {
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
         ctx.plan = Some(Box::new(bare(model, index, permit, &lane, api)));
         let request = ctx.id.as_str().to_owned();
-        Ok((Road { live: live.clone(), lane, model: model.clone(), target: index, request }, api))
+        Ok((TaskRoute { live: live.clone(), lane, model: model.clone(), target: index, request }, api))
     }
 
     /// Holds what a task may cost, notes it, and has its provider begin it.
     pub(super) async fn begin_task(
         &self,
         ctx: &mut Context,
-        road: Road,
-        order: Order,
-    ) -> Result<(String, Facts), ApiError> {
-        let Order { mut facts, out, prefix, mark } = order;
-        let out = Out { body: self.weighed(out.body)?, ..out };
+        road: TaskRoute,
+        order: TaskSubmission,
+    ) -> Result<(String, TaskFacts), ApiError> {
+        let TaskSubmission { mut facts, out, prefix, mark } = order;
+        let out = TaskRequest { body: self.weighed(out.body)?, ..out };
         let made = [Product::Video { millis: facts.millis, resolution: facts.resolution.as_str().into() }];
         let tokens = if facts.form == Form::Bundled { tokens(facts.millis, &facts.resolution) } else { 0 };
         let expected = ExpectedUsage { output: Some(tokens), made: &made, ..ExpectedUsage::default() };
@@ -241,7 +241,7 @@ impl Gateway {
             lifetime: LIFETIME,
             due: SUBMITTING,
             facts: pack(&facts),
-            state: pack(&State::default()),
+            state: pack(&TaskState::default()),
         };
         let kept = self.tasks.tasks.submit(task).within(KEEPING).await;
         if let Some(known) = self.noted("submit_task", kept)? {
@@ -256,7 +256,7 @@ impl Gateway {
         let work = {
             let id = id.clone();
             async move {
-                let mut notes = Notes::default();
+                let mut notes = CallLog::default();
                 let begun = gateway.hand_in(&road, &out, form, &owned, &id, &mut notes).await;
                 (begun, notes)
             }
@@ -286,12 +286,12 @@ impl Gateway {
     /// Calls the provider and notes its id of the task. A task that it does not begin is forgotten.
     async fn hand_in(
         &self,
-        road: &Road,
-        out: &Out,
+        road: &TaskRoute,
+        out: &TaskRequest,
         form: Form,
         owner: &str,
         id: &str,
-        notes: &mut Notes,
+        notes: &mut CallLog,
     ) -> Result<(), ApiError> {
         let begun = match self.bring_answer(road, out, notes).await {
             Ok(body) => upstream_id(form, &body).ok_or_else(|| {
@@ -313,7 +313,7 @@ impl Gateway {
                 return Err(error);
             }
         };
-        let state = State { upstream: Some(upstream), ..State::default() };
+        let state = TaskState { upstream: Some(upstream), ..TaskState::default() };
         // Twice: the provider is at work already.
         for _ in 0..2 {
             let changed = self.tasks.tasks.change(owner, id, 0, pack(&state), Some(FIRST_LOOK));
@@ -346,8 +346,8 @@ fn bare(
     permit: Option<TargetPermit>,
     lane: &std::sync::Arc<UpstreamRoute>,
     api: Api,
-) -> Plan {
-    let chosen = Chosen {
+) -> Attempt {
+    let chosen = Selection {
         model: model.clone(),
         index,
         permit,
@@ -369,14 +369,14 @@ pub(super) const fn prefix(shape: VideoShape) -> &'static str {
 }
 
 /// What is noted of a video that is to be made.
-pub(super) fn facts_of(video: &Video<'_>, dialect: &VideoDialect) -> Facts {
-    Facts {
+pub(super) fn facts_of(video: &Video<'_>, dialect: &VideoDialect) -> TaskFacts {
+    TaskFacts {
         form: Form::of(dialect.shape),
         millis: write::millis(video, dialect).saturating_mul(video.samples.unwrap_or(1)),
         resolution: lines(&write::certain_resolution(video, dialect)),
         size: write::resolution(video, dialect),
         prompt: video.prompt.as_deref().unwrap_or_default().chars().take(PROMPT).collect(),
-        ..Facts::default()
+        ..TaskFacts::default()
     }
 }
 

@@ -12,13 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::super::Gateway;
-use super::super::call::Notes;
+use super::super::call::CallLog;
 use super::super::context::Context;
 use super::super::live::ActiveSnapshot;
 use super::KEEPING;
-use super::call::{Out, Road};
-use super::note::{Facts, Form, State, pack, unpack};
-use super::show::Shown;
+use super::call::{TaskRequest, TaskRoute};
+use super::note::{TaskFacts, Form, TaskState, pack, unpack};
+use super::show::TaskView;
 use super::submit::lines;
 use crate::canonical::video::{Medium, Report, Stage};
 use crate::canonical::{Product, Usage};
@@ -49,10 +49,10 @@ const NAMELESS: i64 = 10 * 60_000;
 const RELEASE: Duration = Duration::from_secs(30);
 
 /// Looks after tasks whose clients do not ask.
-pub(in crate::proxy) struct Watchman(pub(in crate::proxy) Gateway);
+pub(in crate::proxy) struct TaskPoller(pub(in crate::proxy) Gateway);
 
 #[async_trait]
-impl BackgroundService for Watchman {
+impl BackgroundService for TaskPoller {
     async fn start(&self, shutdown: ShutdownWatch) {
         let supervised = self.0.supervisor.add_new("watch-tasks");
         let run = || async {
@@ -76,22 +76,22 @@ fn now() -> i64 {
 }
 
 /// How a provider is asked how far a task is.
-pub(super) fn look(road: &Road, upstream: &str) -> Option<Out> {
+pub(super) fn look(road: &TaskRoute, upstream: &str) -> Option<TaskRequest> {
     let target = road.target()?;
     let provider = &target.provider;
     if road.lane.api == Api::Tasks {
         let mut path = format!("{}/task/", provider.base.prefix());
         crate::wire::path::push_path_segment(&mut path, upstream);
-        return Some(Out::get(path));
+        return Some(TaskRequest::get(path));
     }
     let path = provider.video_path(&target.model, VideoStep::Look(upstream))?;
     if !provider.video_look_posts() {
-        return Some(Out::get(path));
+        return Some(TaskRequest::get(path));
     }
     let mut body = BytesMut::new();
     let mut json = Writer::new(&mut body);
     json.begin_object().key("operationName").string(upstream).end_object();
-    Some(Out { repeatable: true, ..Out::post(path, body.freeze()) })
+    Some(TaskRequest { repeatable: true, ..TaskRequest::post(path, body.freeze()) })
 }
 
 impl Gateway {
@@ -111,10 +111,10 @@ impl Gateway {
         for task in due {
             let gateway = self.clone();
             looking.spawn(async move {
-                let (facts, state) = (unpack::<Facts>(&task.facts), unpack::<State>(&task.state));
+                let (facts, state) = (unpack::<TaskFacts>(&task.facts), unpack::<TaskState>(&task.state));
                 let Some((facts, state)) = facts.zip(state) else { return };
                 let live = gateway.live.load_full();
-                gateway.advance(&live, Shown { task, facts, state }).await;
+                gateway.advance(&live, TaskView { task, facts, state }).await;
             });
         }
         while looking.join_next().await.is_some() {}
@@ -134,7 +134,7 @@ impl Gateway {
         for (owner, id) in held {
             let Ok(found) = self.tasks.tasks.task(&owner, &id).within(KEEPING).await else { continue };
             let ended =
-                |task: &StoredTask| unpack::<State>(&task.state).is_none_or(|state| state.has_ended());
+                |task: &StoredTask| unpack::<TaskState>(&task.state).is_none_or(|state| state.has_ended());
             if found.as_ref().is_none_or(ended) {
                 drop(self.tasks.release(&owner, &id));
             }
@@ -142,7 +142,7 @@ impl Gateway {
     }
 
     /// A task as its provider has it now, if it has not been asked just before.
-    pub(super) async fn asked_again(&self, ctx: &mut Context, shown: Shown) -> Shown {
+    pub(super) async fn asked_again(&self, ctx: &mut Context, shown: TaskView) -> TaskView {
         if shown.state.has_ended() || shown.state.asked + PATIENCE > now() {
             return shown;
         }
@@ -158,13 +158,13 @@ impl Gateway {
                 record.detail = notes.detail;
                 shown
             }
-            Err(_) => Shown { task: StoredTask::default(), facts: Facts::default(), state: State::default() },
+            Err(_) => TaskView { task: StoredTask::default(), facts: TaskFacts::default(), state: TaskState::default() },
         }
     }
 
     /// Asks the provider how far a task is, and notes it; charges it when it has ended.
-    async fn advance(&self, live: &Arc<ActiveSnapshot>, mut shown: Shown) -> (Shown, Notes) {
-        let mut notes = Notes::default();
+    async fn advance(&self, live: &Arc<ActiveSnapshot>, mut shown: TaskView) -> (TaskView, CallLog) {
+        let mut notes = CallLog::default();
         if shown.state.has_ended() {
             return (shown, notes);
         }
@@ -215,8 +215,8 @@ impl Gateway {
 
     /// Holds what a task may cost, if the process that began it has ended: what that one held, it holds no more. Where
     /// gateways share balances it may be at work still, and the others know what it holds.
-    async fn hold_again(&self, shown: &Shown) {
-        let Shown { task, facts, .. } = shown;
+    async fn hold_again(&self, shown: &TaskView) {
+        let TaskView { task, facts, .. } = shown;
         let ledger = self.billing.ledger.as_deref().filter(|ledger| !ledger.is_shared());
         let (Some(ledger), Some(account)) = (ledger, AccountId::new(&facts.account)) else { return };
         if facts.cost <= 0 || self.tasks.holds_for(&task.owner, &task.id) {
@@ -233,10 +233,10 @@ impl Gateway {
     async fn report(
         &self,
         live: &Arc<ActiveSnapshot>,
-        shown: &Shown,
-        notes: &mut Notes,
+        shown: &TaskView,
+        notes: &mut CallLog,
     ) -> Result<Option<Report>, ApiError> {
-        let Shown { facts, state, .. } = shown;
+        let TaskView { facts, state, .. } = shown;
         let Some(upstream) = &state.upstream else {
             let lost = now() - facts.time > NAMELESS;
             return Ok(lost.then(|| ended("lost", "The provider's answer to the submission did not arrive.")));
@@ -251,7 +251,7 @@ impl Gateway {
             if facts.form == Form::Group { (Api::Tasks, "tasks") } else { (Api::Videos, "videos") };
         let lane = live.lane(&self.metrics, endpoint, model, index, api).ok_or_else(unconfigured)?;
         let request = facts.request.clone();
-        let road = Road { live: live.clone(), lane, model: model.clone(), target: index, request };
+        let road = TaskRoute { live: live.clone(), lane, model: model.clone(), target: index, request };
         let out = look(&road, upstream).ok_or_else(unconfigured)?;
         let asked = timeout(LOOK, self.bring_answer(&road, &out, notes)).await;
         let body = match asked.unwrap_or_else(|_| Err(super::super::exchange::silent())) {
@@ -288,8 +288,8 @@ impl Gateway {
     }
 
     /// Charges a task that has ended, and makes its record. It is called once for each.
-    async fn charge_task(&self, shown: &Shown) {
-        let Shown { task, facts, state } = shown;
+    async fn charge_task(&self, shown: &TaskView) {
+        let TaskView { task, facts, state } = shown;
         let reservation = self.tasks.release(&task.owner, &task.id);
         let Some(ledger) = self.billing.ledger.as_deref() else { return };
         let done = state.stage() == Some(Stage::Done);
