@@ -15,7 +15,7 @@ use std::hint::black_box;
 use bytes::Bytes;
 use measure::{Subject, copy, criterion, print_summary};
 use model_gateway::framing::sse::Event;
-use model_gateway::framing::{Hold, Splitter, sse::SseSplitter};
+use model_gateway::framing::{FrameBuffer, Splitter, sse::SseSplitter};
 use model_gateway::translate::Verbatim;
 use model_gateway::translate::verbatim::{Arrival, Changes};
 use model_gateway::wire::Api;
@@ -40,7 +40,7 @@ fn pass(stream: &Stream, pieces: &[Bytes]) -> u64 {
 /// The twin with trees: every frame is parsed, looked at and written anew.
 fn pass_as_trees(stream: &Stream, out: &mut Vec<u8>) {
     let mut scratch = Vec::new();
-    let mut hold = Hold::new(Splitter::Sse(SseSplitter::default()), MAX_FRAME);
+    let mut hold = FrameBuffer::new(Splitter::Sse(SseSplitter::default()), MAX_FRAME);
     let mut write = |data: &[u8], frame: &[u8]| {
         out.clear();
         match serde_json::from_slice::<Value>(data) {

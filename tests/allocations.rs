@@ -15,7 +15,7 @@ use counting::{Count, count};
 use model_gateway::framing::hold::FrameTooLarge;
 use model_gateway::framing::json_array::ArraySplitter;
 use model_gateway::framing::sse::SseSplitter;
-use model_gateway::framing::{Hold, Splitter};
+use model_gateway::framing::{FrameBuffer, Splitter};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::Verbatim;
 use model_gateway::translate::verbatim::{Arrival, Changes};
@@ -138,7 +138,7 @@ fn frames_are_cut_without_an_allocation() {
     let events = shared((0..FRAMES).map(|n| frame(Api::Chat, n)));
     let elements = shared((0..FRAMES).map(|n| format!("{}{}", if n == 0 { "[" } else { "," }, element(n))));
     for (splitter, pieces) in [(sse(), events), (array(), elements)] {
-        let mut hold = Hold::new(splitter, 1 << 20);
+        let mut hold = FrameBuffer::new(splitter, 1 << 20);
         let mut frames = 0;
         let (count, ()) = count(|| {
             for piece in &pieces {

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use counting::{Count, count};
 use model_gateway::json::EscapedString;
 use model_gateway::wire::chat::stream::{Decoder, Encoder};
-use model_gateway::wire::codec::Reply;
+use model_gateway::wire::codec::ReplyOptions;
 
 /// Frames until every buffer has the size that it keeps.
 const WARM: usize = 20;
@@ -25,12 +25,12 @@ fn frame(delta: &str) -> String {
 
 /// What frames of this delta allocate, read and written again, behind a first frame.
 fn allocated(first: &str, delta: impl Fn(usize) -> String) -> Count {
-    let reply = Reply {
+    let reply = ReplyOptions {
         model: EscapedString::from("m"),
         seed: "seed".into(),
         show_thinking: true,
         usage_wanted: true,
-        ..Reply::default()
+        ..ReplyOptions::default()
     };
     let (mut decoder, mut encoder) = (Decoder::new("seed"), Encoder::new(Arc::new(reply)));
     let mut out = BytesMut::with_capacity(1 << 20);

@@ -19,7 +19,7 @@ use model_gateway::canonical::{
 };
 use model_gateway::json::EscapedString;
 use model_gateway::wire::chat::{answer, request, stream};
-use model_gateway::wire::codec::{Notes, Reply};
+use model_gateway::wire::codec::{LossNotes, ReplyOptions};
 use model_gateway::wire::{Api, Format};
 use plain::Plain;
 use recording::{Answer as Recorded, Recording};
@@ -85,15 +85,15 @@ fn wholes(recordings: &[Recording]) -> impl Iterator<Item = (&str, &Value)> {
     })
 }
 
-fn reply(usage_wanted: bool) -> Arc<Reply> {
-    Arc::new(Reply {
+fn reply(usage_wanted: bool) -> Arc<ReplyOptions> {
+    Arc::new(ReplyOptions {
         model: EscapedString::from("m"),
         seed: "seed".into(),
         created: 1_700_000_000,
         usage_wanted,
         show_thinking: true,
         issuer: "provider".into(),
-        ..Reply::default()
+        ..ReplyOptions::default()
     })
 }
 
@@ -275,7 +275,7 @@ fn a_recorded_request_means_the_same_when_it_is_written_again() {
             }
         };
         let mut out = BytesMut::new();
-        let mut notes = Notes::new(Format::Chat, Format::Chat);
+        let mut notes = LossNotes::new(Format::Chat, Format::Chat);
         request::encode(&request, &permissive(&request), &mut notes, &mut out);
         faults.extend(notes.losses().iter().map(|loss| format!("{name}: {loss:?}")));
         let text = String::from_utf8(out.to_vec()).unwrap();

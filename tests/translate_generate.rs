@@ -10,13 +10,13 @@
 mod recording;
 
 use bytes::BytesMut;
-use model_gateway::canonical::answer::{FinishOwned, Kind};
+use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::{
     Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Source, Thinking, Turn,
 };
 use model_gateway::json::JsonStr;
-use model_gateway::wire::codec::Notes;
+use model_gateway::wire::codec::LossNotes;
 use model_gateway::wire::generate::{answer, request, stream};
 use model_gateway::wire::{Api, Format};
 use recording::Recording;
@@ -161,14 +161,14 @@ fn seen(answer: &Answer) -> Seen {
             seen.signatures.push(plain(&block.seal));
         }
         match &block.kind {
-            Kind::Text => seen.text += &plain(&block.text),
-            Kind::Reasoning => seen.thoughts += &plain(&block.text),
-            Kind::ToolUse { name, .. } => {
+            AnswerBlockKind::Text => seen.text += &plain(&block.text),
+            AnswerBlockKind::Reasoning => seen.thoughts += &plain(&block.text),
+            AnswerBlockKind::ToolUse { name, .. } => {
                 let object = block.object.as_deref().unwrap_or("{}");
                 seen.calls.push((plain(name), serde_json::from_str(object).unwrap()));
             }
-            Kind::Media { .. } => seen.media.push(plain(&block.text)),
-            Kind::Opaque { raw, .. } => {
+            AnswerBlockKind::Media { .. } => seen.media.push(plain(&block.text)),
+            AnswerBlockKind::Opaque { raw, .. } => {
                 assert!(serde_json::from_str::<Value>(raw).is_ok());
                 seen.opaque += 1;
             }
@@ -383,7 +383,7 @@ fn a_recorded_request_comes_out_as_it_went_in() {
                 continue;
             }
         };
-        let mut notes = Notes::new(Format::Generate, Format::Generate);
+        let mut notes = LossNotes::new(Format::Generate, Format::Generate);
         let mut out = BytesMut::new();
         request::encode(&decoded, &dialect(&decoded), &mut notes, &mut out);
         let again = std::str::from_utf8(&out).unwrap();

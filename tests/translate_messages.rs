@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 
-use model_gateway::canonical::answer::{FinishOwned, Kind};
+use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::{
     Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Role, Thinking, Turn,
@@ -20,7 +20,7 @@ use model_gateway::canonical::{
 use model_gateway::json::EscapedString;
 use model_gateway::json::JsonStr;
 use model_gateway::wire::Format;
-use model_gateway::wire::codec::{Notes, Reply};
+use model_gateway::wire::codec::{LossNotes, ReplyOptions};
 use model_gateway::wire::messages::stream::{Decoder, Encoder};
 use model_gateway::wire::messages::{answer, request};
 
@@ -175,9 +175,9 @@ fn understood(answer: &Answer) -> Said {
     let mut said = Said { error: answer.error.is_some(), ..Said::default() };
     for block in &answer.blocks {
         match &block.kind {
-            Kind::Text => said.text += &decoded(&block.text),
-            Kind::Reasoning => said.thinking += &decoded(&block.text),
-            Kind::ToolUse { id, name, .. } => {
+            AnswerBlockKind::Text => said.text += &decoded(&block.text),
+            AnswerBlockKind::Reasoning => said.thinking += &decoded(&block.text),
+            AnswerBlockKind::ToolUse { id, name, .. } => {
                 let input = match &block.object {
                     Some(object) => serde_json::from_str(object).unwrap(),
                     None if block.text.is_empty() => json!({}),
@@ -185,8 +185,8 @@ fn understood(answer: &Answer) -> Said {
                 };
                 said.calls.push((decoded(id), decoded(name), input));
             }
-            Kind::Opaque { name, .. } => said.foreign.push(name.clone()),
-            Kind::HiddenReasoning | Kind::Refusal | Kind::Media { .. } => {}
+            AnswerBlockKind::Opaque { name, .. } => said.foreign.push(name.clone()),
+            AnswerBlockKind::HiddenReasoning | AnswerBlockKind::Refusal | AnswerBlockKind::Media { .. } => {}
         }
         said.cited.extend(block.citations.iter().map(|citation| decoded(&citation.quote)));
         if !block.seal.is_empty() {
@@ -211,14 +211,14 @@ fn understood(answer: &Answer) -> Said {
     said
 }
 
-fn reply() -> Arc<Reply> {
-    Arc::new(Reply {
+fn reply() -> Arc<ReplyOptions> {
+    Arc::new(ReplyOptions {
         model: EscapedString::from("claude"),
         request: "req_1".into(),
         seed: "req_1".into(),
         show_thinking: true,
         issuer: "provider".into(),
-        ..Reply::default()
+        ..ReplyOptions::default()
     })
 }
 
@@ -372,7 +372,7 @@ fn recorded_requests_mean_the_same_when_they_are_written_again() {
             }
         };
         count += 1;
-        let mut notes = Notes::new(Format::Messages, Format::Messages);
+        let mut notes = LossNotes::new(Format::Messages, Format::Messages);
         let mut out = BytesMut::new();
         request::encode(&first, &dialect(first.thinking), &mut notes, &mut out);
         let text = String::from_utf8(out.to_vec()).unwrap();

@@ -21,7 +21,7 @@ use model_gateway::canonical::{
     Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Thinking, ToolKind, Turn,
 };
 use model_gateway::error::{ApiError, Kind};
-use model_gateway::wire::codec::{Notes, Reply};
+use model_gateway::wire::codec::{LossNotes, ReplyOptions};
 use model_gateway::wire::responses::{answer, request, stream};
 use model_gateway::wire::{Api, Format};
 use plain::Reading;
@@ -80,14 +80,14 @@ fn read_whole(text: &str) -> Collected {
     collected
 }
 
-fn reply() -> Reply {
-    Reply {
+fn reply() -> ReplyOptions {
+    ReplyOptions {
         model: "client's model".into(),
         seed: "seed".into(),
         created: 1_700_000_000,
         show_thinking: true,
         issuer: "provider".into(),
-        ..Reply::default()
+        ..ReplyOptions::default()
     }
 }
 
@@ -300,7 +300,7 @@ fn every_recorded_request_comes_back_as_it_went() {
                 continue;
             }
         };
-        let mut notes = Notes::new(Format::Responses, Format::Responses);
+        let mut notes = LossNotes::new(Format::Responses, Format::Responses);
         let mut out = BytesMut::new();
         request::encode(&first, &permissive(), &mut notes, &mut out);
         if !notes.losses().is_empty() || notes.take_refusal().is_some() {

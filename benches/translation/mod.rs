@@ -13,9 +13,9 @@ use model_gateway::canonical::{Dialect, Quirks, Thinking};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::Route;
 use model_gateway::translate::verbatim::Arrival;
-use model_gateway::translate::{Ask, Outgoing, Restore, Translated, outgoing};
+use model_gateway::translate::{Outgoing, Restore, TranslateRequest, Translated, outgoing};
 use model_gateway::wire::Format;
-use model_gateway::wire::codec::Reply;
+use model_gateway::wire::codec::ReplyOptions;
 
 /// All formats.
 pub(crate) const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
@@ -72,14 +72,14 @@ pub(crate) fn shared(texts: &[String]) -> Vec<Bytes> {
 
 /// A translator for a stream.
 pub(crate) fn translated(provider: Format, client: Format) -> Translated {
-    let reply = Reply {
+    let reply = ReplyOptions {
         model: EscapedString::from("the-model"),
         seed: "01JXG3ZQK5V7W8Y9A0B1C2D3E4".into(),
         created: 1_750_000_000,
         usage_wanted: true,
         show_thinking: true,
         issuer: "provider".into(),
-        ..Reply::default()
+        ..ReplyOptions::default()
     };
     let route = Route { client, provider, stream: true };
     Translated::new(&route, Arrival::Events, Arc::new(reply), Restore::default(), 1 << 20)
@@ -107,7 +107,7 @@ pub(crate) fn translate(client: Format, provider: Format, body: &str) -> Outgoin
         habits: &Quirks::PLAIN,
     };
     let model = EscapedString::from("the-model");
-    let ask = Ask {
+    let ask = TranslateRequest {
         client,
         provider,
         stream: true,

@@ -13,9 +13,9 @@ pub const MAX_BLOCKS: u32 = 262_144;
 
 /// One choice of an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Choice<'a> {
+pub struct AnswerChoice<'a> {
     /// Its blocks, in order.
-    pub blocks: Vec<&'a Block>,
+    pub blocks: Vec<&'a AnswerBlock>,
     /// Why it ended.
     pub finish: Option<&'a FinishOwned>,
 }
@@ -30,7 +30,7 @@ pub struct Answer {
     /// When it was made (Unix seconds).
     pub created: Option<u64>,
     /// The blocks, in order.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<AnswerBlock>,
     /// Why each choice ended; one entry for each choice that ended, in order of the choices.
     pub finishes: Vec<(u32, FinishOwned)>,
     /// What it used.
@@ -43,11 +43,11 @@ pub struct Answer {
 
 /// One block of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Block {
+pub struct AnswerBlock {
     /// The choice that it belongs to.
     pub choice: u32,
     /// What it is.
-    pub kind: Kind,
+    pub kind: AnswerBlockKind,
     /// Its text; of a call its input (of a function the text of an object, escaped); of media its bytes in base64.
     pub text: String,
     /// A function's arguments, if they came as an object; `text` is empty then.
@@ -57,14 +57,14 @@ pub struct Block {
     /// Its seal; may be empty.
     pub seal: String,
     /// Where the text is from.
-    pub citations: Vec<Citation>,
+    pub citations: Vec<CitationOwned>,
     /// Log probabilities: the elements of the array, joined with commas.
     pub logprobs: String,
 }
 
 /// What a block is; see [`BlockKind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum AnswerBlockKind {
     /// Text.
     Text,
     /// A refusal.
@@ -100,7 +100,7 @@ pub enum Kind {
 
 /// Where a text is from; see [`super::Citation`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Citation {
+pub struct CitationOwned {
     /// Address.
     pub url: String,
     /// Title.
@@ -111,7 +111,7 @@ pub struct Citation {
     pub span: Option<(u64, u64)>,
 }
 
-impl Citation {
+impl CitationOwned {
     /// As an event carries it.
     pub fn borrow(&self) -> super::Citation<'_> {
         super::Citation {
@@ -124,7 +124,7 @@ impl Citation {
 
     /// Owned.
     pub fn own(citation: &super::Citation<'_>) -> Self {
-        Citation {
+        CitationOwned {
             url: citation.url.escaped().to_owned(),
             title: citation.title.escaped().to_owned(),
             quote: citation.quote.escaped().to_owned(),
@@ -197,7 +197,7 @@ impl Answer {
                 self.model = start.model.escaped().to_owned();
                 self.created = start.created;
             }
-            Event::BlockStart { choice, kind, .. } => self.blocks.push(Block::new(choice, kind)),
+            Event::BlockStart { choice, kind, .. } => self.blocks.push(AnswerBlock::new(choice, kind)),
             Event::Delta { index, delta } => {
                 if let Some(block) = self.blocks.get_mut(index as usize) {
                     block.add(delta);
@@ -219,13 +219,13 @@ impl Answer {
     }
 
     /// The blocks of a choice.
-    pub fn blocks_of(&self, choice: u32) -> impl Iterator<Item = &Block> {
+    pub fn blocks_of(&self, choice: u32) -> impl Iterator<Item = &AnswerBlock> {
         self.blocks.iter().filter(move |block| block.choice == choice)
     }
 
     /// All choices, each in the place of its number.
-    pub fn by_choice(&self) -> Vec<Choice<'_>> {
-        let mut choices = vec![Choice::default(); self.choices() as usize];
+    pub fn by_choice(&self) -> Vec<AnswerChoice<'_>> {
+        let mut choices = vec![AnswerChoice::default(); self.choices() as usize];
         for block in &self.blocks {
             if let Some(choice) = choices.get_mut(block.choice as usize) {
                 choice.blocks.push(block);
@@ -245,21 +245,23 @@ impl Answer {
     }
 }
 
-impl Block {
+impl AnswerBlock {
     fn new(choice: u32, kind: BlockKind<'_>) -> Self {
         let own = |text: JsonStr<'_>| text.escaped().to_owned();
         let kind = match kind {
-            BlockKind::Text => Kind::Text,
-            BlockKind::Refusal => Kind::Refusal,
-            BlockKind::Reasoning => Kind::Reasoning,
-            BlockKind::HiddenReasoning => Kind::HiddenReasoning,
+            BlockKind::Text => AnswerBlockKind::Text,
+            BlockKind::Refusal => AnswerBlockKind::Refusal,
+            BlockKind::Reasoning => AnswerBlockKind::Reasoning,
+            BlockKind::HiddenReasoning => AnswerBlockKind::HiddenReasoning,
             BlockKind::ToolUse { id, name, kind, namespace } => {
-                Kind::ToolUse { id: own(id), name: own(name), kind, namespace: own(namespace) }
+                AnswerBlockKind::ToolUse { id: own(id), name: own(name), kind, namespace: own(namespace) }
             }
-            BlockKind::Media { mime } => Kind::Media { mime: own(mime) },
-            BlockKind::Opaque { name, raw } => Kind::Opaque { name: own(name), raw: raw.text().to_owned() },
+            BlockKind::Media { mime } => AnswerBlockKind::Media { mime: own(mime) },
+            BlockKind::Opaque { name, raw } => {
+                AnswerBlockKind::Opaque { name: own(name), raw: raw.text().to_owned() }
+            }
         };
-        Block {
+        AnswerBlock {
             choice,
             kind,
             text: String::new(),
@@ -279,7 +281,7 @@ impl Block {
             Delta::Object(object) => self.object = Some(object.text().to_owned()),
             Delta::Url(url) => self.url = Some(url.escaped().to_owned()),
             Delta::Seal(seal) => seal.escaped().clone_into(&mut self.seal),
-            Delta::Citation(citation) => self.citations.push(Citation::own(&citation)),
+            Delta::Citation(citation) => self.citations.push(CitationOwned::own(&citation)),
             Delta::Logprobs(list) => {
                 let inside = list.text().trim_start_matches('[').trim_end_matches(']').trim();
                 if !self.logprobs.is_empty() && !inside.is_empty() {

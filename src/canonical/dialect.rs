@@ -103,7 +103,7 @@ pub enum Structured {
 
 /// What a model is to be told about reasoning, as far as it can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum CacheMarks {
     /// Nothing.
     Nothing,
     /// Not to reason, in the way of a model that can be told so.
@@ -118,9 +118,9 @@ pub enum Told {
 
 impl Reasoning {
     /// What a wish means for this model: the nearest that it can be told.
-    pub fn tell(self, wish: Thinking) -> Told {
+    pub fn tell(self, wish: Thinking) -> CacheMarks {
         let effort = match wish {
-            Thinking::Unsaid => return Told::Nothing,
+            Thinking::Unsaid => return CacheMarks::Nothing,
             Thinking::Off => None,
             Thinking::Adaptive => Some(Effort::High),
             Thinking::Effort(effort) => Some(effort),
@@ -128,26 +128,26 @@ impl Reasoning {
             Thinking::Budget(tokens) => Some(Effort::of_budget(tokens)),
         };
         match self {
-            Reasoning::Fixed => Told::Nothing,
+            Reasoning::Fixed => CacheMarks::Nothing,
             Reasoning::Budget { min, max, off } => match (wish, effort) {
-                (_, None) if off => Told::Off,
-                (_, None) => Told::Budget(min),
-                (Thinking::Budget(tokens), _) => Told::Budget(tokens.clamp(min, max)),
+                (_, None) if off => CacheMarks::Off,
+                (_, None) => CacheMarks::Budget(min),
+                (Thinking::Budget(tokens), _) => CacheMarks::Budget(tokens.clamp(min, max)),
                 // Left to the model, where it can be.
-                (Thinking::Adaptive, _) => Told::Adaptive(None),
-                (_, Some(effort)) => Told::Budget(effort.budget().clamp(min, max)),
+                (Thinking::Adaptive, _) => CacheMarks::Adaptive(None),
+                (_, Some(effort)) => CacheMarks::Budget(effort.budget().clamp(min, max)),
             },
             Reasoning::Effort { min, max, off } => match (wish, effort) {
-                (_, None) if off => Told::Off,
-                (_, None) => Told::Effort(min),
-                (Thinking::Adaptive, _) => Told::Nothing,
-                (_, Some(effort)) => Told::Effort(effort.clamp(min, max)),
+                (_, None) if off => CacheMarks::Off,
+                (_, None) => CacheMarks::Effort(min),
+                (Thinking::Adaptive, _) => CacheMarks::Nothing,
+                (_, Some(effort)) => CacheMarks::Effort(effort.clamp(min, max)),
             },
             Reasoning::Adaptive { max, off } => match (wish, effort) {
-                (_, None) if off => Told::Off,
-                (_, None) => Told::Adaptive(Some(Effort::Low)),
-                (Thinking::Adaptive, _) => Told::Adaptive(None),
-                (_, Some(effort)) => Told::Adaptive(Some(effort.clamp(Effort::Low, max))),
+                (_, None) if off => CacheMarks::Off,
+                (_, None) => CacheMarks::Adaptive(Some(Effort::Low)),
+                (Thinking::Adaptive, _) => CacheMarks::Adaptive(None),
+                (_, Some(effort)) => CacheMarks::Adaptive(Some(effort.clamp(Effort::Low, max))),
             },
         }
     }

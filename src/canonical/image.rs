@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::Lost;
+use super::ElementLoss;
 
 /// What is to be made.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,7 +52,7 @@ pub struct ImageRequest {
     /// Members that have no place above: names and values, as JSON.
     pub extra: Vec<(String, String)>,
     /// What the model has no place for.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<ElementLoss>,
 }
 
 /// A turn of a conversation about images.

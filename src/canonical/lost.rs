@@ -2,21 +2,21 @@
 
 /// A setting that is not carried out as the client asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct ElementLoss {
     /// The client's field.
     pub field: String,
     /// What is done in place of it; nothing where it is dropped.
     pub instead: Option<String>,
 }
 
-impl Lost {
+impl ElementLoss {
     /// A setting that is dropped.
     pub fn dropped(field: impl Into<String>) -> Self {
-        Lost { field: field.into(), instead: None }
+        ElementLoss { field: field.into(), instead: None }
     }
 
     /// A setting in whose place something else is done.
     pub fn instead(field: impl Into<String>, what: impl Into<String>) -> Self {
-        Lost { field: field.into(), instead: Some(what.into()) }
+        ElementLoss { field: field.into(), instead: Some(what.into()) }
     }
 }

@@ -37,7 +37,7 @@ pub use event::{BlockKind, Citation, Delta, Event, Finish, Start, ToolKind};
 pub use grammar::Grammar;
 pub use habits::Quirks;
 pub use index::{Index, Key, Queues, Slots};
-pub use lost::Lost;
+pub use lost::ElementLoss;
 pub use request::{Effort, OutputFormat, Request, Sampling, Thinking};
 pub use seal::{Seal, Sealed};
 pub use tools::{Input, Tool, ToolChoice};

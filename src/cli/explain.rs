@@ -10,10 +10,10 @@ use super::{fail, style};
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
 use crate::provider::{BaseUrl, Kind, Preset, Provider, Setup};
-use crate::translate::{Ask, outgoing};
+use crate::translate::{TranslateRequest, outgoing};
 use crate::wire::Format;
 use crate::wire::codec::Loss;
-use crate::wire::loss::{self, Policy};
+use crate::wire::loss::{self, LossPolicy};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -90,7 +90,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let stream = options.stream || asks_stream(&body);
     let asked = outgoing(
         &body,
-        &Ask {
+        &TranslateRequest {
             client: from,
             provider: to,
             stream,
@@ -148,9 +148,9 @@ fn print_losses(losses: &[Loss]) {
     }
     for Loss { element, policy, .. } in losses {
         let what = match policy {
-            Policy::Silent => "dropped in silence",
-            Policy::Warn => "dropped with a warning",
-            Policy::Refuse => "refused with a 400",
+            LossPolicy::Silent => "dropped in silence",
+            LossPolicy::Warn => "dropped with a warning",
+            LossPolicy::Refuse => "refused with a 400",
         };
         eprintln!("{} {element}: {what}", style::title("lost"));
     }

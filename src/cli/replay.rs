@@ -14,7 +14,7 @@ use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, Restore, StreamError, Translated, Verbatim};
 use crate::wire::Format;
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 use crate::wire::error::{ProviderError, from_provider};
 
 /// How large a frame may be, in bytes: what the gateway itself allows by default.
@@ -82,14 +82,14 @@ fn exchange(options: &Options, arrival: Arrival, stream: bool) -> Exchange {
     if options.from == options.to {
         return Exchange::Verbatim(Verbatim::new(options.from.api(), arrival, Default::default(), FRAME));
     }
-    let reply = Reply {
+    let reply = ReplyOptions {
         model: EscapedString::from("replayed"),
         request: "req_replayed".into(),
         seed: "req_replayed".into(),
         usage_wanted: true,
         show_thinking: true,
         issuer: "replayed".into(),
-        ..Reply::default()
+        ..ReplyOptions::default()
     };
     let route = Route { client: options.to, provider: options.from, stream };
     let translated = Translated::new(&route, arrival, Arc::new(reply), Restore::default(), FRAME);

@@ -18,16 +18,16 @@ pub struct FrameTooLarge {
 /// Cuts pieces into runs of whole frames. The usual piece ends where a frame ends and is handed on as it is,
 /// without a copy; only the beginning of a frame that straddles two pieces is kept.
 #[derive(Debug)]
-pub struct Hold {
+pub struct FrameBuffer {
     splitter: Splitter,
     begun: BytesMut,
     limit: usize,
 }
 
-impl Hold {
+impl FrameBuffer {
     /// Frames of up to `limit` bytes.
     pub fn new(splitter: Splitter, limit: usize) -> Self {
-        Hold { splitter, begun: BytesMut::new(), limit }
+        FrameBuffer { splitter, begun: BytesMut::new(), limit }
     }
 
     /// The framing, with what it knows so far.

@@ -2,7 +2,7 @@
 //!
 //! Here live the framings that providers stream in: server-sent events ([`sse`]) and one JSON array in pieces
 //! ([`json_array`], Gemini without `alt=sse`). A splitter keeps a few bits of state, never text; whoever feeds it
-//! keeps the beginning of a frame whose end has not arrived ([`Hold`]).
+//! keeps the beginning of a frame whose end has not arrived ([`FrameBuffer`]).
 //!
 //! Here must not live: what a frame means. No format is named and no JSON is read in this folder.
 
@@ -13,7 +13,7 @@ pub mod sse;
 #[cfg(test)]
 mod tests;
 
-pub use hold::Hold;
+pub use hold::FrameBuffer;
 
 /// Finds frame boundaries in bytes that arrive in pieces.
 #[derive(Clone, Debug)]

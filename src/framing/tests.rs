@@ -10,7 +10,7 @@ use super::*;
 
 /// Feeds pieces; returns the frames and the rest.
 fn cut(splitter: Splitter, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
-    let mut hold = Hold::new(splitter, 1 << 20);
+    let mut hold = FrameBuffer::new(splitter, 1 << 20);
     let mut frames = Vec::new();
     for piece in pieces {
         let each = |source: &Bytes, range: Range<usize>| {
@@ -93,7 +93,7 @@ fn array_elements_are_cut_out() {
         assert_eq!(elements, [&b"{\"a\":\"]}\\\"[\"}"[..], b"{\"b\":[{}]}"]);
         assert_eq!(rest, b"\n");
         let Splitter::JsonArray(last) = ({
-            let mut hold = Hold::new(splitter(), 999);
+            let mut hold = FrameBuffer::new(splitter(), 999);
             hold.feed(&Bytes::from_static(stream), |_, _| Ok::<(), FrameTooLarge>(())).unwrap();
             hold.splitter().clone()
         }) else {
@@ -116,7 +116,7 @@ fn an_object_in_the_place_of_an_array_is_one_frame() {
 
 #[test]
 fn a_frame_without_end_is_bounded() {
-    let mut hold = Hold::new(sse(), 100);
+    let mut hold = FrameBuffer::new(sse(), 100);
     let piece = Bytes::from(vec![b'x'; 60]);
     let each = |_: &Bytes, _: Range<usize>| Ok::<(), FrameTooLarge>(());
     assert!(hold.feed(&piece, each).is_ok());

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{JobCall, JobFault, Job, JobReply, Round};
+use super::{Job, JobCall, JobFault, JobReply, Round};
 use crate::canonical::Usage;
 use crate::canonical::embed::{Embed, EmbedDialect, EmbedInput, EmbedShape};
 use crate::error::{ApiError, Kind};

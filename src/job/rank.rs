@@ -3,7 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::{JobCall, JobFault, Job, JobReply, Round};
+use super::{Job, JobCall, JobFault, JobReply, Round};
 use crate::canonical::Usage;
 use crate::canonical::rank::{Rank, RankDialect};
 use crate::error::{ApiError, Kind};

@@ -1,9 +1,9 @@
 //! JSON text, read and written without ever building a tree.
 //!
-//! Here live: slices of JSON text that are passed on unread ([`JsonStr`], [`RawJson`]), a pull reader over one
-//! whole document ([`Cursor`]), a push scanner over a document that arrives in pieces ([`Scanner`]), the pieces
-//! themselves ([`Rope`]), the shape of a document that comes again ([`Mould`]) and a writer that appends to a byte
-//! buffer ([`Writer`]).
+//! Here live: slices of JSON text that are passed on unread ([`JsonStr`], [`RawJson`]), a pull reader over one whole
+//! document ([`Cursor`]), a push scanner over a document that arrives in pieces ([`Scanner`]), the pieces themselves
+//! ([`Rope`]), the shape of a document that comes again ([`FrameTemplate`]) and a writer that appends to a byte buffer
+//! ([`Writer`]).
 //!
 //! Here must not live: what a member means. No wire format is named in this folder, and nothing is allocated per
 //! value read.
@@ -26,10 +26,10 @@ mod tests;
 
 pub use cursor::{Cursor, JsonError, Kind};
 pub use members::Member;
-pub use mould::{Cast, Mould, Varying};
+pub use mould::{FrameTemplate, TemplateMatch, TemplateParts};
 pub use rope::{Edit, Rope};
 pub use scan::Scanner;
 pub use scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
-pub use sought::{Sought, Word};
+pub use sought::{WantedMembers, WantedWord};
 pub use text::{EscapedString, JsonStr, RawJson};
 pub use write::{Writer, push_escaped};

@@ -13,21 +13,21 @@ const MAX_HOLES: usize = 16;
 
 /// A document with holes.
 #[derive(Clone, Debug, Default)]
-pub struct Mould {
+pub struct FrameTemplate {
     /// What does not vary.
     solid: String,
-    holes: SmallVec<[Hole; 6]>,
+    holes: SmallVec<[TemplateSlot; 6]>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Hole {
+struct TemplateSlot {
     /// Where in `solid` it stands.
     at: usize,
-    kind: HoleKind,
+    kind: SlotKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HoleKind {
+enum SlotKind {
     /// The inside of the string that matters.
     Text,
     /// The inside of a string that does not.
@@ -38,7 +38,7 @@ enum HoleKind {
 
 /// What varies in a document.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Varying<'a> {
+pub struct TemplateParts<'a> {
     /// The inside of a string: what the document is about.
     pub text: JsonStr<'a>,
     /// The inside of a string that says nothing.
@@ -49,13 +49,13 @@ pub struct Varying<'a> {
 
 /// What stands in the holes.
 #[derive(Clone, Copy, Debug)]
-pub struct Cast<'a> {
+pub struct TemplateMatch<'a> {
     document: &'a str,
     start: usize,
     end: usize,
 }
 
-impl<'a> Cast<'a> {
+impl<'a> TemplateMatch<'a> {
     /// The text that the document is about.
     #[inline]
     pub fn text(&self) -> JsonStr<'a> {
@@ -75,7 +75,7 @@ impl<'a> Cast<'a> {
     }
 }
 
-impl Mould {
+impl FrameTemplate {
     /// Nothing fits any more.
     #[inline]
     pub fn clear(&mut self) {
@@ -83,19 +83,19 @@ impl Mould {
     }
 
     /// Takes the shape of a document that was read; the parts are slices of it. Without a text there is no shape.
-    pub fn take(&mut self, document: &str, varying: &Varying<'_>) {
+    pub fn take(&mut self, document: &str, varying: &TemplateParts<'_>) {
         self.clear();
-        let mut places: SmallVec<[(usize, usize, HoleKind); MAX_HOLES]> = SmallVec::new();
-        for (part, kind) in [(varying.text, HoleKind::Text), (varying.padding, HoleKind::Padding)] {
+        let mut places: SmallVec<[(usize, usize, SlotKind); MAX_HOLES]> = SmallVec::new();
+        for (part, kind) in [(varying.text, SlotKind::Text), (varying.padding, SlotKind::Padding)] {
             match place(document, part.escaped()) {
                 Some(start) => places.push((start, start + part.escaped().len(), kind)),
-                None if kind == HoleKind::Text => return,
+                None if kind == SlotKind::Text => return,
                 None => {}
             }
         }
         let numbers = varying.numbers.map_or("", RawJson::text);
         if let Some(from) = place(document, numbers) {
-            digits(numbers, |start, end| places.push((from + start, from + end, HoleKind::Digits)));
+            digits(numbers, |start, end| places.push((from + start, from + end, SlotKind::Digits)));
         }
         if places.len() > MAX_HOLES {
             return;
@@ -105,7 +105,7 @@ impl Mould {
         let mut done = 0;
         for (start, end, kind) in places {
             self.solid.push_str(document.get(done..start).unwrap_or_default());
-            self.holes.push(Hole { at: self.solid.len(), kind });
+            self.holes.push(TemplateSlot { at: self.solid.len(), kind });
             done = end;
         }
         self.solid.push_str(document.get(done..).unwrap_or_default());
@@ -113,7 +113,7 @@ impl Mould {
 
     /// Whether a document fits, and what stands in its holes then.
     #[inline]
-    pub fn fit<'a>(&self, document: &'a str) -> Option<Cast<'a>> {
+    pub fn fit<'a>(&self, document: &'a str) -> Option<TemplateMatch<'a>> {
         let (bytes, solid) = (document.as_bytes(), self.solid.as_bytes());
         let (mut at, mut done, mut text) = (0, 0, None);
         for hole in &self.holes {
@@ -122,16 +122,16 @@ impl Mould {
             at += part.len();
             done = hole.at;
             let length = match hole.kind {
-                HoleKind::Digits => rest.iter().take_while(|byte| byte.is_ascii_digit()).count(),
-                HoleKind::Text | HoleKind::Padding => string_end(rest, 0).ok()?,
+                SlotKind::Digits => rest.iter().take_while(|byte| byte.is_ascii_digit()).count(),
+                SlotKind::Text | SlotKind::Padding => string_end(rest, 0).ok()?,
             };
-            if hole.kind == HoleKind::Text {
+            if hole.kind == SlotKind::Text {
                 text = Some((at, at + length));
             }
             at += length;
         }
         let (start, end) = text?;
-        (bytes.get(at..)? == solid.get(done..)?).then_some(Cast { document, start, end })
+        (bytes.get(at..)? == solid.get(done..)?).then_some(TemplateMatch { document, start, end })
     }
 }
 
@@ -171,20 +171,20 @@ mod tests {
     const FRAME: &str = r#"{"n":17,"delta":"one \"two\"","tokens":{"a": 3,"b":[40]},"pad":"xyz"}"#;
 
     /// The parts of the frame that vary.
-    fn varying(frame: &str) -> Varying<'_> {
+    fn varying(frame: &str) -> TemplateParts<'_> {
         let part = |from: &str, to: &str| {
             let start = frame.find(from).unwrap() + from.len();
             frame.get(start..start + frame.get(start..).unwrap().find(to).unwrap()).unwrap()
         };
-        Varying {
+        TemplateParts {
             text: JsonStr::from_escaped(part("\"delta\":\"", "\",\"tokens")),
             padding: JsonStr::from_escaped(part("\"pad\":\"", "\"}")),
             numbers: Some(RawJson::from_text(part("\"tokens\":", ",\"pad"))),
         }
     }
 
-    fn mould() -> Mould {
-        let mut mould = Mould::default();
+    fn mould() -> FrameTemplate {
+        let mut mould = FrameTemplate::default();
         mould.take(FRAME, &varying(FRAME));
         mould
     }
@@ -223,8 +223,8 @@ mod tests {
     #[test]
     fn without_a_text_of_the_document_nothing_fits() {
         let mut mould = mould();
-        mould.take(FRAME, &Varying { text: JsonStr::from_escaped("one"), ..varying(FRAME) });
+        mould.take(FRAME, &TemplateParts { text: JsonStr::from_escaped("one"), ..varying(FRAME) });
         assert!(mould.fit(FRAME).is_none());
-        assert!(Mould::default().fit("").is_none());
+        assert!(FrameTemplate::default().fit("").is_none());
     }
 }

@@ -13,7 +13,7 @@ use super::cursor::Kind;
 use super::members::{Member, Name, doubled};
 use super::run::{escaped_run, plain_run};
 use super::scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
-use super::sought::{Sought, Wanted};
+use super::sought::{Wanted, WantedMembers};
 use super::utf8::Utf8;
 
 /// Nesting that is accepted at most: recursive readers behind the gateway have limits of this order.
@@ -110,7 +110,7 @@ impl Scanner {
     }
 
     /// Starts a scan that reports members of the outermost object, and notes which words are there.
-    pub fn seeking(sought: &'static Sought) -> Self {
+    pub fn seeking(sought: &'static WantedMembers) -> Self {
         Scanner::with(Wanted::Table(sought), sought.lengths)
     }
 

@@ -2,7 +2,7 @@
 
 /// The names of members that a scan reports, found by one look at a table, and words whose presence it notes.
 #[derive(Debug)]
-pub struct Sought {
+pub struct WantedMembers {
     /// The names; a member is reported with its index.
     pub(super) names: &'static [&'static str],
     /// The index of the name with each hash; [`NONE`] for no name.
@@ -10,14 +10,14 @@ pub struct Sought {
     /// What makes the hashes of the names differ.
     factor: u32,
     /// The words.
-    pub(super) words: &'static [Word],
+    pub(super) words: &'static [WantedWord],
     /// The lengths of the words, one bit each.
     pub(super) lengths: u64,
 }
 
 /// A word: a string, or the name of a member, whose presence is noted.
 #[derive(Clone, Copy, Debug)]
-pub struct Word {
+pub struct WantedWord {
     /// The text, in letters that need no escapes; shorter than 64 bytes.
     pub text: &'static str,
     /// It is the name of a member, and not a value.
@@ -29,10 +29,10 @@ pub struct Word {
 const SLOTS: usize = 128;
 const NONE: u8 = u8::MAX;
 
-impl Sought {
+impl WantedMembers {
     /// Builds the table, at compile time.
     #[allow(clippy::indexing_slicing, clippy::panic, reason = "a fault is one of the build")]
-    pub const fn new(names: &'static [&'static str], words: &'static [Word]) -> Self {
+    pub const fn new(names: &'static [&'static str], words: &'static [WantedWord]) -> Self {
         let mut lengths = 0;
         let mut index = 0;
         while index < words.len() {
@@ -43,7 +43,7 @@ impl Sought {
         let mut factor = 1;
         while factor < 1 << 16 {
             if let Some(slots) = table(names, factor) {
-                return Sought { names, slots, factor, words, lengths };
+                return WantedMembers { names, slots, factor, words, lengths };
             }
             factor += 2;
         }
@@ -97,7 +97,7 @@ pub(super) enum Wanted {
     /// Compared one by one.
     List(&'static [&'static str]),
     /// Found in a table.
-    Table(&'static Sought),
+    Table(&'static WantedMembers),
 }
 
 impl Wanted {
@@ -127,7 +127,8 @@ pub(super) fn position(names: &[&str], fits: impl Fn(&str) -> bool) -> Option<u8
 mod tests {
     use super::*;
 
-    static SOUGHT: Sought = Sought::new(&["model", "temperature", "tool_choice", "tools", "top_p"], &[]);
+    static SOUGHT: WantedMembers =
+        WantedMembers::new(&["model", "temperature", "tool_choice", "tools", "top_p"], &[]);
 
     #[test]
     fn each_name_is_found_and_no_other() {

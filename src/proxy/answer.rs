@@ -8,8 +8,8 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::client::HttpSession;
 use tokio::time::Instant;
 
-use super::context::{UpstreamResponse, Context};
-use super::exchange::{ExchangeTimer, End, Ended, client_gone, failed, restarting, silent, too_slow};
+use super::context::{Context, UpstreamResponse};
+use super::exchange::{End, Ended, ExchangeTimer, client_gone, failed, restarting, silent, too_slow};
 use super::guarded::HeaderTimeoutStream;
 use super::offload::LARGE;
 use super::pace::{self, BurstDetector};
@@ -23,7 +23,7 @@ use crate::error::{ApiError, Kind};
 use crate::store::Settled;
 use crate::translate::Exchange;
 use crate::translate::verbatim::Arrival;
-use crate::wire::watch::End as Ending;
+use crate::wire::watch::StreamEnd as Ending;
 use crate::wire::{Format, chat};
 
 /// How long the head of a stream waits for the first frame, which may be an error. After that the client gets the

@@ -227,7 +227,11 @@ pub(super) fn answers_too_large(limit: usize) -> ApiError {
 
 impl Gateway {
     /// Calls a provider and waits for the head of its answer: on a connection from the pool, or on a new one.
-    pub(super) async fn ask_provider(&self, ask: &CallRequest<'_>, notes: &mut CallLog) -> Result<Reached, ApiError> {
+    pub(super) async fn ask_provider(
+        &self,
+        ask: &CallRequest<'_>,
+        notes: &mut CallLog,
+    ) -> Result<Reached, ApiError> {
         let link = ask.link;
         let fail = |notes: &mut CallLog, error: &pingora::Error| {
             notes.detail = Some(error.to_string().into_boxed_str());

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Gateway;
-use super::context::{UpstreamResponse, Context};
+use super::context::{Context, UpstreamResponse};
 use super::spent::Spending;
 use crate::account::bucket::{Nanos, Remaining};
 use crate::account::{Calendar, LimitGrant, LimitRegistry, UsageBound};
 use crate::canonical::{Product, Usage};
 use crate::error::Kind;
 use crate::store::{Ledger, Reservation, Settled, StoreError, UsageRecord};
-use crate::translate::Asked;
-use crate::wire::watch::End;
+use crate::translate::CountedRequest;
+use crate::wire::watch::StreamEnd;
 
 /// How long the end of an answer waits for its charge to be confirmed. Usually that takes microseconds; where the disk
 /// stands still, an end that left before could be lost to the end of the process.
@@ -66,7 +66,7 @@ pub(super) struct RequestCharges {
     /// Input tokens that are expected.
     pub(super) input: u64,
     /// What was asked, where nothing was answered.
-    pub(super) asked: Asked,
+    pub(super) asked: CountedRequest,
     /// The client's own limit of an answer's output, and how many answers it wants: where that was looked at.
     pub(super) most: Option<(Option<u64>, u64)>,
     charged: Option<Box<ChargedUsage>>,
@@ -194,7 +194,7 @@ impl Context {
             UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => {
                 let exchange = &mut passing.exchange;
                 // A stream that passed to its end may have ended in its provider's error.
-                if complete && exchange.meter().end() != End::Failed {
+                if complete && exchange.meter().end() != StreamEnd::Failed {
                     exchange.complete();
                 } else if gone || exchange.has_delivered() {
                     exchange.cut();
@@ -209,7 +209,9 @@ impl Context {
                     self.charges.asked.tokens(plan.lane.family, plan.api.format(), self.charges.input);
                 (Usage { input: Some(input), output: Some(0), ..Usage::default() }, true)
             }
-            UpstreamResponse::Awaited | UpstreamResponse::Refused { .. } | UpstreamResponse::Done => return ChargedUsage::default(),
+            UpstreamResponse::Awaited | UpstreamResponse::Refused { .. } | UpstreamResponse::Done => {
+                return ChargedUsage::default();
+            }
         };
         let meter = self.passing().map(|passing| passing.exchange.meter());
         let possible = UsageBound {
@@ -265,7 +267,7 @@ impl Gateway {
     /// end may stand before that of the body.
     pub(super) fn ends_here(&self, ctx: &Context, end: bool) -> bool {
         let terminated = |passing: &super::context::ResponseInProgress| {
-            end || (ctx.record.stream && passing.exchange.meter().end() == End::Terminated)
+            end || (ctx.record.stream && passing.exchange.meter().end() == StreamEnd::Terminated)
         };
         ctx.passing().is_some_and(terminated)
     }

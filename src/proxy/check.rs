@@ -13,7 +13,7 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::task::JoinHandle;
 
-use super::call::{CallRequest, CallLog, refused, to_look};
+use super::call::{CallLog, CallRequest, refused, to_look};
 use super::context::RequestId;
 use super::lane::{address_of, template};
 use super::live::ActiveSnapshot;

@@ -24,8 +24,8 @@ use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::Job;
 use crate::route::seat::TargetPermit;
 use crate::route::{Model, Target};
-use crate::translate::{Asked, Exchange, Restore, verbatim::Changes};
-use crate::wire::codec::Reply;
+use crate::translate::{CountedRequest, Exchange, Restore, verbatim::Changes};
+use crate::wire::codec::ReplyOptions;
 use crate::wire::images::reply::Shape;
 use crate::wire::path::{Action, Endpoint};
 use crate::wire::spelling::Betas;
@@ -104,7 +104,7 @@ impl Attempt {
 pub(super) struct Translation {
     pub(super) client: Format,
     pub(super) provider: Format,
-    pub(super) reply: Arc<Reply>,
+    pub(super) reply: Arc<ReplyOptions>,
     pub(super) restore: Restore,
     /// The client's stream is one JSON array.
     pub(super) array: bool,
@@ -268,9 +268,11 @@ impl Context {
         if plan.body.is_empty() {
             return;
         }
-        let asked = Asked::of(std::mem::take(&mut plan.body));
+        let asked = CountedRequest::of(std::mem::take(&mut plan.body));
         match &mut self.answer {
-            UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => passing.exchange.asked(asked),
+            UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => {
+                passing.exchange.asked(asked)
+            }
             _ => self.charges.asked = asked,
         }
         if self.origin.is_none() {

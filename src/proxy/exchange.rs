@@ -352,7 +352,11 @@ impl Gateway {
             if let Err(error) = say(upstream, head, &mut speech).await {
                 // A provider may refuse a body without reading it to its end.
                 let answered = tokio::time::timeout(REFUSED, listen(upstream)).await;
-                return if matches!(answered, Ok(Ok(()))) { Ok(ReceiveResult::Part) } else { Err((error, None)) };
+                return if matches!(answered, Ok(Ok(()))) {
+                    Ok(ReceiveResult::Part)
+                } else {
+                    Err((error, None))
+                };
             }
             let delivered = Instant::now();
             listen(upstream).await.map(|()| ReceiveResult::All).map_err(|error| (error, Some(delivered)))

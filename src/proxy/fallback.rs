@@ -11,10 +11,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
-use super::context::{UpstreamResponse, Context, Attempt};
+use super::context::{Attempt, Context, UpstreamResponse};
 use super::exchange::End;
 use super::offload::apart_if_large;
-use super::plan::{Selection, BodyRef, way_up};
+use super::plan::{BodyRef, Selection, way_up};
 use super::{Gateway, names, spans};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind, RetryAfter, Source};
@@ -23,7 +23,7 @@ use crate::route::blame::{Blame, Next, usefulness, verdict};
 use crate::route::pick::{NoTarget, PickRequest, Policy, pick};
 use crate::route::seat::{BreakerChange, TargetPermit};
 use crate::route::{Model, Nanos, RetryRules};
-use crate::translate::Stored;
+use crate::translate::StoreOptions;
 use crate::wire::path::Action;
 use crate::wire::prompt;
 use crate::wire::request::Body;
@@ -61,7 +61,18 @@ impl RetryState {
     fn new(wanted: &RouteRequest<'_>, body: Box<Body>, ask: PickRequest) -> RetryState {
         let RouteRequest { model, name, thinking, api, action, label } = *wanted;
         let name = (*name != *model.id).then(|| name.into());
-        RetryState { model: model.clone(), name, thinking, api, action, label, body, ask, asked: 0, best: None }
+        RetryState {
+            model: model.clone(),
+            name,
+            thinking,
+            api,
+            action,
+            label,
+            body,
+            ask,
+            asked: 0,
+            best: None,
+        }
     }
 
     fn has_asked(&mut self, index: usize) {
@@ -244,7 +255,7 @@ impl Gateway {
                 // Boxed: hardly any request has to wait for the store.
                 Box::pin(self.translate_kept(ctx, chosen, thinking, text)).await
             } else {
-                let stored = Stored { remembers: self.may_recall(&chosen), ..Stored::default() };
+                let stored = StoreOptions { remembers: self.may_recall(&chosen), ..StoreOptions::default() };
                 match self.translate(ctx, chosen, thinking, &text, stored).await {
                     Ok(plan) => Ok(plan),
                     // Boxed: hardly any request lacks anything.

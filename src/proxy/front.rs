@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::apps::{HttpServerApp, ServerApp};
-use pingora::listeners::tls::Acceptor;
+use pingora::listeners::tls::Acceptor as TlsAcceptor;
 use pingora::protocols::Stream;
 use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
@@ -70,7 +70,7 @@ impl Acceptor {
         Some(Admitted { _permit: permit, open })
     }
 
-    async fn serve(&self, session: Stream, acceptor: Option<Arc<Acceptor>>, shutdown: &ShutdownWatch) {
+    async fn serve(&self, session: Stream, acceptor: Option<Arc<TlsAcceptor>>, shutdown: &ShutdownWatch) {
         let held = self.gateway.shutdown.hold();
         let stopping = async {
             self.gateway.shutdown.draining().await;
@@ -112,7 +112,7 @@ impl Acceptor {
     }
 
     /// Makes a connection's TLS handshake; `None` when it failed or took too long.
-    async fn encrypt(&self, acceptor: &Acceptor, session: Stream) -> Option<Stream> {
+    async fn encrypt(&self, acceptor: &TlsAcceptor, session: Stream) -> Option<Stream> {
         let made = tokio::time::timeout(self.limits.header_timeout, handshake(acceptor, session)).await;
         let reason = match made {
             Ok(Ok(session)) => return Some(session),

@@ -47,7 +47,12 @@ type Draining<'d> = Pin<&'d mut (dyn Future<Output = ()> + Send)>;
 
 /// Serves a connection until either side closes it. `first` is what was read of it, and `held` makes those wait who
 /// wait for the requests under way: until the first head has come, or has been given up.
-pub(super) async fn serve(gateway: &Gateway, stream: Box<HeaderTimeoutStream>, first: BytesMut, held: DrainGuard) {
+pub(super) async fn serve(
+    gateway: &Gateway,
+    stream: Box<HeaderTimeoutStream>,
+    first: BytesMut,
+    held: DrainGuard,
+) {
     let mut ended = pin!(gateway.shutdown.ended());
     let mut draining = pin!(gateway.shutdown.draining());
     let mut idle = Idle::new(gateway.limits.keepalive.max(Duration::from_secs(1)));

@@ -2,7 +2,7 @@
 
 use pingora::http::RequestHeader;
 
-use super::context::{Context, Attempt};
+use super::context::{Attempt, Context};
 use super::plan::Selection;
 use super::{Gateway, names};
 use crate::account::estimate;

@@ -14,8 +14,8 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use super::call::{CallRequest, CallResponse, CallLog, answers_too_large, broken, refused, to_look};
-use super::context::{UpstreamResponse, Context, SynthesizedResponse};
+use super::call::{CallLog, CallRequest, CallResponse, answers_too_large, broken, refused, to_look};
+use super::context::{Context, SynthesizedResponse, UpstreamResponse};
 use super::exchange::{End, Ended, client_gone, restarting, silent};
 use super::fetch::FetchFault;
 use super::lane::{UpstreamRoute, address_of};
@@ -26,7 +26,7 @@ use super::upstream::scrubbed;
 use super::weight::Room;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
-use crate::job::{JobCall, JobFault, Job, RemoteMedia, JobReply, To};
+use crate::job::{Job, JobCall, JobFault, JobReply, RemoteMedia, To};
 use crate::provider::Provider;
 use crate::route::{Model, Target};
 use crate::store::Settled;
@@ -299,7 +299,12 @@ impl Gateway {
     }
 
     /// One call.
-    async fn call(&self, way: &JobRoute, call: &JobCall, notes: &mut CallLog) -> ResulCallResponserd, ApiError> {
+    async fn call(
+        &self,
+        way: &JobRoute,
+        call: &JobCall,
+        notes: &mut CallLog,
+    ) -> Result<CallResponse, ApiError> {
         let mut reached = self.ask_provider(&way.ask(call).ok_or_else(broken)?, notes).await?;
         let heard = reached.hear(self.limits.answer, Some(self.memory.tally(&way.room)), notes).await?;
         notes.unanswered = false;

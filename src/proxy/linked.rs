@@ -9,14 +9,14 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::Gateway;
-use super::context::{Context, Attempt};
+use super::context::{Attempt, Context};
 use super::fetch::FetchFault;
 use super::plan::Selection;
 use super::request::overloaded;
 use super::weight::{MemoryPermit, Room};
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
-use crate::translate::{Brought, Key, Linked, Refused, Stored, Wanted, links};
+use crate::translate::{FetchedMedia, Key, Refused, RemoteParts, StoreOptions, WantedMedia, links};
 
 /// Addresses of one request that are followed at most: more than any provider takes images.
 const MOST: usize = 100;
@@ -43,7 +43,7 @@ impl From<ApiError> for MediaFault {
 }
 
 /// Whether a refusal may be for want of what lies behind an address.
-pub(super) fn may_be_linked(refused: &Refused, stored: &Stored<'_>) -> bool {
+pub(super) fn may_be_linked(refused: &Refused, stored: &StoreOptions<'_>) -> bool {
     stored.brought.0.is_empty()
         && refused.losses.iter().any(|loss| BY_ADDRESS.contains(&loss.element.as_ref()))
 }
@@ -56,7 +56,7 @@ impl Gateway {
         stuck: (Selection, Refused),
         thinking: Thinking,
         text: &[u8],
-        stored: Stored<'_>,
+        stored: StoreOptions<'_>,
     ) -> Result<Attempt, ApiError> {
         let (chosen, refused) = stuck;
         let (Some(client), Some(provider)) = (chosen.api.format(), chosen.upstream.format()) else {
@@ -76,7 +76,7 @@ impl Gateway {
         }
         // What was brought is counted until the body that it becomes part of is.
         let (brought, _weights) = self.bring_all(wanted).await?;
-        let stored = Stored { brought: Brought(&brought), ..stored };
+        let stored = StoreOptions { brought: FetchedMedia(&brought), ..stored };
         self.translate(ctx, chosen, thinking, text, stored).await.map_err(|untold| match untold {
             MediaFault::Told(error) => error,
             MediaFault::Linked(stuck) => stuck.1.error,
@@ -89,8 +89,8 @@ impl Gateway {
     /// counted while it comes, and in the form that the provider gets until the weights go.
     async fn bring_all(
         &self,
-        wanted: Vec<(String, Wanted)>,
-    ) -> Result<(Vec<Linked>, Vec<Option<MemoryPermit>>), ApiError> {
+        wanted: Vec<(String, WantedMedia)>,
+    ) -> Result<(Vec<RemoteParts>, Vec<Option<MemoryPermit>>), ApiError> {
         if wanted.len() > MOST {
             let message = format!("The request has more than {MOST} images and files given by address.");
             return Err(ApiError::new(Kind::InvalidField, message));
@@ -134,7 +134,11 @@ impl Gateway {
 }
 
 /// What was brought, as the provider gets it.
-fn read(url: String, wanted: Wanted, fetched: Result<Bytes, FetchFault>) -> Result<Linked, ApiError> {
+fn read(
+    url: String,
+    wanted: WantedMedia,
+    fetched: Result<Bytes, FetchFault>,
+) -> Result<RemoteParts, ApiError> {
     // Addresses may be long, and hold what should be in no log for long.
     let shown: String = url.split(['?', '#']).next().unwrap_or_default().chars().take(200).collect();
     let cannot = |why: &str| {
@@ -143,5 +147,5 @@ fn read(url: String, wanted: Wanted, fetched: Result<Bytes, FetchFault>) -> Resu
     };
     let bytes = fetched.map_err(|fault| cannot(&fault.to_string()))?;
     let media_type = wanted.media_type(&bytes).ok_or_else(|| cannot("what lies there is of another kind"))?;
-    Ok(Linked { url: url.into(), media_type, base64: STANDARD.encode_to_string(&bytes) })
+    Ok(RemoteParts { url: url.into(), media_type, base64: STANDARD.encode_to_string(&bytes) })
 }

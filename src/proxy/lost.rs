@@ -1,14 +1,14 @@
-//! Settings of requests for images and videos that a model has no place for: counted, told to the client, or refused, as its
-//! key says.
+//! Settings of requests for images and videos that a model has no place for: counted, told to the client, or refused,
+//! as its key says.
 
 use http::HeaderValue;
 
 use super::Gateway;
 use super::context::Context;
 use crate::account::Losses;
-use crate::canonical::Lost;
+use crate::canonical::ElementLoss;
 use crate::error::{ApiError, Kind};
-use crate::wire::loss::Policy;
+use crate::wire::loss::LossPolicy;
 
 /// Settings that are told.
 const MOST: usize = 8;
@@ -24,11 +24,11 @@ impl Gateway {
         &self,
         ctx: &Context,
         of: &str,
-        lost: &[Lost],
+        lost: &[ElementLoss],
     ) -> Result<Option<HeaderValue>, ApiError> {
         let Some(first) = lost.first() else { return Ok(None) };
         let losses = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
-        let policy = if losses == Losses::Refuse { Policy::Refuse } else { Policy::Warn };
+        let policy = if losses == Losses::Refuse { LossPolicy::Refuse } else { LossPolicy::Warn };
         let series = self.metrics.losses.with_label_values(&[of, of, "other", policy.name()]);
         series.inc_by(lost.len() as u64);
         match losses {
@@ -47,7 +47,12 @@ impl Gateway {
     ///
     /// # Errors
     /// The key wants no losses.
-    pub(super) fn tell_lost(&self, ctx: &mut Context, of: &str, lost: &[Lost]) -> Result<(), ApiError> {
+    pub(super) fn tell_lost(
+        &self,
+        ctx: &mut Context,
+        of: &str,
+        lost: &[ElementLoss],
+    ) -> Result<(), ApiError> {
         let warning = self.weigh_lost(ctx, of, lost)?;
         if let Some(plan) = &mut ctx.plan {
             plan.warning = warning;
@@ -57,8 +62,8 @@ impl Gateway {
 }
 
 /// The header that tells what is lost.
-fn warning(lost: &[Lost]) -> Option<HeaderValue> {
-    let one = |lost: &Lost| {
+fn warning(lost: &[ElementLoss]) -> Option<HeaderValue> {
+    let one = |lost: &ElementLoss| {
         let plain = lost.field.chars().filter(|c| c.is_ascii_graphic() && *c != ',').take(LONGEST);
         format!("{} {}", plain.collect::<String>(), lost.instead.as_deref().unwrap_or("dropped"))
     };
@@ -72,10 +77,13 @@ mod tests {
 
     #[test]
     fn what_is_lost_fits_into_a_header() {
-        let lost =
-            [Lost::dropped("seed"), Lost::dropped("x\r\ny, ü"), Lost::instead("image_size", "made as 4K")];
+        let lost = [
+            ElementLoss::dropped("seed"),
+            ElementLoss::dropped("x\r\ny, ü"),
+            ElementLoss::instead("image_size", "made as 4K"),
+        ];
         assert_eq!(warning(&lost).unwrap(), "seed dropped, xy dropped, image_size made as 4K");
-        let many: Vec<Lost> = (0..99).map(|_| Lost::dropped("n".repeat(1_000))).collect();
+        let many: Vec<ElementLoss> = (0..99).map(|_| ElementLoss::dropped("n".repeat(1_000))).collect();
         assert!(warning(&many).unwrap().len() < 1_000);
     }
 }

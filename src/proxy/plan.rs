@@ -8,7 +8,7 @@ use http::HeaderValue;
 use smallvec::smallvec;
 
 use super::Gateway;
-use super::context::{Context, Attempt, Translation};
+use super::context::{Attempt, Context, Translation};
 use super::lane::UpstreamRoute;
 use super::linked::{MediaFault, may_be_linked};
 use super::offload::apart_if_large;
@@ -22,14 +22,16 @@ use crate::json::Rope;
 use crate::route::seat::TargetPermit;
 use crate::route::{Model, Target, api_that_stops, upstream_api};
 use crate::translate::verbatim::Changes;
-use crate::translate::{Ask, Outgoing, Stored, Untranslated, outgoing_sealed, outgoing_stored};
+use crate::translate::{
+    EncodeBlocked, Outgoing, StoreOptions, TranslateRequest, outgoing_sealed, outgoing_stored,
+};
 use crate::wire::chat::usage::UsageChunk;
 use crate::wire::codec::Loss;
-use crate::wire::loss::{self, Policy};
+use crate::wire::loss::{self, LossPolicy};
 use crate::wire::path::Action;
 use crate::wire::request::Body;
 use crate::wire::responses::stored::{Wish, wish};
-use crate::wire::spelling::{Betas, Spelled};
+use crate::wire::spelling::{Betas, Respelling};
 use crate::wire::{Api, Format};
 
 /// Warnings that are named in the header at most, and how much of each name.
@@ -121,7 +123,7 @@ impl Selection {
         } else if self.api == Api::Chat && body.stream && body.asks_usage() {
             changes.tell_usage = Some(UsageChunk { model: self.model.escaped_id.clone(), created: 0 });
         }
-        let mut spelled = Spelled::default();
+        let mut spelled = Respelling::default();
         if body.may_be_spelled() && self.upstream == self.api {
             spelled = body.respelled(&self.lane.dialect(target));
             edits.append(&mut spelled.edits);
@@ -189,7 +191,12 @@ impl Selection {
     }
 
     /// Vectors are asked for: the body goes on as it is, or there is a job.
-    pub(super) fn embed(self, name: &str, action: Option<Action>, body: BodyRef<'_>) -> Result<Attempt, ApiError> {
+    pub(super) fn embed(
+        self,
+        name: &str,
+        action: Option<Action>,
+        body: BodyRef<'_>,
+    ) -> Result<Attempt, ApiError> {
         let target = self.target()?;
         let asked = embed::EmbedRequest {
             client: match action {
@@ -260,7 +267,12 @@ impl Gateway {
         // What another target has begun has its name already.
         let keep_as = if wish.keep && ctx.resume.is_none() { new_id() } else { String::new() };
         let remembers = self.may_recall(&chosen);
-        let stored = Stored { before: before.as_deref(), keep_as: &keep_as, remembers, ..Stored::default() };
+        let stored = StoreOptions {
+            before: before.as_deref(),
+            keep_as: &keep_as,
+            remembers,
+            ..StoreOptions::default()
+        };
         match self.translate(ctx, chosen, thinking, &text, stored).await {
             Ok(plan) => Ok(plan),
             Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,
@@ -274,7 +286,7 @@ impl Gateway {
         chosen: Selection,
         thinking: Thinking,
         text: &[u8],
-        stored: Stored<'_>,
+        stored: StoreOptions<'_>,
     ) -> Result<Attempt, MediaFault> {
         let before = stored.before.map_or(0, str::len);
         self.offload
@@ -289,11 +301,11 @@ impl Gateway {
         chosen: Selection,
         thinking: Thinking,
         text: &[u8],
-        stored: Stored<'_>,
+        stored: StoreOptions<'_>,
     ) -> Result<Attempt, MediaFault> {
         let target = chosen.target()?;
         let begun = ctx.resume.as_ref().map(|resume| resume.begun());
-        let stored = Stored { begun, ..stored };
+        let stored = StoreOptions { begun, ..stored };
         let (Some(client), Some(provider)) = (chosen.api.format(), chosen.upstream.format()) else {
             let message =
                 format!("The model `{}` cannot be asked to reason through this API.", chosen.model.id);
@@ -303,7 +315,7 @@ impl Gateway {
         let dialect = chosen.lane.dialect(target);
         let text = std::str::from_utf8(text)
             .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
-        let ask = Ask {
+        let ask = TranslateRequest {
             client,
             provider,
             stream: chosen.stream,
@@ -318,15 +330,15 @@ impl Gateway {
         let asked = if stored.remembers && stored.recalled.is_none() {
             outgoing_sealed(text, &ask, stored)
         } else {
-            outgoing_stored(text, &ask, stored).map_err(Untranslated::Refused)
+            outgoing_stored(text, &ask, stored).map_err(EncodeBlocked::Refused)
         };
         let Outgoing { body, restore, reply, losses, items } = match asked {
             Ok(outgoing) => outgoing,
-            Err(Untranslated::Bare(keys)) => return Err(MediaFault::Bare(Box::new((chosen, keys)))),
-            Err(Untranslated::Refused(refused)) if may_be_linked(&refused, &stored) => {
+            Err(EncodeBlocked::Bare(keys)) => return Err(MediaFault::Bare(Box::new((chosen, keys)))),
+            Err(EncodeBlocked::Refused(refused)) if may_be_linked(&refused, &stored) => {
                 return Err(MediaFault::Linked(Box::new((chosen, refused))));
             }
-            Err(Untranslated::Refused(refused)) => {
+            Err(EncodeBlocked::Refused(refused)) => {
                 self.count_losses(client, provider, &refused.losses);
                 return Err(refused.error.into());
             }
@@ -409,8 +421,8 @@ fn weigh(mut losses: Vec<Loss>, policy: Losses, provider: Format) -> (Vec<Loss>,
         return (losses, None);
     }
     let mut refused = None;
-    for loss in losses.iter_mut().filter(|loss| loss.policy == Policy::Warn) {
-        loss.policy = Policy::Refuse;
+    for loss in losses.iter_mut().filter(|loss| loss.policy == LossPolicy::Warn) {
+        loss.policy = LossPolicy::Refuse;
         let element = &loss.element;
         refused.get_or_insert_with(|| {
             let what = if loss.clamped { "changed" } else { "lost" };
@@ -424,15 +436,16 @@ fn weigh(mut losses: Vec<Loss>, policy: Losses, provider: Format) -> (Vec<Loss>,
 }
 
 /// What was left out of a body, or changed in it, that passes otherwise.
-fn respelled(spelled: &Spelled) -> Vec<Loss> {
-    let loss = |name: &&'static str, clamped| Loss { element: (*name).into(), policy: Policy::Warn, clamped };
+fn respelled(spelled: &Respelling) -> Vec<Loss> {
+    let loss =
+        |name: &&'static str, clamped| Loss { element: (*name).into(), policy: LossPolicy::Warn, clamped };
     let dropped = spelled.dropped.iter().map(|name| loss(name, false));
     dropped.chain(spelled.clamped.iter().map(|name| loss(name, true))).collect()
 }
 
 /// The header that tells what was lost.
 fn warning(losses: &[Loss]) -> Option<HeaderValue> {
-    let names = losses.iter().filter(|loss| loss.policy == Policy::Warn).take(WARNINGS).map(|loss| {
+    let names = losses.iter().filter(|loss| loss.policy == LossPolicy::Warn).take(WARNINGS).map(|loss| {
         let plain = loss.element.chars().filter(|c| c.is_ascii_graphic() && *c != ',').take(WARNING_NAME);
         plain.collect::<String>() + if loss.clamped { " clamped" } else { " dropped" }
     });
@@ -447,26 +460,26 @@ mod tests {
     #[test]
     fn a_key_that_wants_no_losses_is_told_the_first_one_that_matters() {
         let loss = |element: &'static str, policy| Loss { element: element.into(), policy, clamped: false };
-        let losses = || vec![loss("seed", Policy::Silent), loss("top_p", Policy::Warn)];
+        let losses = || vec![loss("seed", LossPolicy::Silent), loss("top_p", LossPolicy::Warn)];
         for policy in [Losses::Allow, Losses::Warn] {
             assert_eq!(weigh(losses(), policy, Format::Messages), (losses(), None));
         }
         let (counted, refused) = weigh(losses(), Losses::Refuse, Format::Messages);
-        assert_eq!(counted, [loss("seed", Policy::Silent), loss("top_p", Policy::Refuse)]);
+        assert_eq!(counted, [loss("seed", LossPolicy::Silent), loss("top_p", LossPolicy::Refuse)]);
         let refused = refused.unwrap();
         assert_eq!(refused.kind, Kind::Unsupported);
         assert_eq!(refused.param.as_deref(), Some("top_p"));
-        let harmless = vec![loss("seed", Policy::Silent)];
+        let harmless = vec![loss("seed", LossPolicy::Silent)];
         assert_eq!(weigh(harmless.clone(), Losses::Refuse, Format::Chat), (harmless, None));
     }
 
     #[test]
     fn what_was_lost_fits_into_a_header() {
         let loss = |element: &'static str, policy| Loss { element: element.into(), policy, clamped: false };
-        assert_eq!(warning(&[loss("seed", Policy::Silent)]), None);
-        let losses = [loss("temperature", Policy::Warn), loss("x\r\ny, ü", Policy::Warn)];
+        assert_eq!(warning(&[loss("seed", LossPolicy::Silent)]), None);
+        let losses = [loss("temperature", LossPolicy::Warn), loss("x\r\ny, ü", LossPolicy::Warn)];
         assert_eq!(warning(&losses).unwrap(), "temperature dropped, xy dropped");
-        let many: Vec<Loss> = (0..99).map(|_| loss("logprobs", Policy::Warn)).collect();
+        let many: Vec<Loss> = (0..99).map(|_| loss("logprobs", LossPolicy::Warn)).collect();
         assert!(warning(&many).unwrap().len() < 300);
     }
 }

@@ -22,7 +22,7 @@ use crate::route::pick::mask;
 use crate::route::{Model, Named, RoutingTable, Target, upstream_api};
 use crate::wire::form;
 use crate::wire::images::reply::Shape;
-use crate::wire::models::{self, Entry, Hints, Page};
+use crate::wire::models::{self, Hints, ListedModel, Page};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
 use crate::wire::tasks::Place;
@@ -76,9 +76,9 @@ impl Gateway {
         let target = path::parse(head.uri.path(), query);
         let shape = || hints(head, target.beta, query).shape();
         ctx.format = target.format().unwrap_or_else(|| match shape() {
-            models::Shape::List => Format::Chat,
-            models::Shape::Messages => Format::Messages,
-            models::Shape::Generate => Format::Generate,
+            models::ListingShape::List => Format::Chat,
+            models::ListingShape::Messages => Format::Messages,
+            models::ListingShape::Generate => Format::Generate,
         });
         ctx.endpoint = target.endpoint;
         let endpoint = ctx.endpoint.clone().ok_or_else(|| unknown_path(head))?;
@@ -356,7 +356,7 @@ pub(super) fn named<'t>(
 
 fn list_models(
     endpoint: &Endpoint,
-    shape: models::Shape,
+    shape: models::ListingShape,
     query: Option<&str>,
     ctx: &Context,
 ) -> Result<Bytes, ApiError> {
@@ -369,7 +369,7 @@ fn list_models(
         models::encode_one(shape, &entry(model), &mut out);
     } else {
         let permitted = table.models().iter().filter(|model| permission.permits(&model.id));
-        let entries: Vec<Entry<'_>> = permitted.map(|model| entry(model)).collect();
+        let entries: Vec<ListedModel<'_>> = permitted.map(|model| entry(model)).collect();
         let page = page(shape, query)?;
         for (id, name) in [(&page.after, after_name(shape)), (&page.before, "before_id")] {
             // A page from the beginning in the place of the next one would go round for ever.
@@ -383,8 +383,8 @@ fn list_models(
     Ok(out.freeze())
 }
 
-fn entry(model: &Model) -> Entry<'_> {
-    Entry { id: &model.id, owned_by: &model.owned_by, created: model.created, methods: methods(model) }
+fn entry(model: &Model) -> ListedModel<'_> {
+    ListedModel { id: &model.id, owned_by: &model.owned_by, created: model.created, methods: methods(model) }
 }
 
 /// The native methods that a model can serve.
@@ -402,12 +402,12 @@ fn methods(model: &Model) -> &'static [&'static str] {
 }
 
 /// The parameter that says behind which model a page begins.
-fn after_name(shape: models::Shape) -> &'static str {
-    if shape == models::Shape::Generate { "pageToken" } else { "after_id" }
+fn after_name(shape: models::ListingShape) -> &'static str {
+    if shape == models::ListingShape::Generate { "pageToken" } else { "after_id" }
 }
 
 /// The part of the list that is asked for. Anthropic lists 20 and Gemini 50 a page when nothing is said.
-fn page(shape: models::Shape, query: Option<&str>) -> Result<Page, ApiError> {
+fn page(shape: models::ListingShape, query: Option<&str>) -> Result<Page, ApiError> {
     let text = |name| path::query_value(query, name).filter(|value| !value.is_empty());
     let limit = |name: &'static str, default| match text(name).map(|value| value.parse::<usize>()) {
         None => Ok(Some(default)),
@@ -418,13 +418,13 @@ fn page(shape: models::Shape, query: Option<&str>) -> Result<Page, ApiError> {
         }
     };
     Ok(match shape {
-        models::Shape::List => Page::default(),
-        models::Shape::Messages => Page {
+        models::ListingShape::List => Page::default(),
+        models::ListingShape::Messages => Page {
             limit: limit("limit", 20)?,
             after: text("after_id").map(Into::into),
             before: text("before_id").map(Into::into),
         },
-        models::Shape::Generate => {
+        models::ListingShape::Generate => {
             // Gemini takes 0 for nothing said, and what is too large for the largest.
             let large = text("pageSize").and_then(|value| value.parse::<u64>().ok());
             let limit = match large {

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
-use super::context::{UpstreamResponse, Context, ResponseInProgress, Attempt, RequestId, Translation};
+use super::context::{Attempt, Context, RequestId, ResponseInProgress, Translation, UpstreamResponse};
 use super::encoding::Decoder;
 use super::request::overloaded;
 use super::upstream::scrubbed;
@@ -16,7 +16,7 @@ use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};
 use crate::wire::error::{self as wire_error, ProviderError};
 use crate::wire::path::Action;
-use crate::wire::watch::End as Ending;
+use crate::wire::watch::StreamEnd as Ending;
 use crate::wire::{Format, messages};
 
 /// An error body is read up to this size; beyond it nothing of use stands.
@@ -65,8 +65,11 @@ impl Gateway {
             }
             ctx.record.stream = stream;
             let passing = Box::new(ResponseInProgress::new(exchange));
-            ctx.answer =
-                if stream { UpstreamResponse::Stream(passing) } else { UpstreamResponse::Whole(passing, BytesMut::new()) };
+            ctx.answer = if stream {
+                UpstreamResponse::Stream(passing)
+            } else {
+                UpstreamResponse::Whole(passing, BytesMut::new())
+            };
         } else {
             let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
             ctx.record.stream = false;
@@ -170,7 +173,10 @@ impl Gateway {
                     Bytes::new()
                 })
             }
-            UpstreamResponse::Awaited | UpstreamResponse::Stream(_) | UpstreamResponse::Made(_) | UpstreamResponse::Done => Ok(Bytes::new()),
+            UpstreamResponse::Awaited
+            | UpstreamResponse::Stream(_)
+            | UpstreamResponse::Made(_)
+            | UpstreamResponse::Done => Ok(Bytes::new()),
         };
         ctx.answer = answer;
         result.map_err(|failure| self.failed(ctx, failure))
@@ -214,7 +220,12 @@ impl Gateway {
     /// Passes a piece of a stream. What is taken in and does not leave, such as a frame that does not end, is counted
     /// in `limits.memory`. It is an upper bound: frames that are read and mean nothing to the client count until the
     /// next one leaves.
-    fn pass_stream(&self, passing: &mut ResponseInProgress, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
+    fn pass_stream(
+        &self,
+        passing: &mut ResponseInProgress,
+        piece: Bytes,
+        end: bool,
+    ) -> Result<Bytes, Failure> {
         let held = passing.held + piece.len();
         let out = pass_stream(passing, piece, end)?;
         passing.held = if out.is_empty() { held } else { 0 };

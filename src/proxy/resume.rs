@@ -6,17 +6,17 @@
 use std::time::Instant;
 
 use super::answer::send;
-use super::context::{UpstreamResponse, Context, ResponseInProgress, Attempt};
+use super::context::{Attempt, Context, ResponseInProgress, UpstreamResponse};
 use super::exchange::{End, failed, while_there};
 use super::{Client, Gateway};
 use crate::error::ApiError;
 use crate::route::blame::{Blame, Next, verdict};
 use crate::route::pick::mask;
 use crate::route::{Target, upstream_api};
-use crate::translate::resume::{Begun, Onward, Prefill, Terms, Unfit, terms};
+use crate::translate::resume::{Continuation, Prefill, PrefillState, TranscriptLimits, Unfit, terms};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
-use crate::translate::{Ask, Exchange};
+use crate::translate::{Exchange, TranslateRequest};
 use crate::wire::path::Action;
 use crate::wire::{Api, Format};
 
@@ -37,8 +37,8 @@ pub(super) struct Resume {
 
 impl Resume {
     /// What the next target is given.
-    pub(super) fn begun(&self) -> Begun<'_> {
-        Begun { prefill: &self.prefill, left: self.left }
+    pub(super) fn begun(&self) -> PrefillState<'_> {
+        PrefillState { prefill: &self.prefill, left: self.left }
     }
 }
 
@@ -76,7 +76,9 @@ impl Context {
         passing.exchange.cut();
         let prefill = passing.exchange.prefill()?;
         let terms = self.terms()?;
-        let UpstreamResponse::Stream(passing) = std::mem::replace(&mut self.answer, UpstreamResponse::Awaited) else {
+        let UpstreamResponse::Stream(passing) =
+            std::mem::replace(&mut self.answer, UpstreamResponse::Awaited)
+        else {
             return Err(Unfit::Content);
         };
         let written = passing.exchange.usage().output.unwrap_or(0);
@@ -94,14 +96,14 @@ impl Context {
     }
 
     /// What the request says about going on with its answer.
-    fn terms(&self) -> Result<Terms, Unfit> {
+    fn terms(&self) -> Result<TranscriptLimits, Unfit> {
         let (Some(plan), Some(origin)) = (&self.plan, &self.origin) else { return Err(Unfit::Request) };
         let target = plan.target().ok_or(Unfit::Request)?;
         let client = origin.api.format().ok_or(Unfit::Request)?;
         let dialect = plan.lane.dialect(target);
         let text = origin.body.text.clone().into_contiguous();
         let text = std::str::from_utf8(&text).map_err(|_| Unfit::Request)?;
-        let ask = Ask {
+        let ask = TranslateRequest {
             client,
             provider: client,
             stream: true,
@@ -237,7 +239,7 @@ impl Gateway {
         let waiting = resume.waiting.take()?;
         let limit = if arrival == Arrival::Whole { self.limits.answer } else { self.limits.frame };
         let repeats = plan.target().is_some_and(|target| plan.lane.dialect(target).habits.repeats_prefill);
-        Some(waiting.go_on(Onward {
+        Some(waiting.go_on(Continuation {
             route: Route { client: translation.client, provider: translation.provider, stream: true },
             arrival,
             reply: &translation.reply,

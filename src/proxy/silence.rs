@@ -105,7 +105,15 @@ mod tests {
     async fn a_silent_answer_is_filled_and_at_last_given_up() {
         let mut silence = IdleTracker::new(60 * SECOND, 15 * SECOND);
         let found = due_within(&mut silence, 60 * SECOND, |_| {}).await;
-        assert_eq!(found, [(15, IdleDeadline::Filler), (35, IdleDeadline::Filler), (55, IdleDeadline::Filler), (60, IdleDeadline::GivingUp)]);
+        assert_eq!(
+            found,
+            [
+                (15, IdleDeadline::Filler),
+                (35, IdleDeadline::Filler),
+                (55, IdleDeadline::Filler),
+                (60, IdleDeadline::GivingUp)
+            ]
+        );
     }
 
     #[tokio::test(start_paused = true)]

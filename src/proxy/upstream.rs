@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType};
 
-use super::context::{Context, Attempt};
+use super::context::{Attempt, Context};
 use super::{Client, Gateway, names};
 use crate::provider::Provider;
 use crate::wire::{Api, Format};

@@ -8,14 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Gateway;
-use super::context::{Context, Attempt};
+use super::context::{Attempt, Context};
 use super::linked::MediaFault;
 use super::plan::Selection;
 use super::stored::account;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::store::Pending;
-use crate::translate::{Key, Recalled, Stored, issues_seals};
+use crate::translate::{Key, Recalled, StoreOptions, issues_seals};
 
 /// How long an answer's end or a request waits. Without what is kept a conversation goes on all the same, as far as the
 /// provider allows.
@@ -53,18 +53,22 @@ impl Gateway {
         stuck: MediaFault,
         thinking: Thinking,
         text: &[u8],
-        stored: Stored<'_>,
+        stored: StoreOptions<'_>,
     ) -> Result<Attempt, ApiError> {
         let (chosen, keys) = match stuck {
             MediaFault::Told(error) => return Err(error),
-            MediaFault::Linked(stuck) => return self.translate_linked(ctx, *stuck, thinking, text, stored).await,
+            MediaFault::Linked(stuck) => {
+                return self.translate_linked(ctx, *stuck, thinking, text, stored).await;
+            }
             MediaFault::Bare(bare) => *bare,
         };
         let found = self.recall(ctx, keys).await;
-        let stored = Stored { recalled: Some(Recalled(&found)), ..stored };
+        let stored = StoreOptions { recalled: Some(Recalled(&found)), ..stored };
         match self.translate(ctx, chosen, thinking, text, stored).await {
             Ok(plan) => Ok(plan),
-            Err(MediaFault::Linked(stuck)) => self.translate_linked(ctx, *stuck, thinking, text, stored).await,
+            Err(MediaFault::Linked(stuck)) => {
+                self.translate_linked(ctx, *stuck, thinking, text, stored).await
+            }
             Err(MediaFault::Told(error)) => Err(error),
             Err(MediaFault::Bare(_)) => Err(ApiError::new(Kind::Internal, "The gateway failed.")),
         }

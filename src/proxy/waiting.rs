@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::charge::RequestCharges;
-use super::context::{Context, Attempt, RequestRecord, RequestId};
+use super::context::{Attempt, Context, RequestId, RequestRecord};
 use super::exchange::ExchangeTimer;
 use super::guarded::HeaderTimeoutStream;
 use super::reply::{from_pingora, has_begun};
@@ -25,7 +25,7 @@ use crate::route::Model;
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Restore, Translated};
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 use crate::wire::path::{Action, Endpoint};
 use crate::wire::{Format, filler};
 
@@ -200,7 +200,7 @@ impl Attempt {
             return None;
         }
         let format = self.api.format()?;
-        let reply = Reply {
+        let reply = ReplyOptions {
             model: self.model.escaped_id.clone(),
             request: ctx.id.as_str().into(),
             seed: ctx.seed().into(),
@@ -208,7 +208,7 @@ impl Attempt {
             usage_wanted: !self.changes.drop_usage,
             show_thinking: true,
             array,
-            ..Reply::default()
+            ..ReplyOptions::default()
         };
         let route = Route { client: format, provider: format, stream: true };
         Some(Box::new(Translated::new(&route, arrival, Arc::new(reply), Restore::default(), limit)))

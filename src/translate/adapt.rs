@@ -5,14 +5,14 @@ use bumpalo::Bump;
 
 use super::fit::fit;
 use super::restore::Restore;
-use crate::canonical::dialect::{Structured, Told};
+use crate::canonical::dialect::{CacheMarks, Structured};
 use crate::canonical::{
     Block, Dialect, Index, Input, Key, OutputFormat, Request, Role, Seal, Source, Thinking, Tool, ToolChoice,
     ToolKind, Turn,
 };
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 
 /// The schema of a function that stands for a tool with free text.
 const FREE_TEXT: RawJson<'static> = RawJson::from_text(
@@ -32,7 +32,7 @@ const ANSWER_TOOL: &str = "respond";
 pub(super) fn adapt<'a>(
     request: &mut Request<'a>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
     bump: &'a Bump,
 ) -> Restore {
     let mut restore = Restore::default();
@@ -40,7 +40,7 @@ pub(super) fn adapt<'a>(
     count_choices(request, notes);
     fit(request, dialect, notes, bump);
     if let Thinking::Budget(wished @ 1..) = request.thinking
-        && let Told::Budget(told) = dialect.reasoning.tell(request.thinking)
+        && let CacheMarks::Budget(told) = dialect.reasoning.tell(request.thinking)
         && told != wished
     {
         notes.clamp(if notes.from() == Format::Generate { "thinkingBudget" } else { "budget_tokens" });
@@ -60,7 +60,7 @@ pub(super) fn adapt<'a>(
 }
 
 /// Only chat and generate have more than one answer.
-fn count_choices(request: &mut Request<'_>, notes: &mut Notes) {
+fn count_choices(request: &mut Request<'_>, notes: &mut LossNotes) {
     if request.choices == Some(1) {
         request.choices = None;
     }
@@ -121,7 +121,7 @@ fn renamed<'a>(
 fn settle_tools<'a>(
     request: &mut Request<'a>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
     restore: &mut Restore,
     bump: &'a Bump,
 ) {
@@ -167,7 +167,7 @@ fn settle_tools<'a>(
 fn settle_history<'a>(
     request: &mut Request<'a>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
     tools: &Restore,
     bump: &'a Bump,
 ) {
@@ -242,7 +242,7 @@ fn has_calls(turn: &Turn<'_>) -> bool {
 
 /// A seal goes back to who issued it, and to nobody else. One without an envelope is from a provider of the client's
 /// own format, and stays where that format is only said anew.
-fn keep_own_seal(seal: &mut Option<Seal<'_>>, dialect: &Dialect<'_>, notes: &mut Notes) {
+fn keep_own_seal(seal: &mut Option<Seal<'_>>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
     let same_format = notes.from() == notes.to();
     let foreign = |seal: &Seal<'_>| match &seal.issuer {
         None => !same_format,
@@ -313,7 +313,7 @@ fn calls_before(turns: &[Turn<'_>]) -> Index {
 fn settle_output<'a>(
     request: &mut Request<'a>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
     restore: &mut Restore,
     bump: &'a Bump,
 ) {
@@ -420,7 +420,7 @@ fn hint<'a>(request: &mut Request<'a>, text: String, to: Format, bump: &'a Bump)
 }
 
 /// Some models refuse a conversation that ends with the assistant.
-fn settle_prefill(request: &mut Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+fn settle_prefill(request: &mut Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
     let ends_with_assistant = request.turns.last().is_some_and(|turn| turn.role == Role::Assistant);
     if ends_with_assistant && !dialect.prefill {
         notes.lose("prefill");

@@ -7,50 +7,50 @@ use bytes::{Bytes, BytesMut};
 use crate::canonical::{Answer, Dialect, Event, Request, Start};
 use crate::error::ApiError;
 use crate::json::JsonError;
-use crate::wire::codec::{Cut, Notes, Reply};
+use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
 use crate::wire::{Format, chat, generate, messages, responses};
 
 /// Reads a stream of any format.
 #[derive(Debug)]
-pub(super) enum Decoder {
+pub(super) enum AnyDecoder {
     Chat(Box<chat::stream::Decoder>),
     Messages(Box<messages::stream::Decoder>),
     Responses(Box<responses::stream::Decoder>),
     Generate(Box<generate::stream::Decoder>),
 }
 
-impl Decoder {
+impl AnyDecoder {
     /// `tagged`: texts of chat answers may begin with reasoning between tags.
     pub(super) fn new(format: Format, seed: &str, tagged: bool) -> Self {
         match format {
-            Format::Chat => Decoder::Chat(Box::new(chat::stream::Decoder::new(seed).with_tags(tagged))),
-            Format::Messages => Decoder::Messages(Box::new(messages::stream::Decoder::new(seed))),
-            Format::Responses => Decoder::Responses(Box::new(responses::stream::Decoder::new(seed))),
-            Format::Generate => Decoder::Generate(Box::new(generate::stream::Decoder::new(seed))),
+            Format::Chat => AnyDecoder::Chat(Box::new(chat::stream::Decoder::new(seed).with_tags(tagged))),
+            Format::Messages => AnyDecoder::Messages(Box::new(messages::stream::Decoder::new(seed))),
+            Format::Responses => AnyDecoder::Responses(Box::new(responses::stream::Decoder::new(seed))),
+            Format::Generate => AnyDecoder::Generate(Box::new(generate::stream::Decoder::new(seed))),
         }
     }
 
     pub(super) fn frame(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
         match self {
-            Decoder::Chat(decoder) => decoder.frame(data, sink),
-            Decoder::Messages(decoder) => decoder.frame(data, sink),
-            Decoder::Responses(decoder) => decoder.frame(data, sink),
-            Decoder::Generate(decoder) => decoder.frame(data, sink),
+            AnyDecoder::Chat(decoder) => decoder.frame(data, sink),
+            AnyDecoder::Messages(decoder) => decoder.frame(data, sink),
+            AnyDecoder::Responses(decoder) => decoder.frame(data, sink),
+            AnyDecoder::Generate(decoder) => decoder.frame(data, sink),
         }
     }
 
-    pub(super) fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), Cut> {
+    pub(super) fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), CutText> {
         match self {
-            Decoder::Chat(decoder) => decoder.finish(sink),
-            Decoder::Messages(decoder) => decoder.finish(sink),
-            Decoder::Responses(decoder) => decoder.finish(sink),
-            Decoder::Generate(decoder) => decoder.finish(sink),
+            AnyDecoder::Chat(decoder) => decoder.finish(sink),
+            AnyDecoder::Messages(decoder) => decoder.finish(sink),
+            AnyDecoder::Responses(decoder) => decoder.finish(sink),
+            AnyDecoder::Generate(decoder) => decoder.finish(sink),
         }
     }
 
     /// Reads what was left unread while frames passed.
     pub(super) fn settle(&mut self, sink: &mut impl FnMut(Event<'_>)) {
-        if let Decoder::Generate(decoder) = self {
+        if let AnyDecoder::Generate(decoder) = self {
             // What does not make sense says nothing.
             let _ = decoder.settle(sink);
         }
@@ -59,93 +59,93 @@ impl Decoder {
     /// Whether it has been said why the answer ended, in formats where that is not its end.
     pub(super) fn has_reason(&self) -> bool {
         match self {
-            Decoder::Chat(decoder) => decoder.has_reason(),
-            Decoder::Generate(decoder) => decoder.has_reason(),
-            Decoder::Messages(_) | Decoder::Responses(_) => false,
+            AnyDecoder::Chat(decoder) => decoder.has_reason(),
+            AnyDecoder::Generate(decoder) => decoder.has_reason(),
+            AnyDecoder::Messages(_) | AnyDecoder::Responses(_) => false,
         }
     }
 
     pub(super) fn is_over(&self) -> bool {
         match self {
-            Decoder::Chat(decoder) => decoder.is_over(),
-            Decoder::Messages(decoder) => decoder.is_over(),
-            Decoder::Responses(decoder) => decoder.is_over(),
-            Decoder::Generate(decoder) => decoder.is_over(),
+            AnyDecoder::Chat(decoder) => decoder.is_over(),
+            AnyDecoder::Messages(decoder) => decoder.is_over(),
+            AnyDecoder::Responses(decoder) => decoder.is_over(),
+            AnyDecoder::Generate(decoder) => decoder.is_over(),
         }
     }
 }
 
 /// Writes a stream of any format.
 #[derive(Debug)]
-pub(super) enum Encoder {
+pub(super) enum AnyEncoder {
     Chat(Box<chat::stream::Encoder>),
     Messages(Box<messages::stream::Encoder>),
     Responses(Box<responses::stream::Encoder>),
     Generate(Box<generate::stream::Encoder>),
 }
 
-impl Encoder {
-    pub(super) fn new(format: Format, reply: Arc<Reply>) -> Self {
+impl AnyEncoder {
+    pub(super) fn new(format: Format, reply: Arc<ReplyOptions>) -> Self {
         match format {
-            Format::Chat => Encoder::Chat(Box::new(chat::stream::Encoder::new(reply))),
-            Format::Messages => Encoder::Messages(Box::new(messages::stream::Encoder::new(reply))),
-            Format::Responses => Encoder::Responses(Box::new(responses::stream::Encoder::new(reply))),
-            Format::Generate => Encoder::Generate(Box::new(generate::stream::Encoder::new(reply))),
+            Format::Chat => AnyEncoder::Chat(Box::new(chat::stream::Encoder::new(reply))),
+            Format::Messages => AnyEncoder::Messages(Box::new(messages::stream::Encoder::new(reply))),
+            Format::Responses => AnyEncoder::Responses(Box::new(responses::stream::Encoder::new(reply))),
+            Format::Generate => AnyEncoder::Generate(Box::new(generate::stream::Encoder::new(reply))),
         }
     }
 
     /// What it is told has changed in the middle of the answer: another provider goes on with it.
-    pub(super) fn retell(&mut self, reply: Arc<Reply>) {
+    pub(super) fn retell(&mut self, reply: Arc<ReplyOptions>) {
         match self {
-            Encoder::Chat(encoder) => encoder.retell(reply),
-            Encoder::Messages(encoder) => encoder.retell(reply),
-            Encoder::Responses(encoder) => encoder.retell(reply),
-            Encoder::Generate(encoder) => encoder.retell(reply),
+            AnyEncoder::Chat(encoder) => encoder.retell(reply),
+            AnyEncoder::Messages(encoder) => encoder.retell(reply),
+            AnyEncoder::Responses(encoder) => encoder.retell(reply),
+            AnyEncoder::Generate(encoder) => encoder.retell(reply),
         }
     }
 
     /// The client knows the answer by these words of its provider, as they are.
     pub(super) fn known_as(&mut self, start: &Start<'_>) {
         match self {
-            Encoder::Chat(encoder) => encoder.known_as(start),
-            Encoder::Generate(encoder) => encoder.known_as(start),
+            AnyEncoder::Chat(encoder) => encoder.known_as(start),
+            AnyEncoder::Generate(encoder) => encoder.known_as(start),
             // Said once, at the beginning.
-            Encoder::Messages(_) | Encoder::Responses(_) => {}
+            AnyEncoder::Messages(_) | AnyEncoder::Responses(_) => {}
         }
     }
 
     pub(super) fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         match self {
-            Encoder::Chat(encoder) => encoder.event(event, out),
-            Encoder::Messages(encoder) => encoder.event(event, out),
-            Encoder::Responses(encoder) => encoder.event(event, out),
-            Encoder::Generate(encoder) => encoder.event(event, out),
+            AnyEncoder::Chat(encoder) => encoder.event(event, out),
+            AnyEncoder::Messages(encoder) => encoder.event(event, out),
+            AnyEncoder::Responses(encoder) => encoder.event(event, out),
+            AnyEncoder::Generate(encoder) => encoder.event(event, out),
         }
     }
 
     /// The response that is to be kept; only one format has such a thing.
     pub(super) fn take_document(&mut self) -> Option<Bytes> {
         match self {
-            Encoder::Responses(encoder) => encoder.take_document(),
-            Encoder::Chat(_) | Encoder::Messages(_) | Encoder::Generate(_) => None,
+            AnyEncoder::Responses(encoder) => encoder.take_document(),
+            AnyEncoder::Chat(_) | AnyEncoder::Messages(_) | AnyEncoder::Generate(_) => None,
         }
     }
 
     pub(super) fn fail(&mut self, error: &ApiError, out: &mut BytesMut) {
         match self {
-            Encoder::Chat(encoder) => encoder.fail(error, out),
-            Encoder::Messages(encoder) => encoder.fail(error, out),
-            Encoder::Responses(encoder) => encoder.fail(error, out),
-            Encoder::Generate(encoder) => encoder.fail(error, out),
+            AnyEncoder::Chat(encoder) => encoder.fail(error, out),
+            AnyEncoder::Messages(encoder) => encoder.fail(error, out),
+            AnyEncoder::Responses(encoder) => encoder.fail(error, out),
+            AnyEncoder::Generate(encoder) => encoder.fail(error, out),
         }
     }
 
     pub(super) fn keep_alive(&mut self, out: &mut BytesMut) {
         match self {
-            Encoder::Chat(encoder) => encoder.keep_alive(out),
-            Encoder::Messages(encoder) => encoder.keep_alive(out),
-            Encoder::Responses(encoder) => encoder.keep_alive(out),
-            Encoder::Generate(encoder) => encoder.keep_alive(out),
+            AnyEncoder::Chat(encoder) => encoder.keep_alive(out),
+            AnyEncoder::Messages(encoder) => encoder.keep_alive(out),
+            AnyEncoder::Responses(encoder) => encoder.keep_alive(out),
+            AnyEncoder::Generate(encoder) => encoder.keep_alive(out),
         }
     }
 }
@@ -167,7 +167,7 @@ pub(super) fn decode_answer(
 }
 
 /// Writes a whole answer.
-pub(super) fn encode_answer(format: Format, answer: &Answer, reply: &Reply, out: &mut BytesMut) {
+pub(super) fn encode_answer(format: Format, answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     match format {
         Format::Chat => chat::answer::encode(answer, reply, out),
         Format::Messages => messages::answer::encode(answer, reply, out),
@@ -194,7 +194,7 @@ pub(super) fn encode_request(
     format: Format,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
     out: &mut BytesMut,
 ) {
     match format {

@@ -5,13 +5,13 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::beginning::Beginning;
-use super::codecs::{Decoder, decode_answer, decode_request};
+use super::codecs::{AnyDecoder, decode_answer, decode_request};
 use super::verbatim::Arrival;
 use crate::canonical::{Delta, Event as Said};
 use crate::framing::hold::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
-use crate::framing::{Hold, Splitter};
+use crate::framing::{FrameBuffer, Splitter};
 use crate::tokens::{self, Family};
 use crate::wire::Format;
 
@@ -47,32 +47,32 @@ const ELSEWHERE: [&[u8]; 14] = [
 
 /// What is kept of a request.
 #[derive(Clone, Debug, Default)]
-pub struct Asked(Kept);
+pub struct CountedRequest(KeptText);
 
 #[derive(Clone, Debug, Default)]
-enum Kept {
+enum KeptText {
     #[default]
     Nothing,
     Whole(SmallVec<[Bytes; 2]>),
     End(Box<[u8]>),
 }
 
-impl Asked {
+impl CountedRequest {
     /// Keeps what is needed of a body that stands in pieces.
     pub fn of(pieces: SmallVec<[Bytes; 2]>) -> Self {
         let length: usize = pieces.iter().map(Bytes::len).sum();
         if length <= WHOLE {
-            return Asked(if length == 0 { Kept::Nothing } else { Kept::Whole(pieces) });
+            return CountedRequest(if length == 0 { KeptText::Nothing } else { KeptText::Whole(pieces) });
         }
         let last = pieces.iter().rev().find(|piece| piece.len() >= END).or(pieces.last());
         let end = last.map(|piece| piece.get(piece.len().saturating_sub(END)..).unwrap_or(piece));
-        Asked(Kept::End(end.unwrap_or_default().into()))
+        CountedRequest(KeptText::End(end.unwrap_or_default().into()))
     }
 
     /// Whether all that was asked is in what is kept: nothing in it says that the provider reads or looks for more.
     #[cold]
     pub fn is_whole(&self) -> bool {
-        let Kept::Whole(pieces) = &self.0 else { return false };
+        let KeptText::Whole(pieces) = &self.0 else { return false };
         let text = pieces.concat();
         !ELSEWHERE.iter().any(|word| memchr::memmem::find(&text, word).is_some())
     }
@@ -81,14 +81,14 @@ impl Asked {
     #[cold]
     pub fn tokens(&self, family: Family, format: Option<Format>, expected: u64) -> u64 {
         match &self.0 {
-            Kept::Nothing => expected,
-            Kept::Whole(pieces) => {
+            KeptText::Nothing => expected,
+            KeptText::Whole(pieces) => {
                 let text = pieces.concat();
                 let text = std::str::from_utf8(&text).unwrap_or_default();
                 let request = format.and_then(|format| decode_request(format, text).ok());
                 request.map_or(expected, |request| tokens::count_request(family, &request))
             }
-            Kept::End(end) => {
+            KeptText::End(end) => {
                 let text = String::from_utf8_lossy(end);
                 let is_text = text.split(' ').all(|word| word.len() < WORDLESS);
                 if !is_text || end.is_empty() {
@@ -109,12 +109,12 @@ pub(super) struct Counter {
     pub(super) family: Family,
     /// Input tokens that are expected.
     pub(super) input: u64,
-    pub(super) asked: Asked,
-    heard: Heard,
+    pub(super) asked: CountedRequest,
+    heard: CountedAnswer,
 }
 
 #[derive(Clone, Debug, Default)]
-enum Heard {
+enum CountedAnswer {
     #[default]
     Nothing,
     /// The beginning of a stream.
@@ -125,7 +125,7 @@ enum Heard {
 
 impl Counter {
     pub(super) fn new(format: Option<Format>, arrival: Arrival) -> Self {
-        let (asked, heard) = (Asked::default(), Heard::default());
+        let (asked, heard) = (CountedRequest::default(), CountedAnswer::default());
         Counter { format, arrival, family: Family::Other, input: 0, asked, heard }
     }
 
@@ -133,28 +133,28 @@ impl Counter {
     #[inline]
     pub(super) fn hear(&mut self, piece: &[u8]) {
         match &mut self.heard {
-            Heard::Beginning(beginning) if !beginning.is_full() => beginning.hear(piece, BEGINNING),
-            Heard::Nothing if self.format.is_some() && self.arrival != Arrival::Whole => {
-                self.heard = Heard::Beginning(Box::default());
+            CountedAnswer::Beginning(beginning) if !beginning.is_full() => beginning.hear(piece, BEGINNING),
+            CountedAnswer::Nothing if self.format.is_some() && self.arrival != Arrival::Whole => {
+                self.heard = CountedAnswer::Beginning(Box::default());
                 self.hear(piece);
             }
-            Heard::Beginning(_) | Heard::Whole(_) => {}
-            Heard::Nothing => {}
+            CountedAnswer::Beginning(_) | CountedAnswer::Whole(_) => {}
+            CountedAnswer::Nothing => {}
         }
     }
 
     /// Keeps a document.
     pub(super) fn hear_whole(&mut self, body: &Bytes) {
         if self.format.is_some() {
-            self.heard = Heard::Whole(body.clone());
+            self.heard = CountedAnswer::Whole(body.clone());
         }
     }
 
     /// Bytes of the document that was heard.
     pub(super) fn heard_bytes(&self) -> u64 {
         match &self.heard {
-            Heard::Whole(body) => body.len() as u64,
-            Heard::Nothing | Heard::Beginning(_) => 0,
+            CountedAnswer::Whole(body) => body.len() as u64,
+            CountedAnswer::Nothing | CountedAnswer::Beginning(_) => 0,
         }
     }
 
@@ -182,21 +182,21 @@ impl Counter {
         };
         // What cannot be read has nothing in it that could be counted.
         match &self.heard {
-            Heard::Nothing => {}
-            Heard::Whole(body) => {
+            CountedAnswer::Nothing => {}
+            CountedAnswer::Whole(body) => {
                 let body = std::str::from_utf8(body).unwrap_or_default();
                 let _ = decode_answer(format, body, "", false, &mut hear);
             }
-            Heard::Beginning(beginning) => read(format, self.arrival, &beginning.text(), &mut hear),
+            CountedAnswer::Beginning(beginning) => read(format, self.arrival, &beginning.text(), &mut hear),
         }
         let tokens = if text.is_empty() { 0 } else { tokens::count_text(self.family, &text) };
         let all = match &self.heard {
-            Heard::Beginning(beginning) if beginning.is_full() && deltas > 0 => {
+            CountedAnswer::Beginning(beginning) if beginning.is_full() && deltas > 0 => {
                 tokens.saturating_mul(frames).div_ceil(deltas)
             }
             // All of it is known, and nothing is in it: a provider that refuses ends its answer without any content.
-            Heard::Beginning(beginning) if !beginning.is_full() && !anything => return 0,
-            Heard::Whole(_) if !anything => return 0,
+            CountedAnswer::Beginning(beginning) if !beginning.is_full() && !anything => return 0,
+            CountedAnswer::Whole(_) if !anything => return 0,
             _ => tokens,
         };
         all.max(frames)
@@ -209,8 +209,8 @@ fn read(format: Format, arrival: Arrival, bytes: &[u8], hear: &mut impl FnMut(Sa
         Arrival::Array => Splitter::JsonArray(ArraySplitter::default()),
         Arrival::Events | Arrival::Whole => Splitter::Sse(SseSplitter::default()),
     };
-    let mut hold = Hold::new(splitter, bytes.len());
-    let mut decoder = Decoder::new(format, "", false);
+    let mut hold = FrameBuffer::new(splitter, bytes.len());
+    let mut decoder = AnyDecoder::new(format, "", false);
     let mut scratch = Vec::new();
     let piece = Bytes::copy_from_slice(bytes);
     let _ = hold.feed(&piece, |source, range| {

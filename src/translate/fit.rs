@@ -4,14 +4,19 @@
 
 use bumpalo::Bump;
 
-use crate::canonical::dialect::Told;
+use crate::canonical::dialect::CacheMarks;
 use crate::canonical::habits::Choices;
 use crate::canonical::{Block, Dialect, Index, Key, Quirks, Request, ToolChoice};
 use crate::json::{JsonStr, RawJson};
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 
 /// Fits a request; `bump` holds the text that must be made.
-pub(super) fn fit<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut Notes, bump: &'a Bump) {
+pub(super) fn fit<'a>(
+    request: &mut Request<'a>,
+    dialect: &Dialect<'_>,
+    notes: &mut LossNotes,
+    bump: &'a Bump,
+) {
     let habits = dialect.habits;
     if *habits == Quirks::PLAIN {
         return;
@@ -33,8 +38,8 @@ pub(super) fn fit<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &
 }
 
 /// What the provider has no room for.
-fn take_off(request: &mut Request<'_>, habits: &Quirks, notes: &mut Notes) {
-    fn drop<T>(slot: &mut Option<T>, name: &'static str, habits: &Quirks, notes: &mut Notes) {
+fn take_off(request: &mut Request<'_>, habits: &Quirks, notes: &mut LossNotes) {
+    fn drop<T>(slot: &mut Option<T>, name: &'static str, habits: &Quirks, notes: &mut LossNotes) {
         if habits.lacks(name) && slot.take().is_some() {
             notes.lose(name);
         }
@@ -90,7 +95,7 @@ fn bring_into(
     slot: &mut Option<RawJson<'_>>,
     (least, most): (&'static str, &'static str),
     name: &'static str,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
 ) {
     let figure = |text: &str| text.parse::<f64>().ok();
     let Some(said) = slot.and_then(|value| figure(value.text())) else { return };
@@ -104,13 +109,13 @@ fn bring_into(
 }
 
 /// The nearest choice of tools that can be said. What the client forbids stays forbidden.
-fn choose<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut Notes) {
+fn choose<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
     let choices = dialect.habits.choices;
     if choices == Choices::ALL || request.tools.is_empty() {
         return;
     }
     let told = dialect.reasoning.tell(request.thinking);
-    let reasons = !matches!(told, Told::Nothing | Told::Off);
+    let reasons = !matches!(told, CacheMarks::Nothing | CacheMarks::Off);
     let forced = !reasons || choices.while_reasoning;
     let tools = &mut request.tools;
     let choice = match request.tool_choice.take() {

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::call_fingerprint::{Arguments, HistoryHash, key_of_calls, key_of_text};
 
 use crate::canonical::content::Turn;
-use crate::canonical::dialect::{Reasoning, Told};
+use crate::canonical::dialect::{CacheMarks, Reasoning};
 use crate::canonical::index::Key as Lookup;
 use crate::canonical::{Block, BlockKind, Delta, Dialect, Event, Index, Request, Role, Seal, Slots};
 use crate::json::{Cursor, JsonError, JsonStr, Writer};
@@ -51,8 +51,8 @@ pub fn issues_seals(dialect: &Dialect<'_>, provider: Format) -> bool {
 /// Whether a provider issues seals when it is asked so.
 pub(super) fn may_seal(request: &Request<'_>, dialect: &Dialect<'_>, provider: Format) -> bool {
     let told = dialect.reasoning.tell(request.thinking);
-    let unsaid = provider == Format::Messages && told == Told::Nothing;
-    issues_seals(dialect, provider) && told != Told::Off && !unsaid
+    let unsaid = provider == Format::Messages && told == CacheMarks::Nothing;
+    issues_seals(dialect, provider) && told != CacheMarks::Off && !unsaid
 }
 
 pub(super) fn key(issuer: &str, what: &str, text: impl FnOnce(&mut Sha256)) -> Key {

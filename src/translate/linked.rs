@@ -1,10 +1,10 @@
 //! Media that a client gives by address, for providers that must be given the bytes.
 //!
 //! Two steps, with the fetching between them, which is not done here: which addresses of a request its provider cannot
-//! be given ([`links`]), and the request with what lay behind them in it ([`Brought`]).
+//! be given ([`links`]), and the request with what lay behind them in it ([`FetchedMedia`]).
 
 use super::codecs::decode_request;
-use super::outgoing::{Stored, whole};
+use super::outgoing::{StoreOptions, whole};
 use crate::canonical::{Block, Dialect, Index, Key, Request, Source};
 use crate::json::JsonStr;
 use crate::wire::Format;
@@ -12,7 +12,7 @@ use crate::wire::images::file;
 
 /// What lay behind an address.
 #[derive(Clone, Debug)]
-pub struct Linked {
+pub struct RemoteParts {
     /// The address as the client wrote it, without the escapes of JSON.
     pub url: Box<str>,
     /// What it is: plain ASCII.
@@ -23,9 +23,9 @@ pub struct Linked {
 
 /// What was brought for a request. Nothing by default.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Brought<'a>(pub &'a [Linked]);
+pub struct FetchedMedia<'a>(pub &'a [RemoteParts]);
 
-impl<'a> Brought<'a> {
+impl<'a> FetchedMedia<'a> {
     /// Puts bytes in the place of addresses.
     pub(super) fn put_into(self, request: &mut Request<'a>, provider: Format, dialect: &Dialect<'_>) {
         if self.0.is_empty() {
@@ -46,7 +46,7 @@ impl<'a> Brought<'a> {
 
 /// What a link may lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Wanted {
+pub enum WantedMedia {
     /// An image.
     Image,
     /// A sound.
@@ -55,24 +55,24 @@ pub enum Wanted {
     File,
 }
 
-impl Wanted {
+impl WantedMedia {
     /// What these bytes are, by their beginning and whatever anybody calls them; nothing where they are not what is
     /// wanted.
     pub fn media_type(self, bytes: &[u8]) -> Option<&'static str> {
         let image = || file(bytes).map(|file| file.picture.media());
         match self {
-            Wanted::Image => image(),
-            Wanted::Audio => sound(bytes),
-            Wanted::File => image().or_else(|| sound(bytes)).or_else(|| document(bytes)),
+            WantedMedia::Image => image(),
+            WantedMedia::Audio => sound(bytes),
+            WantedMedia::File => image().or_else(|| sound(bytes)).or_else(|| document(bytes)),
         }
     }
 
     /// The name for people.
     pub const fn name(self) -> &'static str {
         match self {
-            Wanted::Image => "image",
-            Wanted::Audio => "sound",
-            Wanted::File => "file",
+            WantedMedia::Image => "image",
+            WantedMedia::Audio => "sound",
+            WantedMedia::File => "file",
         }
     }
 }
@@ -102,17 +102,17 @@ pub fn links(
     client: Format,
     provider: Format,
     dialect: &Dialect<'_>,
-    stored: Stored<'_>,
-) -> Vec<(String, Wanted)> {
+    stored: StoreOptions<'_>,
+) -> Vec<(String, WantedMedia)> {
     let body = whole(body, client, stored);
     let Ok(mut request) = decode_request(client, &body) else { return Vec::new() };
-    let mut links: Vec<(String, Wanted)> = Vec::new();
+    let mut links: Vec<(String, WantedMedia)> = Vec::new();
     let mut known = Index::default();
     each_block(&mut request, &mut |block| {
         let wanted = match block {
-            Block::Image { .. } => Wanted::Image,
-            Block::Audio { .. } => Wanted::Audio,
-            _ => Wanted::File,
+            Block::Image { .. } => WantedMedia::Image,
+            Block::Audio { .. } => WantedMedia::Audio,
+            _ => WantedMedia::File,
         };
         if let Some(Source::Url { url, .. }) = link_of(block, provider, dialect) {
             let url = url.decode();

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::count::{Asked, Counter};
+use super::count::{CountedRequest, Counter};
 use super::verbatim::Arrival;
 use crate::canonical::{Delta, Event, Finish, Usage};
 use crate::tokens::Family;
 use crate::wire::Format;
-use crate::wire::watch::{End, Sight};
+use crate::wire::watch::{FrameFacts, StreamEnd};
 
 /// An id is kept up to this length (bytes): it is for logs.
 const MAX_NOTE: usize = 80;
@@ -26,7 +26,7 @@ pub struct Meter {
     content_frames: u64,
     seen: u64,
     finished: u64,
-    end: End,
+    end: StreamEnd,
     /// What is kept in case that the provider does not say what was used.
     counter: Counter,
     /// The usage holds a figure that was counted here.
@@ -44,7 +44,7 @@ impl Meter {
             content_frames: 0,
             seen: 0,
             finished: 0,
-            end: End::default(),
+            end: StreamEnd::default(),
             counter: Counter::new(format, arrival),
             counted: false,
         }
@@ -58,7 +58,7 @@ impl Meter {
     }
 
     /// Keeps what was asked, likewise.
-    pub fn asked(&mut self, asked: Asked) {
+    pub fn asked(&mut self, asked: CountedRequest) {
         self.counter.asked = asked;
     }
 
@@ -116,7 +116,7 @@ impl Meter {
     }
 
     /// Takes note of a frame, or of a whole answer.
-    pub fn see(&mut self, sight: &Sight<'_>) {
+    pub fn see(&mut self, sight: &FrameFacts<'_>) {
         self.frames += 1;
         self.content_frames += u64::from(sight.content);
         if let Some(usage) = &sight.usage {
@@ -134,7 +134,7 @@ impl Meter {
         self.seen |= sight.seen;
         self.finished |= sight.finished;
         // A stream that has ended or failed stays so, whatever trails behind.
-        if self.end == End::Open {
+        if self.end == StreamEnd::Open {
             self.end = sight.end;
         }
     }
@@ -157,8 +157,8 @@ impl Meter {
                 self.finish.clear();
                 note(&mut self.finish, finish_word(*finish));
             }
-            Event::Error(_) => self.end = End::Failed,
-            Event::End => self.end = End::Terminated,
+            Event::Error(_) => self.end = StreamEnd::Failed,
+            Event::End => self.end = StreamEnd::Terminated,
             Event::BlockStart { .. } | Event::BlockStop { .. } | Event::Ping => {}
         }
     }
@@ -211,7 +211,7 @@ impl Meter {
     }
 
     /// How far the answer has come.
-    pub fn end(&self) -> End {
+    pub fn end(&self) -> StreamEnd {
         self.end
     }
 }

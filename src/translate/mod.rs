@@ -32,12 +32,13 @@ use bytes::Bytes;
 
 pub use bounds::{MOST_CALLS, MOST_PARTS, MOST_TOOLS};
 pub use codecs::decode_request;
-pub use count::Asked;
+pub use count::CountedRequest;
 pub use keepsake::{Keepsake, Key, Recalled, issues_seals};
-pub use linked::{Brought, Linked, Wanted, links};
+pub use linked::{FetchedMedia, RemoteParts, WantedMedia, links};
 pub use meter::Meter;
 pub use outgoing::{
-    Ask, Outgoing, Refused, Stored, Untranslated, outgoing, outgoing_sealed, outgoing_stored,
+    EncodeBlocked, Outgoing, Refused, StoreOptions, TranslateRequest, outgoing, outgoing_sealed,
+    outgoing_stored,
 };
 pub use restore::Restore;
 pub use translated::Translated;
@@ -84,7 +85,7 @@ impl Exchange {
     }
 
     /// Keeps what the provider was asked, likewise.
-    pub fn asked(&mut self, asked: Asked) {
+    pub fn asked(&mut self, asked: CountedRequest) {
         self.meter_mut().asked(asked);
     }
 

@@ -11,14 +11,14 @@ use super::call_fingerprint::HistoryHash;
 use super::codecs::{decode_request, encode_request};
 use super::join_texts::join_pieces;
 use super::keepsake::{Key, Recalled, may_seal, missing};
-use super::linked::Brought;
+use super::linked::FetchedMedia;
 use super::restore::Restore;
-use super::resume::Begun;
+use super::resume::PrefillState;
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Request, Thinking};
 use crate::error::ApiError;
 use crate::json::{Cursor, EscapedString};
-use crate::wire::codec::{Loss, Notes, Reply};
+use crate::wire::codec::{Loss, LossNotes, ReplyOptions};
 use crate::wire::responses::stored::Conversation;
 use crate::wire::{Format, generate};
 
@@ -46,7 +46,7 @@ const ECHOED: [&str; 18] = [
 
 /// What is asked, besides what stands in the body.
 #[derive(Debug)]
-pub struct Ask<'a> {
+pub struct TranslateRequest<'a> {
     /// The client's format.
     pub client: Format,
     /// The provider's format.
@@ -73,7 +73,7 @@ pub struct Ask<'a> {
 /// What there is for a request besides its body: of conversations that the gateway keeps, and what lay behind
 /// addresses. Nothing by default.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stored<'a> {
+pub struct StoreOptions<'a> {
     /// The conversation that the request goes on from: items, joined with commas.
     pub before: Option<&'a str>,
     /// The id under which the answer is kept; empty where it is not.
@@ -83,9 +83,9 @@ pub struct Stored<'a> {
     /// What was found for the turns of this request that have lost theirs; nothing before it was looked for.
     pub recalled: Option<Recalled<'a>>,
     /// What lay behind the addresses that the provider must not be given ([`links`](super::links)).
-    pub brought: Brought<'a>,
+    pub brought: FetchedMedia<'a>,
     /// How far another provider has come with the answer.
-    pub begun: Option<Begun<'a>>,
+    pub begun: Option<PrefillState<'a>>,
 }
 
 /// What goes to the provider, and what must be known when its answer comes.
@@ -96,7 +96,7 @@ pub struct Outgoing {
     /// What must be undone in the answer.
     pub restore: Restore,
     /// What the answer's encoder is told.
-    pub reply: Reply,
+    pub reply: ReplyOptions,
     /// What was lost.
     pub losses: Vec<Loss>,
     /// The conversation that the answer belongs to, where it is kept: items, joined with commas.
@@ -115,12 +115,12 @@ pub struct Refused {
 
 /// Why a request is not translated, or not yet.
 #[derive(Debug, thiserror::Error)]
-pub enum Untranslated {
+pub enum EncodeBlocked {
     /// It cannot be.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// Some of its turns have lost the seals that their provider may have issued. They may be found under these keys,
-    /// and be given as [`Stored::recalled`].
+    /// and be given as [`StoreOptions::recalled`].
     #[error("turns of the request have lost their seals")]
     Bare(Vec<Key>),
 }
@@ -129,15 +129,19 @@ pub enum Untranslated {
 ///
 /// # Errors
 /// The request is malformed, or asks for something that cannot be carried.
-pub fn outgoing(body: &str, ask: &Ask<'_>) -> Result<Outgoing, Refused> {
-    outgoing_stored(body, ask, Stored::default())
+pub fn outgoing(body: &str, ask: &TranslateRequest<'_>) -> Result<Outgoing, Refused> {
+    outgoing_stored(body, ask, StoreOptions::default())
 }
 
 /// Translates a request that goes on from a kept conversation, or whose answer is kept.
 ///
 /// # Errors
 /// As [`outgoing`].
-pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<Outgoing, Refused> {
+pub fn outgoing_stored(
+    body: &str,
+    ask: &TranslateRequest<'_>,
+    stored: StoreOptions<'_>,
+) -> Result<Outgoing, Refused> {
     run(body, ask, stored, None)
 }
 
@@ -145,15 +149,19 @@ pub fn outgoing_stored(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<
 ///
 /// # Errors
 /// As [`outgoing`]; and there are seals to look for.
-pub fn outgoing_sealed(body: &str, ask: &Ask<'_>, stored: Stored<'_>) -> Result<Outgoing, Untranslated> {
-    run(body, ask, stored, Some(Untranslated::Bare))
+pub fn outgoing_sealed(
+    body: &str,
+    ask: &TranslateRequest<'_>,
+    stored: StoreOptions<'_>,
+) -> Result<Outgoing, EncodeBlocked> {
+    run(body, ask, stored, Some(EncodeBlocked::Bare))
 }
 
 /// Translates; where there are seals to look for, `bare` says what comes of it.
 fn run<E: From<Refused>>(
     body: &str,
-    ask: &Ask<'_>,
-    stored: Stored<'_>,
+    ask: &TranslateRequest<'_>,
+    stored: StoreOptions<'_>,
     bare: Option<fn(Vec<Key>) -> E>,
 ) -> Result<Outgoing, E> {
     let bump = Bump::new();
@@ -184,7 +192,7 @@ fn run<E: From<Refused>>(
             return Err(bare(keys));
         }
     }
-    let reply = Reply {
+    let reply = ReplyOptions {
         keep_as: stored.keep_as.into(),
         remember: stored.remembers
             && ask.client != ask.provider
@@ -193,7 +201,7 @@ fn run<E: From<Refused>>(
         ..reply(&request, body, ask)
     };
     let before = if reply.remember { HistoryHash::of(&request.turns) } else { Default::default() };
-    let reply = Reply { before, ..reply };
+    let reply = ReplyOptions { before, ..reply };
     if let Some(recalled) = stored.recalled {
         recalled.put_back(&mut request, ask.dialect.issuer, ask.client);
     }
@@ -204,7 +212,7 @@ fn run<E: From<Refused>>(
     // A provider's stream says what was used only if it is asked to.
     request.usage_wanted = true;
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
-    let mut notes = Notes::new(ask.client, ask.provider);
+    let mut notes = LossNotes::new(ask.client, ask.provider);
     let restore = adapt(&mut request, ask.dialect, &mut notes, &bump);
     if ask.client == Format::Generate && ask.provider != Format::Generate {
         join_pieces(&mut request, &bump);
@@ -235,19 +243,19 @@ fn sends_back(request: &Request<'_>, issuer: &str) -> bool {
 }
 
 /// The request with all that it goes on from in it, if it goes on from anything.
-fn longer(body: &str, conversation: Option<&Conversation>, stored: Stored<'_>) -> Option<String> {
+fn longer(body: &str, conversation: Option<&Conversation>, stored: StoreOptions<'_>) -> Option<String> {
     conversation.filter(|_| stored.before.is_some()).map(|all| all.request(body))
 }
 
 /// The same, for whoever has nothing but the body.
-pub(super) fn whole<'b>(body: &'b str, client: Format, stored: Stored<'_>) -> Cow<'b, str> {
+pub(super) fn whole<'b>(body: &'b str, client: Format, stored: StoreOptions<'_>) -> Cow<'b, str> {
     let conversation = conversation(body, client, stored);
     longer(body, conversation.as_ref(), stored).map_or(Cow::Borrowed(body), Cow::Owned)
 }
 
 /// The conversation that the request is part of, if it goes on from one or is kept. A body that cannot be read is the
 /// decoder's to refuse.
-fn conversation(body: &str, client: Format, stored: Stored<'_>) -> Option<Conversation> {
+fn conversation(body: &str, client: Format, stored: StoreOptions<'_>) -> Option<Conversation> {
     let wanted = client == Format::Responses && (stored.before.is_some() || !stored.keep_as.is_empty());
     wanted.then(|| Conversation::new(body, stored.before.unwrap_or_default()).ok())?
 }
@@ -265,9 +273,9 @@ fn append(members: &[Extra<'_>], out: &mut BytesMut) {
 }
 
 /// What the encoder of the answer is told, for an answer that is not kept.
-pub(super) fn reply(request: &Request<'_>, body: &str, ask: &Ask<'_>) -> Reply {
+pub(super) fn reply(request: &Request<'_>, body: &str, ask: &TranslateRequest<'_>) -> ReplyOptions {
     let thinking = if request.thinking == Thinking::Unsaid { ask.thinking } else { request.thinking };
-    Reply {
+    ReplyOptions {
         model: ask.model.clone(),
         request: ask.id.into(),
         seed: ask.seed.into(),

@@ -83,12 +83,12 @@ pub(super) struct Restorer {
 #[derive(Debug)]
 struct Open {
     index: u32,
-    what: What,
+    what: OpenPart,
     arguments: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum OpenPart {
     Custom,
     Answer,
 }
@@ -105,7 +105,7 @@ impl Restorer {
                 if self.restore.answer_tool.as_deref() == Some(name.escaped()) {
                     self.answered = true;
                     self.open
-                        .push(index.into(), Open { index, what: What::Answer, arguments: String::new() });
+                        .push(index.into(), Open { index, what: OpenPart::Answer, arguments: String::new() });
                     sink(&Event::BlockStart { index, choice, kind: BlockKind::Text });
                     return;
                 }
@@ -123,7 +123,7 @@ impl Restorer {
                 });
                 if custom {
                     self.open
-                        .push(index.into(), Open { index, what: What::Custom, arguments: String::new() });
+                        .push(index.into(), Open { index, what: OpenPart::Custom, arguments: String::new() });
                 }
             }
             Event::Delta { index, delta } => match self.open.get_mut(index.into()) {
@@ -149,21 +149,23 @@ impl Open {
         let index = self.index;
         match (self.what, delta) {
             // The text of the arguments is the text of the answer.
-            (What::Answer, Delta::Arguments(text)) => sink(&Event::Delta { index, delta: Delta::Text(text) }),
-            (What::Answer, Delta::Object(object)) => {
+            (OpenPart::Answer, Delta::Arguments(text)) => {
+                sink(&Event::Delta { index, delta: Delta::Text(text) })
+            }
+            (OpenPart::Answer, Delta::Object(object)) => {
                 let text = escaped(object.text());
                 sink(&Event::Delta { index, delta: Delta::Text(JsonStr::from_escaped(&text)) });
             }
-            (What::Custom, Delta::Arguments(text)) => self.arguments.push_str(text.escaped()),
-            (What::Custom, Delta::Object(object)) => self.arguments = escaped(object.text()),
+            (OpenPart::Custom, Delta::Arguments(text)) => self.arguments.push_str(text.escaped()),
+            (OpenPart::Custom, Delta::Object(object)) => self.arguments = escaped(object.text()),
             // The provider wants it back with the call, whatever the call is to the client.
-            (What::Custom, Delta::Seal(_)) => sink(&Event::Delta { index, delta }),
+            (OpenPart::Custom, Delta::Seal(_)) => sink(&Event::Delta { index, delta }),
             _ => {}
         }
     }
 
     fn stop(self, sink: &mut impl FnMut(&Event<'_>)) {
-        if self.what == What::Custom {
+        if self.what == OpenPart::Custom {
             let text = JsonStr::from_escaped(&self.arguments);
             let object = text.decode();
             // What is no such object is the model's own idea of the input.

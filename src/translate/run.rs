@@ -8,17 +8,17 @@ use crate::framing::sse::text_start;
 use crate::json::EscapedString;
 
 /// The frames of one piece that leave: a range of the piece as long as nothing changes, a copy from then on.
-pub(super) struct Run<'b> {
+pub(super) struct OutputSlices<'b> {
     changed: &'b mut BytesMut,
     copying: bool,
     from: usize,
     to: usize,
 }
 
-impl<'b> Run<'b> {
+impl<'b> OutputSlices<'b> {
     /// Begins with a piece; `changed` is empty and takes the copies.
     pub(super) fn new(changed: &'b mut BytesMut) -> Self {
-        Run { changed, copying: false, from: 0, to: 0 }
+        OutputSlices { changed, copying: false, from: 0, to: 0 }
     }
 
     /// The frame leaves as it is.

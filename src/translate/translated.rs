@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::codecs::{Decoder, Encoder, decode_answer, encode_answer};
+use super::codecs::{AnyDecoder, AnyEncoder, decode_answer, encode_answer};
 use super::keepsake::{Collector, Keepsake};
 use super::restore::{Restore, Restorer};
-use super::resume::Along;
+use super::resume::TranslatedTap;
 use super::verbatim::{Arrival, is_whole};
 use super::{Meter, StreamError};
 use crate::canonical::answer::MAX_BLOCKS;
@@ -19,11 +19,11 @@ use crate::error::ApiError;
 use crate::framing::hold::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{self, SseSplitter};
-use crate::framing::{Hold, Splitter};
+use crate::framing::{FrameBuffer, Splitter};
 use crate::json::{JsonStr, Writer};
 use crate::wire::Format;
-use crate::wire::codec::{Reply, is_to_come};
-use crate::wire::watch::End;
+use crate::wire::codec::{ReplyOptions, is_to_come};
+use crate::wire::watch::StreamEnd;
 
 /// Room for frames on their way out, at first. When what left before is written, the same place is used again.
 const OUT: usize = 4_096;
@@ -36,8 +36,8 @@ pub struct Translated {
     client: Format,
     provider: Format,
     arrival: Arrival,
-    hold: Hold,
-    from: Decoder,
+    hold: FrameBuffer,
+    from: AnyDecoder,
     through: Through,
     /// Texts of the answer may begin with reasoning between tags.
     tagged: bool,
@@ -47,7 +47,7 @@ pub struct Translated {
     scratch: Vec<u8>,
     /// What a piece became at most so far, rounded up.
     room: usize,
-    reply: Arc<Reply>,
+    reply: Arc<ReplyOptions>,
     /// The document that the client gets, where it is to be kept.
     document: Option<Bytes>,
 }
@@ -65,20 +65,20 @@ struct Through {
     /// Something came besides reasoning.
     spoke: bool,
     /// What the client is given is noted, so that another provider can go on with it, or goes on with what was.
-    along: Option<Box<Along>>,
+    along: Option<Box<TranslatedTap>>,
 }
 
 /// What another provider takes over.
 #[derive(Debug)]
 pub(super) struct Parts {
-    pub(super) to: Option<Encoder>,
-    pub(super) along: Option<Box<Along>>,
-    pub(super) reply: Arc<Reply>,
+    pub(super) to: Option<AnyEncoder>,
+    pub(super) along: Option<Box<TranslatedTap>>,
+    pub(super) reply: Arc<ReplyOptions>,
 }
 
 #[derive(Debug)]
 enum To {
-    Stream(Encoder),
+    Stream(AnyEncoder),
     Whole(Box<Answer>),
 }
 
@@ -157,14 +157,20 @@ pub struct Route {
 impl Translated {
     /// Prepares to translate an answer that arrives so. `limit` bounds a frame, in bytes, and a document for a client
     /// that wants a stream.
-    pub fn new(route: &Route, arrival: Arrival, reply: Arc<Reply>, restore: Restore, limit: usize) -> Self {
+    pub fn new(
+        route: &Route,
+        arrival: Arrival,
+        reply: Arc<ReplyOptions>,
+        restore: Restore,
+        limit: usize,
+    ) -> Self {
         let splitter = match arrival {
             Arrival::Array => Splitter::JsonArray(ArraySplitter::default()),
             Arrival::Events | Arrival::Whole => Splitter::Sse(SseSplitter::default()),
         };
-        let from = Decoder::new(route.provider, &reply.seed, restore.tagged);
+        let from = AnyDecoder::new(route.provider, &reply.seed, restore.tagged);
         let to = if route.stream {
-            To::Stream(Encoder::new(route.client, reply.clone()))
+            To::Stream(AnyEncoder::new(route.client, reply.clone()))
         } else {
             To::Whole(Box::default())
         };
@@ -174,7 +180,7 @@ impl Translated {
             client: route.client,
             provider: route.provider,
             arrival,
-            hold: Hold::new(splitter, limit),
+            hold: FrameBuffer::new(splitter, limit),
             from,
             through: Through {
                 meter: Meter::new(Some(route.provider), arrival),
@@ -201,11 +207,11 @@ impl Translated {
     pub(super) fn resumed(
         route: &Route,
         arrival: Arrival,
-        reply: Arc<Reply>,
+        reply: Arc<ReplyOptions>,
         restore: Restore,
         limit: usize,
-        to: Encoder,
-        along: Box<Along>,
+        to: AnyEncoder,
+        along: Box<TranslatedTap>,
     ) -> Self {
         let mut translated = Translated::new(route, arrival, reply, restore, limit);
         translated.through.to = To::Stream(to);
@@ -220,7 +226,7 @@ impl Translated {
         }
     }
 
-    pub(super) fn along(&self) -> Option<&Along> {
+    pub(super) fn along(&self) -> Option<&TranslatedTap> {
         self.through.along.as_deref()
     }
 
@@ -368,7 +374,7 @@ impl Translated {
     pub fn keep_alive(&mut self) -> Bytes {
         let Through { meter, to, out, .. } = &mut self.through;
         if let To::Stream(encoder) = to
-            && meter.end() == End::Open
+            && meter.end() == StreamEnd::Open
         {
             encoder.keep_alive(out);
         }
@@ -445,7 +451,7 @@ impl Through {
 fn read_frame(
     arrival: Arrival,
     frame: &[u8],
-    from: &mut Decoder,
+    from: &mut AnyDecoder,
     through: &mut Through,
     scratch: &mut Vec<u8>,
 ) -> Result<(), StreamError> {

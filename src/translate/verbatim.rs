@@ -9,16 +9,16 @@
 use bytes::{Bytes, BytesMut};
 
 use super::Meter;
-use super::resume::Beside;
-use super::run::{Run, push_quoted};
+use super::resume::VerbatimTap;
+use super::run::{OutputSlices, push_quoted};
 use crate::framing::hold::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
-use crate::framing::{Hold, Splitter};
+use crate::framing::{FrameBuffer, Splitter};
 use crate::json::{Cursor, EscapedString};
 use crate::wire::chat::usage::{UsageChunk, with_usage};
 use crate::wire::error::ArrayState;
-use crate::wire::watch::{self, End, Glance, Sight};
+use crate::wire::watch::{self, FrameClass, FrameFacts, StreamEnd};
 use crate::wire::{Api, Format, embeddings, filler, messages};
 
 /// Frames at the beginning of a stream that are read whole.
@@ -76,7 +76,7 @@ pub struct Verbatim {
     api: Api,
     arrival: Arrival,
     changes: Changes,
-    hold: Hold,
+    hold: FrameBuffer,
     meter: Meter,
     /// The last frame that was not read because nothing but content and usage is in it.
     unread: Vec<u8>,
@@ -90,7 +90,7 @@ pub struct Verbatim {
     /// The last event was taken out, and the line feed that may follow it goes with it.
     dropped: bool,
     /// What the client is given is noted, so that another provider can go on with it.
-    beside: Option<Box<Beside>>,
+    beside: Option<Box<VerbatimTap>>,
 }
 
 impl Verbatim {
@@ -104,7 +104,7 @@ impl Verbatim {
             api,
             arrival,
             changes,
-            hold: Hold::new(splitter, max_frame),
+            hold: FrameBuffer::new(splitter, max_frame),
             meter: Meter::new(api.format(), arrival),
             unread: Vec::new(),
             rebuilt: BytesMut::new(),
@@ -121,16 +121,16 @@ impl Verbatim {
     pub fn follow(&mut self) {
         let format = self.api.format().filter(|format| *format != Format::Responses);
         if let Some(format) = format.filter(|_| self.arrival != Arrival::Whole) {
-            self.beside = Some(Box::new(Beside::new(format)));
+            self.beside = Some(Box::new(VerbatimTap::new(format)));
         }
     }
 
-    pub(super) fn beside(&self) -> Option<&Beside> {
+    pub(super) fn beside(&self) -> Option<&VerbatimTap> {
         self.beside.as_deref()
     }
 
     /// What was noted, and the name that the model was given.
-    pub(super) fn into_beside(self) -> (Option<Box<Beside>>, Option<EscapedString>) {
+    pub(super) fn into_beside(self) -> (Option<Box<VerbatimTap>>, Option<EscapedString>) {
         (self.beside, self.changes.model)
     }
 
@@ -178,7 +178,7 @@ impl Verbatim {
     /// two.
     pub fn keep_alive(&self) -> Bytes {
         match self.api.format() {
-            Some(format) if self.arrival != Arrival::Whole && self.meter.end() == End::Open => {
+            Some(format) if self.arrival != Arrival::Whole && self.meter.end() == StreamEnd::Open => {
                 Bytes::from_static(filler(format).as_bytes())
             }
             _ => Bytes::new(),
@@ -209,7 +209,7 @@ impl Verbatim {
             dropped,
             beside,
         } = self;
-        let mut run = Run::new(rebuilt);
+        let mut run = OutputSlices::new(rebuilt);
         let passed = hold.feed(&piece, |source, range| {
             let frame = source.get(range.clone()).unwrap_or_default();
             let data = match arrival {
@@ -249,9 +249,9 @@ impl Verbatim {
                 && !meter.any_finished()
             {
                 let glance = watch::glance(api.format().unwrap_or(Format::Chat), data);
-                if glance != Glance::Read {
+                if glance != FrameClass::Read {
                     meter.see_plain();
-                    if glance == Glance::ContentAndUsage {
+                    if glance == FrameClass::ContentAndUsage {
                         unread.clear();
                         unread.extend_from_slice(data);
                     }
@@ -268,7 +268,7 @@ impl Verbatim {
                 run.pass(source, range, joined);
                 return Ok(());
             };
-            if sight.end == End::Failed && meter.frames() == 0 {
+            if sight.end == StreamEnd::Failed && meter.frames() == 0 {
                 return Err(StreamError::FirstFrame(Bytes::copy_from_slice(data.as_bytes())));
             }
             // What was left is older than what is read now, which may say less.
@@ -279,7 +279,7 @@ impl Verbatim {
                 run.drop(source, joined);
                 return Ok(());
             }
-            if let Some(chunk) = changes.tell_usage.as_ref().filter(|_| sight.end == End::Terminated)
+            if let Some(chunk) = changes.tell_usage.as_ref().filter(|_| sight.end == StreamEnd::Terminated)
                 && !meter.usage().is_known()
                 && let Some(usage) = meter.count_missing(true)
             {
@@ -291,7 +291,7 @@ impl Verbatim {
                 return Ok(());
             }
             if changes.standard_errors
-                && sight.end == End::Failed
+                && sight.end == StreamEnd::Failed
                 && let Some((at, kind)) = messages::error::mapped(data, None)
             {
                 run.edit(source, range, joined, (data, at), |out| out.extend_from_slice(kind.as_bytes()));
@@ -328,7 +328,7 @@ impl Verbatim {
     pub fn finish(&mut self) -> Result<Bytes, StreamError> {
         self.settle();
         let tail = self.end()?;
-        let is_told = self.meter.usage().is_known() || self.meter.end() != End::Open;
+        let is_told = self.meter.usage().is_known() || self.meter.end() != StreamEnd::Open;
         let counted = self.meter.count_missing(self.generates());
         match (&self.changes.tell_usage, counted) {
             // The stream has no `[DONE]`, which the chunk would stand before.
@@ -355,14 +355,14 @@ impl Verbatim {
             Splitter::Sse(_) => (self.last_event(&rest)?, true),
         };
         match self.meter.end() {
-            End::Terminated | End::Failed => Ok(tail),
+            StreamEnd::Terminated | StreamEnd::Failed => Ok(tail),
             // Chat providers exist that never send `[DONE]`; Gemini has no terminator.
-            End::Open
+            StreamEnd::Open
                 if closed && self.meter.all_finished() && matches!(self.api, Api::Chat | Api::Generate) =>
             {
                 Ok(tail)
             }
-            End::Open => {
+            StreamEnd::Open => {
                 // An array's bracket is kept back; an event that lacked its blank line is an event nevertheless.
                 if let Some(beside) = self.beside.as_mut().filter(|_| self.arrival == Arrival::Events) {
                     beside.ready = tail;
@@ -397,7 +397,7 @@ impl Verbatim {
         let text =
             simdutf8::basic::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
         let sight = watch_answer(self.api, text).map_err(|error| StreamError::Invalid(error.to_string()))?;
-        if sight.end == End::Failed {
+        if sight.end == StreamEnd::Failed {
             return Err(StreamError::FirstFrame(body));
         }
         self.meter.see(&sight);
@@ -447,11 +447,11 @@ fn settle(api: Api, unread: &mut Vec<u8>, meter: &mut Meter) {
     unread.clear();
 }
 
-fn watch_frame(api: Api, data: &str) -> Result<Sight<'_>, crate::json::JsonError> {
+fn watch_frame(api: Api, data: &str) -> Result<FrameFacts<'_>, crate::json::JsonError> {
     watch::frame(api.format().unwrap_or(Format::Chat), data)
 }
 
-fn watch_answer(api: Api, body: &str) -> Result<Sight<'_>, crate::json::JsonError> {
+fn watch_answer(api: Api, body: &str) -> Result<FrameFacts<'_>, crate::json::JsonError> {
     match api.format() {
         Some(format) => watch::answer(format, body),
         None => embeddings::answer(body),

@@ -10,7 +10,7 @@ use crate::json::{Cursor, JsonError, Kind, RawJson};
 
 /// The most output that a client wants, as far as it says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Most {
+pub struct OutputCaps {
     /// Tokens of each answer: the largest limit, where there are several.
     pub output: Option<u64>,
     /// Tokens that a limit permits whose spelling belongs to other APIs. A provider that does not know it has no limit
@@ -33,8 +33,8 @@ pub struct NamedModels {
 
 impl Body {
     /// The most output that the client wants. A limit that is no whole number counts as if it were endless.
-    pub fn most(&mut self) -> Most {
-        let mut most = Most::default();
+    pub fn most(&mut self) -> OutputCaps {
+        let mut most = OutputCaps::default();
         let Fields { caps, loose, counts, .. } = *self.fields;
         for (index, member) in self.members.with_any(caps | loose | counts) {
             let text = self.text.look(member.value.clone());
@@ -43,7 +43,7 @@ impl Body {
             if !is_cap {
                 most.answers = most.answers.max(amount(&text));
             } else if member.kind == Kind::Object {
-                let mut said = Most::default();
+                let mut said = OutputCaps::default();
                 // The scanner found the text to be sound.
                 let _ = of_settings(std::str::from_utf8(&text).unwrap_or_default(), &mut said);
                 most.answers = most.answers.max(said.answers);
@@ -135,7 +135,7 @@ impl Body {
 }
 
 /// The limits in Gemini's settings. Whoever says a thing twice means the larger one.
-fn of_settings(text: &str, most: &mut Most) -> Result<(), JsonError> {
+fn of_settings(text: &str, most: &mut OutputCaps) -> Result<(), JsonError> {
     watch::members(&mut Cursor::new(text), |key, json| {
         match key.decode().as_ref() {
             "maxOutputTokens" | "max_output_tokens" => {

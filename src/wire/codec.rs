@@ -6,14 +6,14 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::Format;
-use super::loss::{self, Policy};
+use super::loss::{self, LossPolicy};
 use crate::canonical::{Index, Key};
 use crate::error::{ApiError, Kind};
 use crate::json::{Cursor, EscapedString, JsonStr, RawJson};
 
 /// What the encoder of an answer must know that is not in the answer. The same for a stream and for a whole answer.
 #[derive(Clone, Debug, Default)]
-pub struct Reply {
+pub struct ReplyOptions {
     /// The model under the name that the client used.
     pub model: EscapedString,
     /// The id of the request, which errors name.
@@ -49,7 +49,7 @@ const _: () = assert!(MOST_LOSSES > loss::ROWS.len());
 
 /// What is found out while a request is encoded: what was lost.
 #[derive(Debug)]
-pub struct Notes {
+pub struct LossNotes {
     from: Format,
     to: Format,
     losses: SmallVec<[Loss; 4]>,
@@ -63,15 +63,15 @@ pub struct Loss {
     /// Its name: a row of the table in [`loss`], or the member's path where no row names it.
     pub element: Cow<'static, str>,
     /// What is done about it.
-    pub policy: Policy,
+    pub policy: LossPolicy,
     /// It is carried, but brought into the range of the target.
     pub clamped: bool,
 }
 
-impl Notes {
+impl LossNotes {
     /// For a request from a client of one format to a provider of another.
     pub fn new(from: Format, to: Format) -> Self {
-        Notes { from, to, losses: SmallVec::new(), known: Index::default(), refusal: None }
+        LossNotes { from, to, losses: SmallVec::new(), known: Index::default(), refusal: None }
     }
 
     /// The format of the client.
@@ -88,7 +88,7 @@ impl Notes {
     pub fn lose(&mut self, element: impl Into<Cow<'static, str>>) {
         let element = element.into();
         let policy = loss::policy(&element, self.to);
-        if policy == Policy::Refuse {
+        if policy == LossPolicy::Refuse {
             let message = format!("'{element}' cannot be carried to the {} API of this model.", self.to);
             self.refuse_with(ApiError::new(Kind::Unsupported, message).param(element.clone()));
         }
@@ -97,12 +97,12 @@ impl Notes {
 
     /// The element is dropped, and the client is told so, whatever the table says.
     pub fn warn(&mut self, element: impl Into<Cow<'static, str>>) {
-        self.note(Loss { element: element.into(), policy: Policy::Warn, clamped: false });
+        self.note(Loss { element: element.into(), policy: LossPolicy::Warn, clamped: false });
     }
 
     /// A figure is brought into the range of the target, and the client is told so.
     pub fn clamp(&mut self, element: impl Into<Cow<'static, str>>) {
-        self.note(Loss { element: element.into(), policy: Policy::Warn, clamped: true });
+        self.note(Loss { element: element.into(), policy: LossPolicy::Warn, clamped: true });
     }
 
     /// The request cannot be carried. `message` says why, in words for the client.
@@ -186,4 +186,4 @@ pub fn is_to_come(reason: JsonStr<'_>) -> bool {
 /// A stream ended before the answer in it was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream ended before it was complete")]
-pub struct Cut;
+pub struct CutText;

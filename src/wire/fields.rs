@@ -2,13 +2,13 @@
 
 use super::Api;
 use super::ranges::Rule;
-use crate::json::{Kind, Sought, Word};
+use crate::json::{Kind, WantedMembers, WantedWord};
 
 /// The members of the outermost object that matter to an API.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
     /// Names, in the order of the indexes below; and words that only some requests have.
-    pub(super) sought: &'static Sought,
+    pub(super) sought: &'static WantedMembers,
     /// What the values of some of them must be.
     pub(super) rules: &'static [(usize, Rule)],
     /// Which of them may be spelled as the specification has them and the provider has not, one bit each.
@@ -69,7 +69,7 @@ const OBJECT: &[Kind] = &[Kind::Object];
 
 /// What no member says.
 const NOTHING: Fields = Fields {
-    sought: &const { Sought::new(&[], &[]) },
+    sought: &const { WantedMembers::new(&[], &[]) },
     rules: &[],
     spelled: 0,
     required: &[],
@@ -80,7 +80,7 @@ const NOTHING: Fields = Fields {
     kept: 0,
     label: None,
 };
-static CHAT_SOUGHT: Sought = Sought::new(
+static CHAT_SOUGHT: WantedMembers = WantedMembers::new(
     &[
         "model",
         "stream",
@@ -131,7 +131,7 @@ static CHAT: Fields = Fields {
     kept: 0,
     label: Some(7),
 };
-static MESSAGES_SOUGHT: Sought = Sought::new(
+static MESSAGES_SOUGHT: WantedMembers = WantedMembers::new(
     &[
         "model",
         "stream",
@@ -153,7 +153,7 @@ static MESSAGES_SOUGHT: Sought = Sought::new(
         "providerOptions",
     ],
     // In the request itself, in its system prompt and tools, in the blocks of its messages, and in what those hold.
-    &[Word { text: "persistent", is_name: false, depth: (2, 16) }],
+    &[WantedWord { text: "persistent", is_name: false, depth: (2, 16) }],
 );
 /// Indexes of members of a messages request.
 pub(super) mod messages {
@@ -186,11 +186,11 @@ static MESSAGES: Fields = Fields {
     label: Some(4),
 };
 static COUNT_TOKENS: Fields = Fields {
-    sought: &const { Sought::new(&["model", "stream", "max_tokens", "messages"], &[]) },
+    sought: &const { WantedMembers::new(&["model", "stream", "max_tokens", "messages"], &[]) },
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
     ..NOTHING
 };
-static RESPONSES_SOUGHT: Sought = Sought::new(
+static RESPONSES_SOUGHT: WantedMembers = WantedMembers::new(
     &[
         "model",
         "stream",
@@ -217,12 +217,12 @@ static RESPONSES_SOUGHT: Sought = Sought::new(
         "store",
     ],
     &[
-        Word { text: "input_text", is_name: false, depth: (3, 3) },
-        Word { text: "input_image", is_name: false, depth: (3, 3) },
-        Word { text: "input_file", is_name: false, depth: (3, 3) },
-        Word { text: "function", is_name: true, depth: (3, 3) },
-        Word { text: "custom", is_name: true, depth: (3, 3) },
-        Word { text: "user_location", is_name: true, depth: (3, 3) },
+        WantedWord { text: "input_text", is_name: false, depth: (3, 3) },
+        WantedWord { text: "input_image", is_name: false, depth: (3, 3) },
+        WantedWord { text: "input_file", is_name: false, depth: (3, 3) },
+        WantedWord { text: "function", is_name: true, depth: (3, 3) },
+        WantedWord { text: "custom", is_name: true, depth: (3, 3) },
+        WantedWord { text: "user_location", is_name: true, depth: (3, 3) },
     ],
 );
 /// Indexes of members of a responses request, and the bits of its words.
@@ -264,7 +264,7 @@ static RESPONSES: Fields = Fields {
 };
 static EMBEDDINGS: Fields = Fields {
     sought: &const {
-        Sought::new(
+        WantedMembers::new(
             &["model", "stream", "encoding_format", "input", "models", "fallbacks", "fallback_models"],
             &[],
         )
@@ -275,23 +275,26 @@ static EMBEDDINGS: Fields = Fields {
 };
 static RERANK: Fields = Fields {
     sought: &const {
-        Sought::new(&["model", "stream", "query", "documents", "models", "fallbacks", "fallback_models"], &[])
+        WantedMembers::new(
+            &["model", "stream", "query", "documents", "models", "fallbacks", "fallback_models"],
+            &[],
+        )
     },
     required: &[(MODEL, STRING), (EXTRA, STRING), (CONTENT, ARRAY)],
     models: bits(&[4, 5, 6]),
     ..NOTHING
 };
 static IMAGES: Fields = Fields {
-    sought: &const { Sought::new(&["model", "stream", "size", "prompt"], &[]) },
+    sought: &const { WantedMembers::new(&["model", "stream", "size", "prompt"], &[]) },
     required: &[(MODEL, STRING)],
     ..NOTHING
 };
 static PREDICT: Fields = Fields {
-    sought: &const { Sought::new(&["model", "stream", "parameters", "instances"], &[]) },
+    sought: &const { WantedMembers::new(&["model", "stream", "parameters", "instances"], &[]) },
     required: &[(CONTENT, ARRAY)],
     ..NOTHING
 };
-static GENERATE_SOUGHT: Sought = Sought::new(
+static GENERATE_SOUGHT: WantedMembers = WantedMembers::new(
     &[
         "model",
         "stream",
@@ -307,8 +310,8 @@ static GENERATE_SOUGHT: Sought = Sought::new(
         "tools",
     ],
     &[
-        Word { text: "groundingSearch", is_name: true, depth: (2, 3) },
-        Word { text: "grounding_search", is_name: true, depth: (2, 3) },
+        WantedWord { text: "groundingSearch", is_name: true, depth: (2, 3) },
+        WantedWord { text: "grounding_search", is_name: true, depth: (2, 3) },
     ],
 );
 /// Indexes of members of a generate request.
@@ -330,12 +333,12 @@ static GENERATE: Fields = Fields {
     ..NOTHING
 };
 static EMBED_CONTENT: Fields = Fields {
-    sought: &const { Sought::new(&["model", "stream", "requests", "content"], &[]) },
+    sought: &const { WantedMembers::new(&["model", "stream", "requests", "content"], &[]) },
     required: &[(CONTENT, OBJECT)],
     ..NOTHING
 };
 static BATCH_EMBED: Fields = Fields {
-    sought: &const { Sought::new(&["model", "stream", "content", "requests"], &[]) },
+    sought: &const { WantedMembers::new(&["model", "stream", "content", "requests"], &[]) },
     required: &[(CONTENT, ARRAY)],
     ..NOTHING
 };

@@ -8,7 +8,7 @@ use super::Format;
 
 /// What is done about an element that is not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Policy {
+pub enum LossPolicy {
     /// Dropped in silence: a hint for billing, transport or caching, which changes no answer.
     Silent,
     /// Dropped, and the client is told: `x-gateway-warning`, and a metric.
@@ -17,36 +17,36 @@ pub enum Policy {
     Refuse,
 }
 
-impl Policy {
+impl LossPolicy {
     /// The word in docs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
-            Policy::Silent => "silent",
-            Policy::Warn => "warn",
-            Policy::Refuse => "refuse",
+            LossPolicy::Silent => "silent",
+            LossPolicy::Warn => "warn",
+            LossPolicy::Refuse => "refuse",
         }
     }
 }
 
 /// One row: an element, and what is done about it for each target format, in the order of [`Format::ALL`].
-pub struct Row {
+pub struct LossRow {
     /// The element: the path of a member in the client's request, or a name for something smaller.
     pub element: &'static str,
     /// For chat, messages, responses and generate.
-    pub policies: [Policy; 4],
+    pub policies: [LossPolicy; 4],
 }
 
-const S: Policy = Policy::Silent;
-const W: Policy = Policy::Warn;
-const E: Policy = Policy::Refuse;
+const S: LossPolicy = LossPolicy::Silent;
+const W: LossPolicy = LossPolicy::Warn;
+const E: LossPolicy = LossPolicy::Refuse;
 
-const fn row(element: &'static str, policies: [Policy; 4]) -> Row {
-    Row { element, policies }
+const fn row(element: &'static str, policies: [LossPolicy; 4]) -> LossRow {
+    LossRow { element, policies }
 }
 
 /// The table. What stands in no row is dropped with a warning.
 #[rustfmt::skip] // a table reads as a table
-pub const ROWS: &[Row] = &[
+pub const ROWS: &[LossRow] = &[
     //                                        chat msgs resp gen
     // Conversation
     row("name",                              [S, S, S, S]),
@@ -171,13 +171,13 @@ pub const ROWS: &[Row] = &[
 ];
 
 /// The table by the names of its rows. A request may have millions of members that stand in no row.
-static ROWS_BY_NAME: LazyLock<HashMap<&'static str, &'static Row>> =
+static ROWS_BY_NAME: LazyLock<HashMap<&'static str, &'static LossRow>> =
     LazyLock::new(|| ROWS.iter().map(|row| (row.element, row)).collect());
 
 /// What is done about an element that is not carried to a target of this format.
-pub fn policy(element: &str, to: Format) -> Policy {
+pub fn policy(element: &str, to: Format) -> LossPolicy {
     let column = Format::ALL.iter().position(|format| *format == to).unwrap_or_default();
-    ROWS_BY_NAME.get(element).and_then(|row| row.policies.get(column).copied()).unwrap_or(Policy::Warn)
+    ROWS_BY_NAME.get(element).and_then(|row| row.policies.get(column).copied()).unwrap_or(LossPolicy::Warn)
 }
 
 /// The table as Markdown, for docs and for whoever asks.
@@ -188,7 +188,11 @@ pub fn table() -> String {
     }
     out.push_str("\n|---|---|---|---|---|\n");
     for row in ROWS {
-        out.push_str(&format!("| `{}` | {} |\n", row.element, row.policies.map(Policy::name).join(" | ")));
+        out.push_str(&format!(
+            "| `{}` | {} |\n",
+            row.element,
+            row.policies.map(LossPolicy::name).join(" | ")
+        ));
     }
     out
 }

@@ -6,7 +6,7 @@ use crate::json::Writer;
 
 /// Which shape a client of the listing expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ListingShape {
     /// OpenAI's list, the default.
     List,
     /// Anthropic's `ModelInfo` list.
@@ -30,22 +30,22 @@ pub struct Hints {
 
 impl Hints {
     /// The shape.
-    pub fn shape(self) -> Shape {
+    pub fn shape(self) -> ListingShape {
         if self.beta {
-            Shape::Generate
+            ListingShape::Generate
         } else if self.provider_version {
-            Shape::Messages
+            ListingShape::Messages
         } else if self.google_key {
-            Shape::Generate
+            ListingShape::Generate
         } else {
-            Shape::List
+            ListingShape::List
         }
     }
 }
 
 /// One model as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct ListedModel<'a> {
     /// The id that requests name.
     pub id: &'a str,
     /// Who made it.
@@ -68,17 +68,17 @@ pub struct Page {
 }
 
 /// Writes a list. `entries` are in listing order.
-pub fn encode_list(shape: Shape, entries: &[Entry<'_>], page: &Page, out: &mut BytesMut) {
+pub fn encode_list(shape: ListingShape, entries: &[ListedModel<'_>], page: &Page, out: &mut BytesMut) {
     let (entries, more) = cut(entries, page);
     let mut json = Writer::new(out);
     json.begin_object();
     match shape {
-        Shape::List => {
+        ListingShape::List => {
             json.key("object").string("list").key("data").begin_array();
             entries.iter().for_each(|entry| list_entry(entry, &mut json));
             json.end_array();
         }
-        Shape::Messages => {
+        ListingShape::Messages => {
             json.key("data").begin_array();
             entries.iter().for_each(|entry| messages_entry(entry, &mut json));
             json.end_array();
@@ -86,7 +86,7 @@ pub fn encode_list(shape: Shape, entries: &[Entry<'_>], page: &Page, out: &mut B
             super::error::nullable(&mut json, "first_id", entries.first().map(|entry| entry.id));
             super::error::nullable(&mut json, "last_id", entries.last().map(|entry| entry.id));
         }
-        Shape::Generate => {
+        ListingShape::Generate => {
             json.key("models").begin_array();
             entries.iter().for_each(|entry| generate_entry(entry, &mut json));
             json.end_array();
@@ -99,16 +99,16 @@ pub fn encode_list(shape: Shape, entries: &[Entry<'_>], page: &Page, out: &mut B
 }
 
 /// Writes a single entry.
-pub fn encode_one(shape: Shape, entry: &Entry<'_>, out: &mut BytesMut) {
+pub fn encode_one(shape: ListingShape, entry: &ListedModel<'_>, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     match shape {
-        Shape::List => list_entry(entry, &mut json),
-        Shape::Messages => messages_entry(entry, &mut json),
-        Shape::Generate => generate_entry(entry, &mut json),
+        ListingShape::List => list_entry(entry, &mut json),
+        ListingShape::Messages => messages_entry(entry, &mut json),
+        ListingShape::Generate => generate_entry(entry, &mut json),
     }
 }
 
-fn cut<'s, 'a>(entries: &'s [Entry<'a>], page: &Page) -> (&'s [Entry<'a>], bool) {
+fn cut<'s, 'a>(entries: &'s [ListedModel<'a>], page: &Page) -> (&'s [ListedModel<'a>], bool) {
     let position = |id: &str| entries.iter().position(|entry| entry.id == id);
     let start = page.after.as_deref().and_then(position).map_or(0, |at| at + 1);
     let end = page.before.as_deref().and_then(position).unwrap_or(entries.len());
@@ -123,14 +123,14 @@ fn cut<'s, 'a>(entries: &'s [Entry<'a>], page: &Page) -> (&'s [Entry<'a>], bool)
     }
 }
 
-fn list_entry<B: bytes::BufMut>(entry: &Entry<'_>, json: &mut Writer<'_, B>) {
+fn list_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
     json.begin_object();
     json.key("id").string(entry.id).key("object").string("model");
     json.key("created").number(entry.created).key("owned_by").string(entry.owned_by);
     json.end_object();
 }
 
-fn messages_entry<B: bytes::BufMut>(entry: &Entry<'_>, json: &mut Writer<'_, B>) {
+fn messages_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
     json.begin_object();
     json.key("type").string("model").key("id").string(entry.id).key("display_name").string(entry.id);
     json.key("created_at").string(&rfc3339(entry.created));
@@ -142,7 +142,7 @@ fn messages_entry<B: bytes::BufMut>(entry: &Entry<'_>, json: &mut Writer<'_, B>)
     json.end_object();
 }
 
-fn generate_entry<B: bytes::BufMut>(entry: &Entry<'_>, json: &mut Writer<'_, B>) {
+fn generate_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
     json.begin_object();
     json.key("name").string(&format!("models/{}", entry.id));
     json.key("baseModelId")

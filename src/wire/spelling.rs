@@ -17,7 +17,7 @@ use crate::wire::watch;
 
 /// What must be said differently to a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spelled {
+pub struct Respelling {
     /// The edits that say it, in no order; none of them overlap.
     pub edits: Vec<Edit>,
     /// Elements that are left out.
@@ -91,7 +91,7 @@ pub(super) fn is_object(value: RawJson<'_>) -> bool {
     value.text().starts_with('{')
 }
 
-impl Spelled {
+impl Respelling {
     /// Puts a text in the place of a range.
     pub(super) fn replace(&mut self, range: Range<usize>, text: impl Into<Bytes>) {
         self.edits.push(Edit { range, text: text.into() });
@@ -211,8 +211,8 @@ impl Body {
     }
 
     /// What must be told differently to a provider of the body's own format.
-    pub fn respelled(&self, dialect: &Dialect<'_>) -> Spelled {
-        let mut out = Spelled::default();
+    pub fn respelled(&self, dialect: &Dialect<'_>) -> Respelling {
+        let mut out = Respelling::default();
         let mut text = self.text.clone();
         let mut top = |index: usize| {
             let member = self.member(index)?;

@@ -8,7 +8,7 @@ use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 
 /// How far a stream has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum End {
+pub enum StreamEnd {
     /// More may come.
     #[default]
     Open,
@@ -20,7 +20,7 @@ pub enum End {
 
 /// What one frame, or one whole answer, says. Borrowed from the text; nothing is copied.
 #[derive(Clone, Debug, Default)]
-pub struct Sight<'a> {
+pub struct FrameFacts<'a> {
     /// The answer's id.
     pub id: Option<JsonStr<'a>>,
     /// Where the value of the model's name stands in the text, quotes included.
@@ -38,7 +38,7 @@ pub struct Sight<'a> {
     /// Nothing is in it but usage (the last chunk of a chat stream that was asked for usage).
     pub usage_only: bool,
     /// How far the stream has come with it.
-    pub end: End,
+    pub end: StreamEnd,
     /// The error that it carries, as the provider wrote it.
     pub error: Option<RawJson<'a>>,
 }
@@ -48,7 +48,7 @@ pub struct Sight<'a> {
 /// # Errors
 /// The data is not JSON. Streams hold such frames now and then; they pass and tell nothing.
 #[inline]
-pub fn frame(format: Format, data: &str) -> Result<Sight<'_>, JsonError> {
+pub fn frame(format: Format, data: &str) -> Result<FrameFacts<'_>, JsonError> {
     match format {
         Format::Chat => super::chat::watch::frame(data),
         Format::Messages => super::messages::watch::frame(data),
@@ -59,7 +59,7 @@ pub fn frame(format: Format, data: &str) -> Result<Sight<'_>, JsonError> {
 
 /// What a glance at a frame tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Glance {
+pub enum FrameClass {
     /// There may be something in it that must be read now.
     Read,
     /// Nothing is in it but content.
@@ -73,7 +73,7 @@ pub enum Glance {
 /// escapes, which no provider does, and never seen where there is none, because a quote inside a string has a backslash
 /// before it.
 #[inline]
-pub fn glance(format: Format, data: &[u8]) -> Glance {
+pub fn glance(format: Format, data: &[u8]) -> FrameClass {
     match format {
         Format::Chat => super::chat::watch::glance(data),
         Format::Generate => super::generate::watch::glance(data),
@@ -115,7 +115,7 @@ pub(super) fn is_void(finder: &memchr::memmem::Finder<'_>, data: &[u8]) -> bool 
 ///
 /// # Errors
 /// The answer is not JSON or not an object.
-pub fn answer(format: Format, body: &str) -> Result<Sight<'_>, JsonError> {
+pub fn answer(format: Format, body: &str) -> Result<FrameFacts<'_>, JsonError> {
     match format {
         Format::Chat => super::chat::watch::answer(body),
         Format::Messages => super::messages::watch::answer(body),

@@ -9,9 +9,9 @@ use model_gateway::canonical::{Dialect, Quirks, Thinking};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::Route;
 use model_gateway::translate::verbatim::Arrival;
-use model_gateway::translate::{Ask, Outgoing, Restore, Translated, links, outgoing};
+use model_gateway::translate::{Outgoing, Restore, TranslateRequest, Translated, links, outgoing};
 use model_gateway::wire::Format;
-use model_gateway::wire::codec::Reply;
+use model_gateway::wire::codec::ReplyOptions;
 
 use crate::frames::Answer;
 use crate::slots::{Slot, slot};
@@ -84,7 +84,7 @@ pub(crate) fn name_of(format: Format) -> &'static str {
 
 fn translate(client: Format, provider: Format, dialect: &Dialect<'_>, body: &str) -> Option<Outgoing> {
     let model = EscapedString::from("m");
-    let ask = Ask {
+    let ask = TranslateRequest {
         client,
         provider,
         stream: false,
@@ -97,21 +97,21 @@ fn translate(client: Format, provider: Format, dialect: &Dialect<'_>, body: &str
         now: 1,
     };
     if !dialect.media_urls && body.contains("https:") {
-        links(body, client, provider, dialect, model_gateway::translate::Stored::default());
+        links(body, client, provider, dialect, model_gateway::translate::StoreOptions::default());
     }
     // What is refused has been read and written first.
     outgoing(body, &ask).ok()
 }
 
 fn bring(provider: Format, client: Format, answer: &Answer, restore: &Restore, stream: bool) {
-    let reply = Reply {
+    let reply = ReplyOptions {
         model: EscapedString::from("m"),
         seed: "01JXG3ZQK5V7W8Y9A0B1C2D3E4".into(),
         usage_wanted: true,
         show_thinking: true,
         issuer: "provider".into(),
         remember: true,
-        ..Reply::default()
+        ..ReplyOptions::default()
     };
     let arrival = match answer {
         Answer::Whole(_) => Arrival::Whole,

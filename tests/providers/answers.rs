@@ -1,6 +1,6 @@
 //! What each provider answers: where it puts reasoning, usage, the ends of answers and its errors.
 
-use model_gateway::canonical::answer::{FinishOwned, Kind};
+use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
 use model_gateway::canonical::{Answer, Usage};
 use model_gateway::wire::chat::{answer, stream};
 use model_gateway::wire::error::ProviderError;
@@ -28,7 +28,7 @@ fn end(word: &str, more: &str) -> String {
     )
 }
 
-fn text_of(answer: &Answer, kind: &Kind) -> String {
+fn text_of(answer: &Answer, kind: &AnswerBlockKind) -> String {
     answer.blocks.iter().filter(|block| block.kind == *kind).map(|block| &*block.text).collect()
 }
 
@@ -47,8 +47,8 @@ fn compat_reasoning_is_found_under_every_name() {
         r#""content":[{"type":"thinking","thinking":[{"type":"text","text":"so"}]}]"#,
     ] {
         let answer = read(&[&delta(named), &delta(r#""content":"b""#), &end("stop", ""), "[DONE]"]);
-        assert_eq!(text_of(&answer, &Kind::Reasoning), "so", "{named}");
-        assert_eq!(text_of(&answer, &Kind::Text), "b", "{named}");
+        assert_eq!(text_of(&answer, &AnswerBlockKind::Reasoning), "so", "{named}");
+        assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "b", "{named}");
     }
 }
 
@@ -153,7 +153,7 @@ fn compat_calls_of_each_provider_are_told_apart() {
             .blocks
             .iter()
             .map(|block| match &block.kind {
-                Kind::ToolUse { id, name, .. } => {
+                AnswerBlockKind::ToolUse { id, name, .. } => {
                     let text = model_gateway::json::JsonStr::from_escaped(&block.text).decode().into_owned();
                     (format!("{id} {name}"), block.object.clone().unwrap_or(text))
                 }

@@ -12,7 +12,7 @@ mod servers;
 use model_gateway::canonical::{Dialect, Thinking};
 use model_gateway::json::EscapedString;
 use model_gateway::provider::{BaseUrl, Kind, Provider, Setup};
-use model_gateway::translate::{Ask, Outgoing, Refused, outgoing};
+use model_gateway::translate::{Outgoing, Refused, TranslateRequest, outgoing};
 use model_gateway::wire::{Api, Format};
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ fn ask(provider: &Provider, model: &str, from: Format, body: &str) -> Result<Out
 fn go(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Result<Outgoing, Refused> {
     outgoing(
         body,
-        &Ask {
+        &TranslateRequest {
             client: from,
             provider: to,
             stream: serde_json::from_str::<Value>(body).unwrap()["stream"] == true,

@@ -9,9 +9,9 @@ use model_gateway::error::{ApiError, Kind};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::{Route, Translated};
 use model_gateway::translate::verbatim::{Arrival, StreamError};
-use model_gateway::translate::{Ask, Outgoing, Refused, Restore, outgoing};
+use model_gateway::translate::{Outgoing, Refused, Restore, TranslateRequest, outgoing};
 use model_gateway::wire::Format;
-use model_gateway::wire::codec::Reply;
+use model_gateway::wire::codec::ReplyOptions;
 use model_gateway::wire::error::{ProviderError, from_provider};
 
 const LIMIT: usize = 1 << 24;
@@ -67,7 +67,7 @@ pub(crate) fn dialect(format: Format) -> Dialect<'static> {
 /// The request in `body`, as the provider gets it.
 pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, Refused> {
     let dialect = dialect(to);
-    let ask = Ask {
+    let ask = TranslateRequest {
         client: from,
         provider: to,
         stream: false,
@@ -83,8 +83,8 @@ pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, 
 }
 
 /// What the answer's encoder is told in most tests.
-pub(crate) fn reply(provider: Format) -> Reply {
-    Reply {
+pub(crate) fn reply(provider: Format) -> ReplyOptions {
+    ReplyOptions {
         model: EscapedString::from("model-1"),
         request: "req_1".into(),
         seed: "req_1".into(),
@@ -92,7 +92,7 @@ pub(crate) fn reply(provider: Format) -> Reply {
         usage_wanted: true,
         show_thinking: true,
         issuer: issuer(provider).into(),
-        ..Reply::default()
+        ..ReplyOptions::default()
     }
 }
 
@@ -125,7 +125,7 @@ impl Way {
     pub(crate) fn pass_with(
         &self,
         pieces: &[&[u8]],
-        reply: Reply,
+        reply: ReplyOptions,
         restore: Restore,
     ) -> (String, Result<(), String>) {
         let route = Route { client: self.client, provider: self.provider, stream: self.stream };

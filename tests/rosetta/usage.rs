@@ -10,7 +10,7 @@ use model_gateway::framing::sse::{Event, SseSplitter};
 use model_gateway::tokens::{Family, count_request, count_text};
 use model_gateway::translate::translated::{Route, Translated};
 use model_gateway::translate::verbatim::{Arrival, Changes};
-use model_gateway::translate::{Asked, Exchange, Restore, Verbatim, decode_request};
+use model_gateway::translate::{CountedRequest, Exchange, Restore, Verbatim, decode_request};
 use model_gateway::wire::Format;
 use model_gateway::wire::watch;
 use serde_json::Value;
@@ -297,7 +297,7 @@ fn what_was_asked_is_counted_by_the_family_of_the_model() {
         let mut exchange = exchange(Format::Chat, Format::Messages, Arrival::Events, true);
         exchange.expect(Family::Qwen, body.len() as u64 / 4);
         let (front, back) = body.as_bytes().split_at(body.len() / 2);
-        exchange.asked(Asked::of([front, back].into_iter().map(Bytes::copy_from_slice).collect()));
+        exchange.asked(CountedRequest::of([front, back].into_iter().map(Bytes::copy_from_slice).collect()));
         exchange.cut();
         let input = exchange.meter().usage().input.unwrap();
         let most = if exactly { 0 } else { counted / 10 };
@@ -306,7 +306,7 @@ fn what_was_asked_is_counted_by_the_family_of_the_model() {
     // What is not text has no words that could be counted.
     let image = format!("{{\"messages\":[\"{}", "iVBORw0KGgoAAAANSUhEUg".repeat(2_000));
     let mut exchange = exchange(Format::Chat, Format::Chat, Arrival::Events, true);
-    exchange.asked(Asked::of([Bytes::from(image)].into_iter().collect()));
+    exchange.asked(CountedRequest::of([Bytes::from(image)].into_iter().collect()));
     exchange.cut();
     assert_eq!(exchange.meter().usage().input, Some(INPUT));
 }

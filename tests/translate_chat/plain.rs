@@ -1,6 +1,6 @@
 //! A plain reading of the format with a JSON tree: slow, and obviously right.
 
-use model_gateway::canonical::answer::{FinishOwned, Kind};
+use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
 use model_gateway::canonical::{Answer, ToolKind};
 use model_gateway::json::JsonStr;
 use serde_json::Value;
@@ -143,10 +143,10 @@ impl Plain {
             let mut choice = Choice::default();
             for block in answer.blocks_of(index) {
                 match &block.kind {
-                    Kind::Text => choice.text += &plain(&block.text),
-                    Kind::Refusal => choice.refusal += &plain(&block.text),
-                    Kind::Reasoning => choice.reasoning += &plain(&block.text),
-                    Kind::ToolUse { name, kind, .. } => {
+                    AnswerBlockKind::Text => choice.text += &plain(&block.text),
+                    AnswerBlockKind::Refusal => choice.refusal += &plain(&block.text),
+                    AnswerBlockKind::Reasoning => choice.reasoning += &plain(&block.text),
+                    AnswerBlockKind::ToolUse { name, kind, .. } => {
                         let input = block.object.clone().unwrap_or_else(|| plain(&block.text));
                         let input = if input.is_empty() && *kind == ToolKind::Function {
                             "{}".to_owned()
@@ -155,9 +155,9 @@ impl Plain {
                         };
                         choice.calls.push((plain(name), input));
                     }
-                    Kind::Media { mime } if mime.starts_with("audio/") => choice.sounds += 1,
-                    Kind::Media { .. } => choice.images += 1,
-                    Kind::HiddenReasoning | Kind::Opaque { .. } => {}
+                    AnswerBlockKind::Media { mime } if mime.starts_with("audio/") => choice.sounds += 1,
+                    AnswerBlockKind::Media { .. } => choice.images += 1,
+                    AnswerBlockKind::HiddenReasoning | AnswerBlockKind::Opaque { .. } => {}
                 }
                 choice.sources.extend(block.citations.iter().map(|citation| plain(&citation.url)));
             }

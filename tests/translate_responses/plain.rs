@@ -1,6 +1,6 @@
 //! A plain reading of responses: every frame a tree, everything taken from what the provider says at the end.
 
-use model_gateway::canonical::answer::{FinishOwned, Kind};
+use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
 use model_gateway::canonical::{Answer, ToolKind, Usage};
 use model_gateway::json::JsonStr;
 use serde_json::Value;
@@ -182,22 +182,22 @@ impl Reading {
         for block in &answer.blocks {
             let text = plain(&block.text);
             match &block.kind {
-                Kind::Text => {
+                AnswerBlockKind::Text => {
                     reading.texts.push(text);
                     reading.addresses.extend(block.citations.iter().map(|citation| plain(&citation.url)));
                 }
-                Kind::Refusal => reading.refusals.push(text),
-                Kind::Reasoning => reading.reasoning.push(text),
-                Kind::HiddenReasoning => {}
-                Kind::ToolUse { id, name, kind, namespace } => {
+                AnswerBlockKind::Refusal => reading.refusals.push(text),
+                AnswerBlockKind::Reasoning => reading.reasoning.push(text),
+                AnswerBlockKind::HiddenReasoning => {}
+                AnswerBlockKind::ToolUse { id, name, kind, namespace } => {
                     let input = block.object.clone().unwrap_or(text);
                     let free = *kind == ToolKind::Custom;
                     reading.calls.push((plain(id), plain(name), plain(namespace), input, free));
                 }
-                Kind::Media { .. } => reading.images.push(text),
-                Kind::Opaque { name, .. } => reading.hosted.push(name.clone()),
+                AnswerBlockKind::Media { .. } => reading.images.push(text),
+                AnswerBlockKind::Opaque { name, .. } => reading.hosted.push(name.clone()),
             }
-            if matches!(block.kind, Kind::Reasoning | Kind::HiddenReasoning) {
+            if matches!(block.kind, AnswerBlockKind::Reasoning | AnswerBlockKind::HiddenReasoning) {
                 reading.seals.extend(Some(plain(&block.seal)).filter(|seal| !seal.is_empty()));
             }
         }

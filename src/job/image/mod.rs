@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{JobCall, JobFault, Job, RemoteMedia, JobReply};
+use super::{Job, JobCall, JobFault, JobReply, RemoteMedia};
 use crate::canonical::image::{
     Comes, ImageDialect, ImageFamily, ImageInput, ImageRequest, ImageRules, ImageShape, ImageSource, Picture,
     Sizes,
 };
-use crate::canonical::{Lost, Product, Usage};
+use crate::canonical::{ElementLoss, Product, Usage};
 use crate::error::{ApiError, Kind};
 use crate::wire::error::{ProviderError, from_provider};
 use crate::wire::images::answer::{self, Answer, Image, Place, State, Task};
@@ -126,7 +126,7 @@ impl Imaging {
     }
 
     /// What of the request the model has no place for.
-    pub fn lost(&self) -> &[Lost] {
+    pub fn lost(&self) -> &[ElementLoss] {
         &self.asked.request.lost
     }
 

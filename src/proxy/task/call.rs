@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 
-use super::super::call::{CallRequest, CallLog, Reached, refused as refused_by, to_look};
+use super::super::call::{CallLog, CallRequest, Reached, refused as refused_by, to_look};
 use super::super::lane::{UpstreamRoute, address_of};
 use super::super::live::ActiveSnapshot;
 use super::super::weight::Room;
@@ -86,7 +86,12 @@ impl TaskRequest {
 
 impl Gateway {
     /// Calls a provider and waits for the head of an answer that leaves piece by piece, and so must be as it is.
-    pub(super) async fn reach(&self, road: &TaskRoute, out: &TaskRequest, notes: &mut CallLog) -> Result<Reached, ApiError> {
+    pub(super) async fn reach(
+        &self,
+        road: &TaskRoute,
+        out: &TaskRequest,
+        notes: &mut CallLog,
+    ) -> Result<Reached, ApiError> {
         let reached = self.ask_provider(&road.ask(out).ok_or_else(broken)?, notes).await?;
         let coding = reached.text(&header::CONTENT_ENCODING);
         if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
@@ -115,7 +120,12 @@ impl Gateway {
     }
 
     /// What a provider's refusal means to the client, whatever becomes of its body.
-    pub(super) async fn refusal(&self, road: &TaskRoute, mut reached: Reached, notes: &mut CallLog) -> ApiError {
+    pub(super) async fn refusal(
+        &self,
+        road: &TaskRoute,
+        mut reached: Reached,
+        notes: &mut CallLog,
+    ) -> ApiError {
         let (status, retry_after) = (reached.status, reached.retry_after());
         let body = reached.hear(0, None, notes).await.map(|heard| heard.body).unwrap_or_default();
         self.read_out(reached);

@@ -10,10 +10,10 @@ use super::super::fallback::not_offered;
 use super::super::request::check_media;
 use super::super::{Client, Gateway};
 use super::call::{TaskRequest, TaskRoute};
-use super::note::{TaskFacts, Form};
+use super::note::{Form, TaskFacts};
 use super::submit::{TaskSubmission, facts_of, prefix};
 use super::{failed, utf8};
-use crate::canonical::Lost;
+use crate::canonical::ElementLoss;
 use crate::canonical::video::{PictureRole, Video};
 use crate::error::{ApiError, Kind};
 use crate::provider::{Kind as ProviderKind, VideoStep};
@@ -77,9 +77,13 @@ impl Gateway {
                 image::encode_face(face, &target.model, &mut body);
                 let step = VideoStep::Submit { framed: true };
                 let path = target.provider.video_path(&target.model, step).ok_or_else(failed)?;
-                let out = TaskRequest { headers: target.provider.video_headers(), ..TaskRequest::post(path, body.freeze()) };
+                let out = TaskRequest {
+                    headers: target.provider.video_headers(),
+                    ..TaskRequest::post(path, body.freeze())
+                };
                 self.tell_lost(ctx, "tasks", &asked.lost)?;
-                let facts = TaskFacts { form: Form::Nested, endpoint: "tasks".to_owned(), ..TaskFacts::default() };
+                let facts =
+                    TaskFacts { form: Form::Nested, endpoint: "tasks".to_owned(), ..TaskFacts::default() };
                 let order = TaskSubmission { facts, out, prefix: "task_", mark };
                 let (id, _) = self.begin_task(ctx, road, order).await?;
                 let body = answer::submitted(task, &id, ctx.id.as_str());
@@ -133,7 +137,7 @@ fn video_order(
     name: &str,
     mut video: Video<'_>,
     mark: Option<Mark>,
-) -> Result<(TaskSubmission, Vec<Lost>), ApiError> {
+) -> Result<(TaskSubmission, Vec<ElementLoss>), ApiError> {
     let target = road.target().ok_or_else(failed)?;
     let provider = &target.provider;
     let dialect = provider.video(&target.model);

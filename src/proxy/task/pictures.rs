@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::super::call::CallLog;
-use super::super::context::{UpstreamResponse, Context, SynthesizedResponse};
+use super::super::context::{Context, SynthesizedResponse, UpstreamResponse};
 use super::super::exchange::silent;
 use super::super::stored::account;
 use super::super::{Client, Gateway, images};
@@ -17,7 +17,7 @@ use super::submit::of_account;
 use super::{KEEPING, broken, failed, new_id};
 use crate::account::ExpectedUsage;
 use crate::canonical::image::ImageRequest;
-use crate::canonical::{Lost, Product, Usage};
+use crate::canonical::{ElementLoss, Product, Usage};
 use crate::error::ApiError;
 use crate::job::image::{ImageJobRequest, Imaging};
 use crate::job::{Body, Job as _, JobReply};
@@ -52,7 +52,7 @@ impl Gateway {
         ctx: &mut Context,
         name: &str,
         request: ImageRequest,
-        unknown: &[Lost],
+        unknown: &[ElementLoss],
         mark: Option<Mark>,
     ) -> Result<bool, ApiError> {
         let (road, _) = self.road(ctx, name, Api::Images, None)?;
@@ -196,7 +196,8 @@ impl Gateway {
         let urls = urls?;
         let [Product::Images { size, quality, .. }] = made else { return Err(failed()) };
         let products = vec![Product::Images { count: urls.len() as u64, size, quality }];
-        self.charge_pictures(ctx, SynthesizedResponse { usage: Usage::default(), products, counted: false }).await;
+        self.charge_pictures(ctx, SynthesizedResponse { usage: Usage::default(), products, counted: false })
+            .await;
         self.reply_json(client, ctx, answer::images(&urls)).await
     }
 }

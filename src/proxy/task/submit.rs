@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
 use super::super::call::CallLog;
-use super::super::context::{Context, Attempt};
+use super::super::context::{Attempt, Context};
 use super::super::fallback::not_offered;
 use super::super::fetch::FetchFault;
 use super::super::lane::UpstreamRoute;
@@ -20,7 +20,7 @@ use super::super::stored::account;
 use super::super::weight::Room;
 use super::super::{Client, Gateway};
 use super::call::{TaskRequest, TaskRoute};
-use super::note::{TaskFacts, Form, TaskState, pack, unpack};
+use super::note::{Form, TaskFacts, TaskState, pack, unpack};
 use super::{KEEPING, Words, broken, failed, new_id, unknown, utf8};
 use crate::account::ExpectedUsage;
 use crate::canonical::Product;
@@ -109,7 +109,8 @@ impl Gateway {
             None => VideoStep::Submit { framed },
         };
         let path = provider.video_path(model, step).ok_or_else(|| not_offered(&name, Api::Videos))?;
-        let out = TaskRequest { headers: provider.video_headers(), ..TaskRequest::post(path, request.freeze()) };
+        let out =
+            TaskRequest { headers: provider.video_headers(), ..TaskRequest::post(path, request.freeze()) };
         self.tell_lost(ctx, "videos", &write::lost(&video, &dialect, upstream.is_some()))?;
         let mut facts = TaskFacts {
             remixed: video.remix.as_deref().map(str::to_owned),

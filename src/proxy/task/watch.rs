@@ -17,7 +17,7 @@ use super::super::context::Context;
 use super::super::live::ActiveSnapshot;
 use super::KEEPING;
 use super::call::{TaskRequest, TaskRoute};
-use super::note::{TaskFacts, Form, TaskState, pack, unpack};
+use super::note::{Form, TaskFacts, TaskState, pack, unpack};
 use super::show::TaskView;
 use super::submit::lines;
 use crate::canonical::video::{Medium, Report, Stage};
@@ -158,7 +158,11 @@ impl Gateway {
                 record.detail = notes.detail;
                 shown
             }
-            Err(_) => TaskView { task: StoredTask::default(), facts: TaskFacts::default(), state: TaskState::default() },
+            Err(_) => TaskView {
+                task: StoredTask::default(),
+                facts: TaskFacts::default(),
+                state: TaskState::default(),
+            },
         }
     }
 

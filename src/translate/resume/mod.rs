@@ -2,7 +2,7 @@
 //!
 //! What the client is given is noted while it passes ([`Transcript`]), for routes that want it. When the answer breaks
 //! off, its text becomes the beginning that the next provider is given ([`Prefill`]), and the events of that provider's
-//! answer are fitted to what the client has ([`Seam`](seam)), so that it sees one answer.
+//! answer are fitted to what the client has ([`Splice`](seam)), so that it sees one answer.
 //!
 //! Whatever cannot be gone on with faithfully is [`Unfit`].
 
@@ -15,29 +15,29 @@ use bytes::{Bytes, BytesMut};
 
 pub use transcript::{Prefill, Unfit};
 
-use super::codecs::{Decoder, Encoder, decode_request};
+use super::codecs::{AnyDecoder, AnyEncoder, decode_request};
 use super::translated::{Parts, Route};
 use super::verbatim::Arrival;
-use super::{Ask, Exchange, Restore, StreamError, Translated};
+use super::{Exchange, Restore, StreamError, TranslateRequest, Translated};
 use crate::canonical::{Block, Event, Finish, OutputFormat, Request, Role, Start, Thinking, Turn, Usage};
 use crate::json::{EscapedString, JsonStr};
 use crate::wire::Format;
-use crate::wire::codec::Reply;
-use seam::Seam;
+use crate::wire::codec::ReplyOptions;
+use seam::Splice;
 use transcript::Transcript;
 
 /// What is noted of an answer that is written from events, and how the events fit to what was before them.
 #[derive(Debug, Default)]
-pub(super) struct Along {
+pub(super) struct TranslatedTap {
     transcript: Transcript,
-    seam: Option<Box<Seam>>,
+    seam: Option<Box<Splice>>,
 }
 
-impl Along {
+impl TranslatedTap {
     /// Passes an event on to who writes it, if it has a place.
     #[inline]
     pub(super) fn event(&mut self, event: &Event<'_>, sink: &mut impl FnMut(&Event<'_>)) {
-        let Along { transcript, seam } = self;
+        let TranslatedTap { transcript, seam } = self;
         let mut pass = |event: &Event<'_>| {
             transcript.note(event);
             sink(event);
@@ -68,8 +68,8 @@ impl Along {
 
 /// The same for an answer that passes as it is: it is read beside.
 #[derive(Debug)]
-pub(super) struct Beside {
-    decoder: Decoder,
+pub(super) struct VerbatimTap {
+    decoder: AnyDecoder,
     transcript: Transcript,
     /// What had passed of a piece when a frame of it did not.
     pub(super) ready: Bytes,
@@ -77,10 +77,10 @@ pub(super) struct Beside {
     half_line: bool,
 }
 
-impl Beside {
+impl VerbatimTap {
     pub(super) fn new(format: Format) -> Self {
-        Beside {
-            decoder: Decoder::new(format, "", false),
+        VerbatimTap {
+            decoder: AnyDecoder::new(format, "", false),
             transcript: Transcript::default(),
             ready: Bytes::new(),
             half_line: false,
@@ -96,7 +96,7 @@ impl Beside {
         if data.trim().is_empty() {
             return Ok(());
         }
-        let Beside { decoder, transcript, .. } = self;
+        let VerbatimTap { decoder, transcript, .. } = self;
         let mut failed = None;
         let read = decoder.frame(data, &mut |event| match event {
             Event::Error(error) => failed = Some(Bytes::copy_from_slice(error.text().as_bytes())),
@@ -121,9 +121,14 @@ impl Beside {
     }
 
     /// A writer that is where the client is: it has written what the client has.
-    fn writer(&self, client: Format, renamed: Option<&EscapedString>, reply: &mut Reply) -> Encoder {
+    fn writer(
+        &self,
+        client: Format,
+        renamed: Option<&EscapedString>,
+        reply: &mut ReplyOptions,
+    ) -> AnyEncoder {
         let Some(start) = self.transcript.start() else {
-            return Encoder::new(client, Arc::new(reply.clone()));
+            return AnyEncoder::new(client, Arc::new(reply.clone()));
         };
         match renamed {
             Some(name) => reply.model = name.clone(),
@@ -132,7 +137,7 @@ impl Beside {
         }
         // Whatever was asked for, it was shown.
         reply.show_thinking |= self.transcript.has_thoughts();
-        let mut encoder = Encoder::new(client, Arc::new(reply.clone()));
+        let mut encoder = AnyEncoder::new(client, Arc::new(reply.clone()));
         let mut unwanted = BytesMut::new();
         self.transcript.replay(client, &mut |event| encoder.event(event, &mut unwanted));
         encoder.known_as(&start);
@@ -142,18 +147,18 @@ impl Beside {
 
 /// What a request has to say about going on with its answer.
 #[derive(Debug)]
-pub struct Terms {
+pub struct TranscriptLimits {
     /// Output tokens at most, if the client said so.
     pub max_output: Option<u64>,
     /// What the answer's encoder is told.
-    pub reply: Reply,
+    pub reply: ReplyOptions,
 }
 
 /// Reads a request whose answer broke off.
 ///
 /// # Errors
 /// It asks for something that a second provider cannot go on with.
-pub fn terms(body: &str, ask: &Ask<'_>) -> Result<Terms, Unfit> {
+pub fn terms(body: &str, ask: &TranslateRequest<'_>) -> Result<TranscriptLimits, Unfit> {
     let request = decode_request(ask.client, body).map_err(|_| Unfit::Request)?;
     let modalities = request.modalities.iter().all(|kind| kind.escaped().eq_ignore_ascii_case("text"));
     let plain = request.choices.is_none_or(|choices| choices <= 1)
@@ -164,19 +169,19 @@ pub fn terms(body: &str, ask: &Ask<'_>) -> Result<Terms, Unfit> {
         return Err(Unfit::Request);
     }
     let max_output = request.max_output;
-    Ok(Terms { max_output, reply: super::outgoing::reply(&request, body, ask) })
+    Ok(TranscriptLimits { max_output, reply: super::outgoing::reply(&request, body, ask) })
 }
 
 /// The beginning of an answer, for whoever is to go on with it.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun<'a> {
+pub struct PrefillState<'a> {
     /// The text; may be empty.
     pub prefill: &'a Prefill,
     /// Output tokens that are left of what the client allows, if it said so.
     pub left: Option<u64>,
 }
 
-impl Begun<'_> {
+impl PrefillState<'_> {
     /// Puts it into a request: a last turn of the assistant, or the rest of the one with which the client has begun.
     pub(super) fn put_into<'a>(&self, request: &mut Request<'a>, bump: &'a bumpalo::Bump) {
         if self.left.is_some() {
@@ -209,13 +214,13 @@ impl Begun<'_> {
 
 /// How an answer is gone on with.
 #[derive(Debug)]
-pub struct Onward<'a> {
+pub struct Continuation<'a> {
     /// The formats of the client and of the next provider.
     pub route: Route,
     /// How the next provider's answer arrives.
     pub arrival: Arrival,
     /// What the answer's encoder is told.
-    pub reply: &'a Reply,
+    pub reply: &'a ReplyOptions,
     /// What must be undone in the next provider's answer.
     pub restore: Restore,
     /// See [`Translated::new`].
@@ -255,9 +260,9 @@ impl Exchange {
     /// None can.
     pub fn prefill(&self) -> Result<Prefill, Unfit> {
         let (transcript, ended) = match self {
-            Exchange::Verbatim(verbatim) => (verbatim.beside().map(Beside::transcript), false),
+            Exchange::Verbatim(verbatim) => (verbatim.beside().map(VerbatimTap::transcript), false),
             Exchange::Translated(translated) => {
-                (translated.along().map(Along::transcript), translated.has_reason())
+                (translated.along().map(TranslatedTap::transcript), translated.has_reason())
             }
         };
         let meter = self.meter();
@@ -269,10 +274,10 @@ impl Exchange {
 
     /// Goes on with this answer, which has broken off: what follows comes from another provider.
     #[must_use]
-    pub fn go_on(mut self, onward: Onward<'_>) -> Exchange {
+    pub fn go_on(mut self, onward: Continuation<'_>) -> Exchange {
         self.cut();
         let (before, counted) = (self.usage(), self.is_counted());
-        let Onward { route, arrival, reply, restore, limit, prefill, repeats } = onward;
+        let Continuation { route, arrival, reply, restore, limit, prefill, repeats } = onward;
         let mut reply = reply.clone();
         let mut before_all = &b""[..];
         let (mut to, transcript) = match self {
@@ -288,22 +293,22 @@ impl Exchange {
                         let to = beside.writer(route.client, renamed.as_ref(), &mut reply);
                         (to, beside.transcript)
                     }
-                    None => (Encoder::new(route.client, Arc::new(reply.clone())), Transcript::default()),
+                    None => (AnyEncoder::new(route.client, Arc::new(reply.clone())), Transcript::default()),
                 }
             }
             Exchange::Translated(translated) => {
                 let Parts { to, along, reply: former } = translated.into_parts();
                 reply.keep_as = former.keep_as.clone();
                 reply.model = former.model.clone();
-                let to = to.unwrap_or_else(|| Encoder::new(route.client, former));
+                let to = to.unwrap_or_else(|| AnyEncoder::new(route.client, former));
                 (to, along.map(|along| along.transcript).unwrap_or_default())
             }
         };
         let reply = Arc::new(reply);
         to.retell(reply.clone());
         let echo = if repeats { Some(prefill) } else { None };
-        let seam = Seam::new(&transcript, prefill, echo, before, counted);
-        let along = Box::new(Along { transcript, seam: Some(Box::new(seam)) });
+        let seam = Splice::new(&transcript, prefill, echo, before, counted);
+        let along = Box::new(TranslatedTap { transcript, seam: Some(Box::new(seam)) });
         let mut translated = Translated::resumed(&route, arrival, reply, restore, limit, to, along);
         translated.say(before_all);
         Exchange::Translated(Box::new(translated))
@@ -312,7 +317,7 @@ impl Exchange {
     /// Ends this answer, which has broken off, as one that has come to its limit: nothing is left of what the client
     /// allows. Gives what leaves.
     #[must_use]
-    pub fn end_at_limit(self, reply: &Reply, prefill: &Prefill) -> (Exchange, Bytes) {
+    pub fn end_at_limit(self, reply: &ReplyOptions, prefill: &Prefill) -> (Exchange, Bytes) {
         let client = match &self {
             Exchange::Verbatim(verbatim) => verbatim.format().unwrap_or(Format::Chat),
             Exchange::Translated(translated) => translated.client(),
@@ -320,7 +325,7 @@ impl Exchange {
         let route = Route { client, provider: client, stream: true };
         let restore = Restore::default();
         let arrival = Arrival::Events;
-        let onward = Onward { route, arrival, reply, restore, limit: 0, prefill, repeats: false };
+        let onward = Continuation { route, arrival, reply, restore, limit: 0, prefill, repeats: false };
         let mut exchange = self.go_on(onward);
         let mut out = Bytes::new();
         if let Exchange::Translated(translated) = &mut exchange {
@@ -358,7 +363,7 @@ impl Exchange {
     /// Whether the client has been given any content.
     pub fn has_delivered(&self) -> bool {
         let before = match self {
-            Exchange::Translated(translated) => translated.along().is_some_and(Along::goes_on),
+            Exchange::Translated(translated) => translated.along().is_some_and(TranslatedTap::goes_on),
             Exchange::Verbatim(_) => false,
         };
         before || self.meter().content_frames() > 0

@@ -8,7 +8,7 @@ use crate::json::{JsonStr, push_escaped};
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Seam {
+pub(super) struct Splice {
     started: bool,
     /// Which block of the client's a block of this provider is; those that the client does not see are none.
     places: SmallVec<[Option<u32>; 4]>,
@@ -19,7 +19,7 @@ pub(super) struct Seam {
     /// The answer had text or reasoning: more reasoning has no place behind it.
     spoken: bool,
     /// What may be said twice.
-    joint: Joint,
+    joint: OverlapTrimmer,
     /// What was used before.
     before: Usage,
     /// Some of it was counted.
@@ -28,7 +28,7 @@ pub(super) struct Seam {
 
 /// What the provider may say that the client has already.
 #[derive(Debug, Default)]
-struct Joint {
+struct OverlapTrimmer {
     /// The whole beginning, if the provider repeats it.
     echo: String,
     /// What may be the repetition, as far as it has come.
@@ -37,7 +37,7 @@ struct Joint {
     space: String,
 }
 
-impl Joint {
+impl OverlapTrimmer {
     fn is_over(&self) -> bool {
         self.echo.is_empty() && self.space.is_empty()
     }
@@ -81,7 +81,7 @@ impl Joint {
     }
 }
 
-impl Seam {
+impl Splice {
     pub(super) fn new(
         transcript: &Transcript,
         prefill: &Prefill,
@@ -90,13 +90,13 @@ impl Seam {
         counted: bool,
     ) -> Self {
         let echo = echo.map(|echo| echo.text().decode().into_owned()).unwrap_or_default();
-        Seam {
+        Splice {
             started: transcript.start().is_some(),
             places: SmallVec::new(),
             next: transcript.blocks(),
             open: transcript.open(),
             spoken: transcript.blocks() > 0,
-            joint: Joint { echo, heard: String::new(), space: prefill.space.clone() },
+            joint: OverlapTrimmer { echo, heard: String::new(), space: prefill.space.clone() },
             before,
             counted,
         }

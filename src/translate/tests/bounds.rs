@@ -14,11 +14,11 @@ use crate::provider::{BaseUrl, Kind, Provider, Setup};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{
-    Ask, MOST_CALLS, MOST_PARTS, MOST_TOOLS, Outgoing, Refused, Restore, Translated, outgoing,
+    MOST_CALLS, MOST_PARTS, MOST_TOOLS, Outgoing, Refused, Restore, TranslateRequest, Translated, outgoing,
 };
 use crate::wire::Format;
-use crate::wire::codec::{MOST_LOSSES, Reply};
-use crate::wire::loss::Policy;
+use crate::wire::codec::{MOST_LOSSES, ReplyOptions};
+use crate::wire::loss::LossPolicy;
 
 /// A request on its way to another format.
 fn translate(client: Format, body: &str) -> Result<Outgoing, Refused> {
@@ -28,7 +28,7 @@ fn translate(client: Format, body: &str) -> Result<Outgoing, Refused> {
         _ => (Kind::Anthropic, Format::Messages, "claude-sonnet-4-5"),
     };
     let provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![format.api()], base });
-    let ask = Ask {
+    let ask = TranslateRequest {
         client,
         provider: format,
         stream: false,
@@ -92,7 +92,7 @@ fn recorded_losses_are_bounded_and_what_matters_is_among_them() {
     let body = format!(r#"{{"messages":[{{"role":"user","content":"x"}}],{unknown}}}"#);
     let losses = translate(Format::Chat, &body).unwrap().losses;
     assert_eq!(losses.len(), MOST_LOSSES);
-    assert!(losses.iter().any(|loss| loss.policy == Policy::Warn));
+    assert!(losses.iter().any(|loss| loss.policy == LossPolicy::Warn));
     // What must be refused is, however late it comes.
     let body = format!(r#"{{"input":"x",{unknown},"background":true}}"#);
     assert_eq!(refused(Format::Responses, &body).param.as_deref(), Some("background"));
@@ -123,7 +123,7 @@ fn types_that_are_said_twice_do_not_double_a_schema() {
 
 fn answered(provider: Format, body: String) -> bool {
     let route = Route { client: Format::Generate, provider, stream: false };
-    let reply = Arc::new(Reply::default());
+    let reply = Arc::new(ReplyOptions::default());
     let mut translated = Translated::new(&route, Arrival::Whole, reply, Restore::default(), 1 << 28);
     translated.whole(Bytes::from(body)).is_ok()
 }

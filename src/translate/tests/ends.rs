@@ -7,7 +7,7 @@ use super::{pass, pass_events};
 use crate::translate::verbatim::{Arrival, Changes, StreamError};
 use crate::translate::{Exchange, Verbatim};
 use crate::wire::error::{ArrayState, stream_tail};
-use crate::wire::watch::End;
+use crate::wire::watch::StreamEnd;
 use crate::wire::{Api, Format};
 
 /// bugs.md 47: a truncated stream gets a finish reason that the provider never gave.
@@ -63,7 +63,7 @@ fn bug_49_a_cut_stream_and_the_tail_behind_it_read_as_one_failed_stream() {
                 continue;
             }
             let passed = pass_events(answer.api, &text);
-            assert_eq!((passed.result, passed.notes.end), (Ok(()), End::Failed), "{text}");
+            assert_eq!((passed.result, passed.notes.end), (Ok(()), StreamEnd::Failed), "{text}");
             assert_eq!(passed.notes.finish.replace("in_progress", ""), "", "{text}");
             assert!(frames >= 2);
             let done = text.matches("data: [DONE]\n\n").count();
@@ -170,7 +170,7 @@ fn bug_48_an_error_in_the_middle_passes_and_ends_the_stream() {
     ] {
         let passed = pass_events(api, stream);
         assert_eq!((passed.result.clone(), passed.text()), (Ok(()), stream));
-        assert_eq!(passed.notes.end, End::Failed);
+        assert_eq!(passed.notes.end, StreamEnd::Failed);
     }
 }
 
@@ -184,7 +184,7 @@ fn a_gemini_error_without_a_field_passes_and_ends_the_stream() {
         let passed = pass_events(Api::Generate, &stream);
         assert_eq!(passed.result, Ok(()), "{stream}");
         assert_eq!(passed.text().trim_end(), stream.trim_end());
-        assert_eq!(passed.notes.end, End::Failed);
+        assert_eq!(passed.notes.end, StreamEnd::Failed);
     }
     // SDKs of the other formats do not see it: the stream is cut.
     let stream = "data: {\"choices\":[{\"finish_reason\":null}]}\n\n{\"error\":{\"message\":\"m\"}}\n\n";

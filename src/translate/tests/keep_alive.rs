@@ -10,7 +10,7 @@ use crate::framing::{Splitter, sse::SseSplitter};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::{Arrival, Changes};
 use crate::translate::{Exchange, Restore, Translated, Verbatim};
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 use crate::wire::{Format, filler};
 
 /// What a client reads: the data of all events.
@@ -43,7 +43,7 @@ fn passed(mut exchange: Exchange, text: &str, size: usize, filled: bool) -> Vec<
 
 /// Formats without a terminator are never known to be over.
 fn ends_open(exchange: &Exchange) -> bool {
-    exchange.meter().end() == crate::wire::watch::End::Open
+    exchange.meter().end() == crate::wire::watch::StreamEnd::Open
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn filler_stands_between_the_frames_of_an_answer_that_is_translated() {
         for client in Format::ALL.into_iter().filter(|client| *client != provider) {
             let pass = |size, filled| {
                 let route = Route { client, provider, stream: true };
-                let reply = Arc::new(Reply::default());
+                let reply = Arc::new(ReplyOptions::default());
                 let translated = Translated::new(&route, answer.arrival, reply, Restore::default(), 1 << 20);
                 passed(Exchange::Translated(Box::new(translated)), &answer.text, size, filled)
             };
@@ -92,7 +92,7 @@ fn a_document_is_never_filled() {
         assert!(Exchange::Verbatim(verbatim).keep_alive().is_empty(), "{format}");
         let provider = if format == Format::Chat { Format::Messages } else { Format::Chat };
         let route = Route { client: format, provider, stream: false };
-        let reply = Arc::new(Reply::default());
+        let reply = Arc::new(ReplyOptions::default());
         let translated = Translated::new(&route, Arrival::Events, reply, Restore::default(), 1 << 20);
         assert!(Exchange::Translated(Box::new(translated)).keep_alive().is_empty(), "{format}");
     }

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
 use crate::provider::{BaseUrl, Kind, Provider, Setup};
-use crate::translate::{Ask, Brought, Linked, Stored, Wanted, links, outgoing_stored};
+use crate::translate::{
+    FetchedMedia, RemoteParts, StoreOptions, TranslateRequest, WantedMedia, links, outgoing_stored,
+};
 use crate::wire::Format;
 
 const URL: &str = "https://pictures.example/a.png?x=1&y=\u{e9}";
@@ -24,13 +26,13 @@ fn way(kind: Kind, model: &'static str, from: Format, to: Format) -> Way {
 }
 
 impl Way {
-    fn links(&self, body: &Value) -> Vec<(String, Wanted)> {
+    fn links(&self, body: &Value) -> Vec<(String, WantedMedia)> {
         let dialect = self.provider.dialect(self.to.api(), self.model);
-        links(&body.to_string(), self.from, self.to, &dialect, Stored::default())
+        links(&body.to_string(), self.from, self.to, &dialect, StoreOptions::default())
     }
 
-    fn sent(&self, body: &Value, brought: &[Linked]) -> Result<Value, String> {
-        let ask = Ask {
+    fn sent(&self, body: &Value, brought: &[RemoteParts]) -> Result<Value, String> {
+        let ask = TranslateRequest {
             client: self.from,
             provider: self.to,
             stream: false,
@@ -42,7 +44,7 @@ impl Way {
             seed: "req_1",
             now: 0,
         };
-        let stored = Stored { brought: Brought(brought), ..Stored::default() };
+        let stored = StoreOptions { brought: FetchedMedia(brought), ..StoreOptions::default() };
         match outgoing_stored(&body.to_string(), &ask, stored) {
             Ok(outgoing) => Ok(serde_json::from_slice(&outgoing.body).unwrap()),
             Err(refused) => Err(refused.error.message.into_owned()),
@@ -50,8 +52,8 @@ impl Way {
     }
 }
 
-fn linked(url: &str, media_type: &'static str, base64: &str) -> Linked {
-    Linked { url: url.into(), media_type, base64: base64.to_owned() }
+fn linked(url: &str, media_type: &'static str, base64: &str) -> RemoteParts {
+    RemoteParts { url: url.into(), media_type, base64: base64.to_owned() }
 }
 
 #[test]
@@ -63,7 +65,7 @@ fn mapping_2_an_image_at_an_address_reaches_a_provider_of_bytes_as_bytes() {
     ]});
     assert!(way.sent(&body, &[]).unwrap_err().contains("image_url"));
     // Asked for once, however often it stands there.
-    assert_eq!(way.links(&body), [(URL.to_owned(), Wanted::Image)]);
+    assert_eq!(way.links(&body), [(URL.to_owned(), WantedMedia::Image)]);
     let sent = way.sent(&body, &[linked(URL, "image/png", "iVBO")]).unwrap();
     for part in [1, 2] {
         let inline = &sent["contents"][0]["parts"][part]["inlineData"];
@@ -80,7 +82,7 @@ fn mapping_2_a_document_at_an_address_reaches_chat_as_a_file() {
     let body = json!({"model": "m", "max_tokens": 9, "messages": [
         {"role": "user", "content": [document, {"type": "text", "text": "Read"}]},
     ]});
-    assert_eq!(way.links(&body), [(URL.to_owned(), Wanted::File)]);
+    assert_eq!(way.links(&body), [(URL.to_owned(), WantedMedia::File)]);
     let sent = way.sent(&body, &[linked(URL, "application/pdf", "JVBE")]).unwrap();
     let file = &sent["messages"][0]["content"][0]["file"];
     assert_eq!(
@@ -99,7 +101,7 @@ fn results_of_tools_are_looked_into_as_well() {
         {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [image]}]},
     ]});
-    assert_eq!(way.links(&body), [(URL.to_owned(), Wanted::Image)]);
+    assert_eq!(way.links(&body), [(URL.to_owned(), WantedMedia::Image)]);
     assert!(way.sent(&body, &[linked(URL, "image/png", "iVBO")]).unwrap().to_string().contains("iVBO"));
 }
 
@@ -136,7 +138,8 @@ fn what_a_link_led_to_is_told_by_its_bytes() {
         (b"\x7fELF\x02\x01\x01\0", None, None, None),
         (b"", None, None, None),
     ] {
-        let found = [Wanted::Image, Wanted::Audio, Wanted::File].map(|wanted| wanted.media_type(bytes));
+        let found = [WantedMedia::Image, WantedMedia::Audio, WantedMedia::File]
+            .map(|wanted| wanted.media_type(bytes));
         assert_eq!(found, [image, audio, file], "{bytes:?}");
     }
 }

@@ -23,7 +23,7 @@ use super::{Meter, Verbatim};
 use crate::canonical::Usage;
 use crate::translate::verbatim::{Arrival, Changes, StreamError};
 use crate::wire::Api;
-use crate::wire::watch::End;
+use crate::wire::watch::StreamEnd;
 
 /// What was noted of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ struct Notes {
     frames: u64,
     content_frames: u64,
     finished: bool,
-    end: End,
+    end: StreamEnd,
 }
 
 impl Notes {

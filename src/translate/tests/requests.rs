@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
 use crate::provider::{BaseUrl, Kind, Preset, Provider, Setup};
-use crate::translate::{Ask, outgoing};
+use crate::translate::{TranslateRequest, outgoing};
 use crate::wire::Format;
 
 pub(super) fn sent(kind: Kind, model: &str, from: Format, to: Format, body: &Value) -> (Value, Vec<String>) {
@@ -25,7 +25,7 @@ fn sent_as(
     provider.row = row.unwrap_or(provider.row);
     let outgoing = outgoing(
         &body.to_string(),
-        &Ask {
+        &TranslateRequest {
             client: from,
             provider: to,
             stream: false,

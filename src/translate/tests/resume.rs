@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::canonical::answer::Kind;
+use crate::canonical::answer::AnswerBlockKind;
 use crate::canonical::{Answer, Event, Grammar};
 use crate::json::{EscapedString, JsonStr};
-use crate::translate::codecs::Decoder;
-use crate::translate::resume::{Onward, Prefill, Unfit};
+use crate::translate::codecs::AnyDecoder;
+use crate::translate::resume::{Continuation, Prefill, Unfit};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::{Arrival, Changes, StreamError};
 use crate::translate::{Exchange, Restore, Translated, Verbatim};
 use crate::wire::Format;
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 
 /// What all providers would say, in pieces.
 const PIECES: [&str; 5] = ["Gr\\u00fc\u{df}e ", "\\\"und\\\" ", "\u{1f600} so:\\n\\n", "  weiter, ", "Ende."];
@@ -86,15 +86,15 @@ fn stream(format: Format, texts: &[&str]) -> String {
     out
 }
 
-fn reply() -> Reply {
-    Reply {
+fn reply() -> ReplyOptions {
+    ReplyOptions {
         model: EscapedString::from("m"),
         request: "req_1".into(),
         seed: "req_1".into(),
         created: 5,
         usage_wanted: true,
         show_thinking: true,
-        ..Reply::default()
+        ..ReplyOptions::default()
     }
 }
 
@@ -132,7 +132,7 @@ fn feed(exchange: &mut Exchange, stream: &[u8]) -> (Vec<u8>, Result<(), StreamEr
 
 /// The exchange with a provider that is given the beginning.
 fn onward(exchange: Exchange, client: Format, provider: Format, prefill: &Prefill) -> Exchange {
-    exchange.go_on(Onward {
+    exchange.go_on(Continuation {
         route: Route { client, provider, stream: true },
         arrival: Arrival::Events,
         reply: &reply(),
@@ -161,7 +161,7 @@ fn go_on(exchange: Exchange, client: Format, provider: Format, out: &mut Vec<u8>
 
 /// What a client reads.
 fn read(client: Format, stream: &str) -> Answer {
-    let mut decoder = Decoder::new(client, "", false);
+    let mut decoder = AnyDecoder::new(client, "", false);
     let (mut answer, mut grammar) = (Answer::default(), Grammar::default());
     let mut take = |event: Event<'_>| {
         grammar.check(&event).unwrap_or_else(|fault| panic!("{fault}: {event:?} in {stream}"));
@@ -228,7 +228,7 @@ fn a_document_goes_on() {
         let end = whole.find("event: content_block_stop").unwrap();
         let (mut out, _) = feed(&mut exchange, &whole.as_bytes()[..end]);
         let prefill = exchange.prefill().unwrap();
-        let mut exchange = exchange.go_on(Onward {
+        let mut exchange = exchange.go_on(Continuation {
             route: Route { client, provider: Format::Chat, stream: true },
             arrival: Arrival::Whole,
             reply: &reply(),
@@ -264,7 +264,7 @@ fn an_answer_may_break_off_again() {
         go_on(exchange, client, Format::Generate, &mut out);
         let answer = read(client, &String::from_utf8(out).unwrap());
         assert_eq!(JsonStr::from_escaped(&answer.blocks[0].text).decode(), story(), "{client}");
-        assert_eq!((answer.blocks.len(), &answer.blocks[0].kind), (1, &Kind::Text));
+        assert_eq!((answer.blocks.len(), &answer.blocks[0].kind), (1, &AnswerBlockKind::Text));
         assert_eq!(answer.usage.input, Some(0), "what the first was given was not counted here");
     }
 }
@@ -345,10 +345,10 @@ fn an_array_goes_on() {
         let given = prefill.text().decode().into_owned();
         let mut rest = Vec::new();
         crate::json::push_escaped(&mut rest, story().strip_prefix(&given).unwrap());
-        let mut exchange = exchange.go_on(Onward {
+        let mut exchange = exchange.go_on(Continuation {
             route: Route { client: Format::Generate, provider: Format::Messages, stream: true },
             arrival: Arrival::Events,
-            reply: &Reply { array: true, ..reply() },
+            reply: &ReplyOptions { array: true, ..reply() },
             restore: Restore::default(),
             limit: 1 << 20,
             prefill: &prefill,

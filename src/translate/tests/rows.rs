@@ -13,7 +13,7 @@ use crate::translate::Restore;
 use crate::translate::translated::{Route, Translated};
 use crate::translate::verbatim::Arrival;
 use crate::wire::Format;
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 
 fn to_claude(body: &Value) -> (Value, Vec<String>) {
     sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Chat, Format::Messages, body)
@@ -151,7 +151,7 @@ fn mapping_6_what_each_provider_tunes() {
 
 fn through(provider: Format, client: Format, pieces: &[&str]) -> String {
     let route = Route { client, provider, stream: true };
-    let reply = Arc::new(Reply { show_thinking: true, usage_wanted: true, ..Reply::default() });
+    let reply = Arc::new(ReplyOptions { show_thinking: true, usage_wanted: true, ..ReplyOptions::default() });
     let mut translated = Translated::new(&route, Arrival::Events, reply, Restore::default(), 1 << 20);
     let mut out = Vec::new();
     for piece in pieces {

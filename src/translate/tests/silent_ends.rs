@@ -8,11 +8,11 @@ use crate::translate::translated::{Route, Translated};
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Restore, StreamError};
 use crate::wire::Format;
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 
 fn through(client: Format, stream: bool, frames: &[&str]) -> Result<String, StreamError> {
     let route = Route { client, provider: Format::Generate, stream };
-    let reply = Arc::new(Reply { show_thinking: true, ..Reply::default() });
+    let reply = Arc::new(ReplyOptions { show_thinking: true, ..ReplyOptions::default() });
     let mut translated = Translated::new(&route, Arrival::Events, reply, Restore::default(), 1 << 20);
     let mut out = Vec::new();
     for frame in frames {
@@ -77,7 +77,7 @@ fn an_answer_that_is_queued_has_not_given_up() {
     for status in ["queued", "in_progress"] {
         let body = format!(r#"{{"id":"resp_1","object":"response","status":"{status}","output":[]}}"#);
         let route = Route { client: Format::Chat, provider: Format::Responses, stream: false };
-        let reply = Arc::new(Reply::default());
+        let reply = Arc::new(ReplyOptions::default());
         let mut translated = Translated::new(&route, Arrival::Whole, reply, Restore::default(), 1 << 20);
         let answer = translated.whole(Bytes::from(body)).unwrap();
         assert!(std::str::from_utf8(&answer).unwrap().contains("\"choices\""));

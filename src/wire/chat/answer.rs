@@ -6,17 +6,17 @@ use super::stream::Decoder;
 use super::stream::pending::image;
 use super::words::finish_word;
 use super::write::{self, SealOf};
-use crate::canonical::answer::{Block, Choice, Kind};
+use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, AnswerChoice};
 use crate::canonical::seal::Carried;
 use crate::canonical::{Answer, Event, Finish, Sealed, Start, ToolKind};
 use crate::json::{JsonError, JsonStr, RawJson, Writer};
-use crate::wire::codec::{Reply, make_id};
+use crate::wire::codec::{ReplyOptions, make_id};
 
 /// How long a client may refer to sound in an answer (seconds); nothing is kept here, but SDKs want a figure.
 const SOUND_EXPIRES: u64 = 3_600;
 
-/// Reads a completion as the events that it stands for. `tagged`: its text may begin with reasoning between `<think>` and
-/// `</think>`.
+/// Reads a completion as the events that it stands for. `tagged`: its text may begin with reasoning between `<think>`
+/// and `</think>`.
 ///
 /// # Errors
 /// It is not JSON, or has neither a choice nor an error in it.
@@ -33,7 +33,7 @@ pub fn decode(
 }
 
 /// Writes a completion.
-pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
+pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object();
     let start = Start { id: JsonStr::from_escaped(&answer.id), created: answer.created, ..Start::default() };
@@ -50,16 +50,23 @@ pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
     json.end_object();
 }
 
-fn choice(json: &mut Writer<'_, BytesMut>, answer: &Answer, index: u32, said: &Choice<'_>, reply: &Reply) {
+fn choice(
+    json: &mut Writer<'_, BytesMut>,
+    answer: &Answer,
+    index: u32,
+    said: &AnswerChoice<'_>,
+    reply: &ReplyOptions,
+) {
     let blocks = || said.blocks.iter().copied();
     json.begin_object();
     json.key("index").number(index);
     json.key("message").begin_object();
     json.key("role").string("assistant");
-    joined(json, "content", blocks().filter(|block| block.kind == Kind::Text));
-    joined(json, "refusal", blocks().filter(|block| block.kind == Kind::Refusal));
+    joined(json, "content", blocks().filter(|block| block.kind == AnswerBlockKind::Text));
+    joined(json, "refusal", blocks().filter(|block| block.kind == AnswerBlockKind::Refusal));
     if reply.show_thinking {
-        let thoughts = || blocks().filter(|block| block.kind == Kind::Reasoning && !block.text.is_empty());
+        let thoughts =
+            || blocks().filter(|block| block.kind == AnswerBlockKind::Reasoning && !block.text.is_empty());
         if thoughts().next().is_some() {
             joined(json, "reasoning_content", thoughts());
         }
@@ -70,7 +77,7 @@ fn choice(json: &mut Writer<'_, BytesMut>, answer: &Answer, index: u32, said: &C
     media(json, answer, index, blocks, reply);
     json.end_object();
     logprobs(json, blocks);
-    let called = blocks().any(|block| matches!(block.kind, Kind::ToolUse { .. }));
+    let called = blocks().any(|block| matches!(block.kind, AnswerBlockKind::ToolUse { .. }));
     // An answer that is complete has a reason for every choice.
     let finish = said.finish.map_or(Finish::Stop, |finish| finish.borrow());
     let (word, native) = finish_word(finish, called);
@@ -82,7 +89,7 @@ fn choice(json: &mut Writer<'_, BytesMut>, answer: &Answer, index: u32, said: &C
 }
 
 /// A member with the texts of blocks, joined; null where there is no block.
-fn joined<'a>(json: &mut Writer<'_, BytesMut>, name: &str, blocks: impl Iterator<Item = &'a Block>) {
+fn joined<'a>(json: &mut Writer<'_, BytesMut>, name: &str, blocks: impl Iterator<Item = &'a AnswerBlock>) {
     let mut blocks = blocks.peekable();
     json.key(name);
     let Some(first) = blocks.next() else {
@@ -100,14 +107,15 @@ fn joined<'a>(json: &mut Writer<'_, BytesMut>, name: &str, blocks: impl Iterator
 
 /// Seals. Where one thought is sealed, all are listed with their texts, so that a client that sends the message back
 /// sends each text with its own seal.
-fn details<'a, I: Iterator<Item = &'a Block>>(
+fn details<'a, I: Iterator<Item = &'a AnswerBlock>>(
     json: &mut Writer<'_, BytesMut>,
     blocks: impl Fn() -> I,
-    reply: &Reply,
+    reply: &ReplyOptions,
 ) {
-    let sealed = |block: &&Block| {
-        let hidden = !reply.show_thinking && block.kind == Kind::Reasoning && !block.text.is_empty();
-        !block.seal.is_empty() && !hidden && !matches!(block.kind, Kind::ToolUse { .. })
+    let sealed = |block: &&AnswerBlock| {
+        let hidden =
+            !reply.show_thinking && block.kind == AnswerBlockKind::Reasoning && !block.text.is_empty();
+        !block.seal.is_empty() && !hidden && !matches!(block.kind, AnswerBlockKind::ToolUse { .. })
     };
     if blocks().find(sealed).is_none() {
         return;
@@ -119,16 +127,16 @@ fn details<'a, I: Iterator<Item = &'a Block>>(
         let seal = (!block.seal.is_empty())
             .then(|| Sealed { issuer: &reply.issuer, text: JsonStr::from_escaped(&block.seal) });
         let of = match block.kind {
-            Kind::Reasoning | Kind::HiddenReasoning => match text {
+            AnswerBlockKind::Reasoning | AnswerBlockKind::HiddenReasoning => match text {
                 Some(_) if !reply.show_thinking => continue,
                 Some(_) => SealOf::Reasoning(text),
                 None => SealOf::Hidden,
             },
-            Kind::Media { .. } => {
+            AnswerBlockKind::Media { .. } => {
                 images += 1;
                 SealOf::Image(images - 1)
             }
-            Kind::Text => SealOf::Text,
+            AnswerBlockKind::Text => SealOf::Text,
             _ => continue,
         };
         if seal.is_some() || matches!(of, SealOf::Reasoning(_)) {
@@ -139,14 +147,14 @@ fn details<'a, I: Iterator<Item = &'a Block>>(
     json.end_array();
 }
 
-fn calls<'a, I: Iterator<Item = &'a Block>>(
+fn calls<'a, I: Iterator<Item = &'a AnswerBlock>>(
     json: &mut Writer<'_, BytesMut>,
     blocks: impl Fn() -> I,
-    reply: &Reply,
+    reply: &ReplyOptions,
 ) {
     let mut open = false;
     for block in blocks() {
-        let Kind::ToolUse { id, name, kind, .. } = &block.kind else { continue };
+        let AnswerBlockKind::ToolUse { id, name, kind, .. } = &block.kind else { continue };
         if !std::mem::replace(&mut open, true) {
             json.key("tool_calls").begin_array();
         }
@@ -186,13 +194,16 @@ fn calls<'a, I: Iterator<Item = &'a Block>>(
     }
 }
 
-fn annotations<'a, I: Iterator<Item = &'a Block>>(json: &mut Writer<'_, BytesMut>, blocks: impl Fn() -> I) {
+fn annotations<'a, I: Iterator<Item = &'a AnswerBlock>>(
+    json: &mut Writer<'_, BytesMut>,
+    blocks: impl Fn() -> I,
+) {
     if blocks().all(|block| block.citations.is_empty()) {
         return;
     }
     json.key("annotations").begin_array();
     let mut from = 0;
-    for block in blocks().filter(|block| block.kind == Kind::Text) {
+    for block in blocks().filter(|block| block.kind == AnswerBlockKind::Text) {
         let to = from + JsonStr::from_escaped(&block.text).char_count();
         for citation in &block.citations {
             write::annotation(json, &citation.borrow(), (from, to));
@@ -202,20 +213,20 @@ fn annotations<'a, I: Iterator<Item = &'a Block>>(json: &mut Writer<'_, BytesMut
     json.end_array();
 }
 
-fn media<'a, I: Iterator<Item = &'a Block>>(
+fn media<'a, I: Iterator<Item = &'a AnswerBlock>>(
     json: &mut Writer<'_, BytesMut>,
     answer: &Answer,
     index: u32,
     blocks: impl Fn() -> I,
-    reply: &Reply,
+    reply: &ReplyOptions,
 ) {
     let media = || {
         blocks().filter_map(|block| match &block.kind {
-            Kind::Media { mime } => Some((mime.as_str(), block)),
+            AnswerBlockKind::Media { mime } => Some((mime.as_str(), block)),
             _ => None,
         })
     };
-    let is_sound = |mime: &str, block: &Block| mime.starts_with("audio/") && block.url.is_none();
+    let is_sound = |mime: &str, block: &AnswerBlock| mime.starts_with("audio/") && block.url.is_none();
     // One message has one sound.
     if let Some((_, sound)) = media().find(|(mime, block)| is_sound(mime, block)) {
         json.key("audio").begin_object();
@@ -237,14 +248,17 @@ fn media<'a, I: Iterator<Item = &'a Block>>(
     }
 }
 
-fn logprobs<'a, I: Iterator<Item = &'a Block>>(json: &mut Writer<'_, BytesMut>, blocks: impl Fn() -> I) {
+fn logprobs<'a, I: Iterator<Item = &'a AnswerBlock>>(
+    json: &mut Writer<'_, BytesMut>,
+    blocks: impl Fn() -> I,
+) {
     json.key("logprobs");
     if blocks().all(|block| block.logprobs.is_empty()) {
         json.null();
         return;
     }
     json.begin_object();
-    for (name, kind) in [("content", Kind::Text), ("refusal", Kind::Refusal)] {
+    for (name, kind) in [("content", AnswerBlockKind::Text), ("refusal", AnswerBlockKind::Refusal)] {
         let mut list = Vec::from(*b"[");
         for block in blocks().filter(|block| block.kind == kind && !block.logprobs.is_empty()) {
             if list.len() > 1 {

@@ -2,11 +2,11 @@
 
 use crate::canonical::Dialect;
 use crate::canonical::dialect::Sampling;
-use crate::wire::spelling::{Spelled, find, is_object, places};
+use crate::wire::spelling::{Respelling, find, is_object, places};
 
 /// `web_search_options`: where the user is must have a type, which the specification does not show. Some write the
 /// place without `approximate` around it.
-pub(in crate::wire) fn search(text: &str, at: usize, out: &mut Spelled) {
+pub(in crate::wire) fn search(text: &str, at: usize, out: &mut Respelling) {
     let options = places(text, at);
     let Some(location) = find(&options, "user_location").filter(|place| is_object(place.value)) else {
         return;

@@ -6,26 +6,26 @@ use memchr::memmem::Finder;
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson};
-use crate::wire::watch::{End, Glance, Sight, bit, elements, is_void, members, placed_string};
+use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, bit, elements, is_void, members, placed_string};
 
 /// The data of the frame that ends a stream.
 const DONE: &str = "[DONE]";
 
 /// Reads the data of one frame. SDKs stop at data that begins with `[DONE]`.
 #[inline]
-pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
+pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
     if data.starts_with(DONE) {
-        return Ok(Sight { end: End::Terminated, ..Sight::default() });
+        return Ok(FrameFacts { end: StreamEnd::Terminated, ..FrameFacts::default() });
     }
     answer(data)
 }
 
 /// Whether a chunk holds nothing but content.
-pub fn glance(data: &[u8]) -> Glance {
+pub fn glance(data: &[u8]) -> FrameClass {
     static NAMES: LazyLock<[Finder<'static>; 3]> =
         LazyLock::new(|| ["\"finish_reason\"", "\"usage\"", "\"error\""].map(Finder::new));
     let plain = data.starts_with(b"{") && NAMES.iter().all(|name| is_void(name, data));
-    if plain { Glance::Content } else { Glance::Read }
+    if plain { FrameClass::Content } else { FrameClass::Read }
 }
 
 /// Whether a chunk says whose turn it is and nothing else: what many providers begin with before they know how it goes
@@ -60,8 +60,8 @@ fn opening(json: &mut Cursor<'_>, empty: &mut bool) -> Result<(), JsonError> {
 }
 
 /// Reads one chunk, or one whole completion.
-pub fn answer(text: &str) -> Result<Sight<'_>, JsonError> {
-    let mut sight = Sight::default();
+pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
+    let mut sight = FrameFacts::default();
     let mut no_choices = false;
     let mut json = Cursor::new(text);
     json.begin_object()?;
@@ -87,12 +87,12 @@ pub fn answer(text: &str) -> Result<Sight<'_>, JsonError> {
     json.end()?;
     sight.usage_only = no_choices && sight.usage.is_some() && sight.error.is_none();
     if sight.error.is_some() {
-        sight.end = End::Failed;
+        sight.end = StreamEnd::Failed;
     }
     Ok(sight)
 }
 
-fn choice<'a>(json: &mut Cursor<'a>, sight: &mut Sight<'a>) -> Result<(), JsonError> {
+fn choice<'a>(json: &mut Cursor<'a>, sight: &mut FrameFacts<'a>) -> Result<(), JsonError> {
     let (mut index, mut finished) = (0, false);
     members(json, |key, json| {
         match key.escaped() {
@@ -115,7 +115,7 @@ fn choice<'a>(json: &mut Cursor<'a>, sight: &mut Sight<'a>) -> Result<(), JsonEr
     Ok(())
 }
 
-fn set_usage<'a>(sight: &mut Sight<'a>, json: &mut Cursor<'a>) -> Result<(), JsonError> {
+fn set_usage<'a>(sight: &mut FrameFacts<'a>, json: &mut Cursor<'a>) -> Result<(), JsonError> {
     let value = json.raw()?;
     if value.text().starts_with('{') {
         sight.usage = Some(usage(value)?);

@@ -4,10 +4,10 @@ use bytes::{BufMut, BytesMut};
 
 use crate::canonical::{Citation, Sealed, Start, Usage};
 use crate::json::{EscapedString, JsonStr, Writer};
-use crate::wire::codec::{Reply, bare_id, make_id};
+use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 
 /// `"id","object","created","model"`, in an object that is open.
-pub(super) fn head(json: &mut Writer<'_, BytesMut>, object: &str, start: &Start<'_>, reply: &Reply) {
+pub(super) fn head(json: &mut Writer<'_, BytesMut>, object: &str, start: &Start<'_>, reply: &ReplyOptions) {
     // The provider's, or one of the gateway's; either has nothing in it to escape.
     json.key("id").pasted(|out| match &*bare_id(start.id.escaped()) {
         "" => out.put_slice(make_id("chatcmpl-", &reply.seed, 0).as_bytes()),
@@ -22,7 +22,7 @@ pub(super) fn head(json: &mut Writer<'_, BytesMut>, object: &str, start: &Start<
 }
 
 /// The same for a stream whose beginning came from its provider as it was.
-pub(super) fn head_as(json: &mut Writer<'_, BytesMut>, start: &Start<'_>, reply: &Reply) {
+pub(super) fn head_as(json: &mut Writer<'_, BytesMut>, start: &Start<'_>, reply: &ReplyOptions) {
     json.key("id").paste(start.id).key("object").string("chat.completion.chunk");
     json.key("created").number(start.created.unwrap_or(reply.created));
     json.key("model").paste(model(&reply.model));

@@ -12,7 +12,7 @@ use bytes::{BufMut, BytesMut};
 use super::{Broken, number};
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
-use crate::wire::watch::{End, Sight, placed_string};
+use crate::wire::watch::{FrameFacts, StreamEnd, placed_string};
 
 /// A vector as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,8 +260,8 @@ pub fn corrected(body: &str, base64: bool) -> Result<Option<BytesMut>, Broken> {
 ///
 /// # Errors
 /// The answer is not JSON or not an object.
-pub fn sight(body: &str) -> Result<Sight<'_>, JsonError> {
-    let mut sight = Sight { content: true, ..Sight::default() };
+pub fn sight(body: &str) -> Result<FrameFacts<'_>, JsonError> {
+    let mut sight = FrameFacts { content: true, ..FrameFacts::default() };
     let mut json = Cursor::new(body);
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
@@ -278,7 +278,7 @@ pub fn sight(body: &str) -> Result<Sight<'_>, JsonError> {
     }
     json.end()?;
     if sight.error.is_some() {
-        sight.end = End::Failed;
+        sight.end = StreamEnd::Failed;
     }
     Ok(sight)
 }

@@ -6,10 +6,10 @@ use super::grounding::Grounding;
 use super::offsets::Offsets;
 use super::stream::Decoder;
 use super::{finish, logprobs, part, usage};
-use crate::canonical::answer::{Block, Choice, Kind};
+use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, AnswerChoice};
 use crate::canonical::{Answer, Event};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
-use crate::wire::codec::{Cut, Reply};
+use crate::wire::codec::{CutText, ReplyOptions};
 use crate::wire::watch::elements;
 
 /// Reads one whole answer, or the elements of a stream that came as one array.
@@ -33,11 +33,11 @@ pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Resul
         return Err(failed);
     }
     decoder.is_whole();
-    decoder.finish(sink).map_err(|Cut| failed)
+    decoder.finish(sink).map_err(|CutText| failed)
 }
 
 /// Writes one whole answer.
-pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
+pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("candidates").begin_array();
     for (index, choice) in (0..).zip(answer.by_choice()) {
@@ -49,7 +49,7 @@ pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
     json.end_object();
 }
 
-fn candidate(index: u32, choice: &Choice<'_>, reply: &Reply, json: &mut Writer<'_, BytesMut>) {
+fn candidate(index: u32, choice: &AnswerChoice<'_>, reply: &ReplyOptions, json: &mut Writer<'_, BytesMut>) {
     let mut offsets = Offsets::default();
     let mut grounding = Grounding::default();
     let (mut tokens, mut refused, mut any) = (String::new(), false, false);
@@ -57,13 +57,13 @@ fn candidate(index: u32, choice: &Choice<'_>, reply: &Reply, json: &mut Writer<'
     json.key("parts").begin_array();
     for block in &choice.blocks {
         let start = offsets.chars();
-        if matches!(block.kind, Kind::Text | Kind::Refusal) {
+        if matches!(block.kind, AnswerBlockKind::Text | AnswerBlockKind::Refusal) {
             offsets.push(JsonStr::from_escaped(&block.text));
         }
         block.citations.iter().for_each(|citation| grounding.add(citation.borrow()));
         grounding.settle(start, offsets.chars());
         logprobs::join(RawJson::from_text(&format!("[{}]", block.logprobs)), &mut tokens);
-        refused |= block.kind == Kind::Refusal;
+        refused |= block.kind == AnswerBlockKind::Refusal;
         any |= write_part(block, reply, json);
     }
     if !any {
@@ -83,22 +83,22 @@ fn candidate(index: u32, choice: &Choice<'_>, reply: &Reply, json: &mut Writer<'
 }
 
 /// Writes a block as a part; tells whether it is one here.
-fn write_part(block: &Block, reply: &Reply, json: &mut Writer<'_, BytesMut>) -> bool {
+fn write_part(block: &AnswerBlock, reply: &ReplyOptions, json: &mut Writer<'_, BytesMut>) -> bool {
     let text = JsonStr::from_escaped(&block.text);
     let sealed = !block.seal.is_empty();
     match &block.kind {
-        Kind::Text | Kind::Refusal if text.is_empty() && !sealed => return false,
-        Kind::Text | Kind::Refusal => part::begin_text(json, text, false),
-        Kind::Reasoning if reply.show_thinking && (sealed || !text.is_empty()) => {
+        AnswerBlockKind::Text | AnswerBlockKind::Refusal if text.is_empty() && !sealed => return false,
+        AnswerBlockKind::Text | AnswerBlockKind::Refusal => part::begin_text(json, text, false),
+        AnswerBlockKind::Reasoning if reply.show_thinking && (sealed || !text.is_empty()) => {
             part::begin_text(json, text, true);
         }
         // The text is not asked for, but the provider will want to see its seal again.
-        Kind::Reasoning if sealed => part::begin_text(json, JsonStr::default(), true),
-        Kind::HiddenReasoning if sealed => {
+        AnswerBlockKind::Reasoning if sealed => part::begin_text(json, JsonStr::default(), true),
+        AnswerBlockKind::HiddenReasoning if sealed => {
             json.begin_object().key("thought").boolean(true);
         }
-        Kind::Reasoning | Kind::HiddenReasoning => return false,
-        Kind::ToolUse { id, name, kind, .. } => {
+        AnswerBlockKind::Reasoning | AnswerBlockKind::HiddenReasoning => return false,
+        AnswerBlockKind::ToolUse { id, name, kind, .. } => {
             let call = part::Call {
                 id: JsonStr::from_escaped(id),
                 name: JsonStr::from_escaped(name),
@@ -108,14 +108,14 @@ fn write_part(block: &Block, reply: &Reply, json: &mut Writer<'_, BytesMut>) -> 
             };
             part::begin_call(json, &call);
         }
-        Kind::Media { mime } => {
+        AnswerBlockKind::Media { mime } => {
             let mime = JsonStr::from_escaped(mime);
             match &block.url {
                 Some(url) => part::begin_file(json, mime, JsonStr::from_escaped(url), JsonStr::default()),
                 None => part::begin_inline(json, mime, text, JsonStr::default()),
             }
         }
-        Kind::Opaque { name, raw } => {
+        AnswerBlockKind::Opaque { name, raw } => {
             if !part::is_own(JsonStr::from_escaped(name)) {
                 return false;
             }

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use super::signature;
 use crate::canonical::{Sealed, ToolKind};
 use crate::json::{JsonStr, RawJson, Scanner, Writer};
-use crate::wire::codec::{Reply, bare_id, make_id};
+use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 
 /// The names of parts that only this format has; an opaque block of one of these is one of this format's own.
 const OWN: [&str; 9] = [
@@ -103,7 +103,7 @@ pub(super) fn end(json: &mut Writer<'_, BytesMut>, seal: &str, issuer: &str) {
 }
 
 /// `"modelVersion":"...","responseId":"..."`
-pub(super) fn names(id: &str, reply: &Reply, json: &mut Writer<'_, BytesMut>) {
+pub(super) fn names(id: &str, reply: &ReplyOptions, json: &mut Writer<'_, BytesMut>) {
     json.key("modelVersion").paste(reply.model.as_json_str());
     json.key("responseId");
     if id.is_empty() {

@@ -1,9 +1,9 @@
 //! Spellings of the specification that the provider of this format does not know.
 
-use crate::wire::spelling::{Spelled, elements, find, places};
+use crate::wire::spelling::{Respelling, elements, find, places};
 
 /// `groundingSearch` is the provider's `googleSearch`.
-pub(in crate::wire) fn tools(text: &str, at: usize, out: &mut Spelled) {
+pub(in crate::wire) fn tools(text: &str, at: usize, out: &mut Respelling) {
     let mut list: Vec<_> = elements(text, at);
     if list.is_empty() {
         // One tool may stand without a list around it.
@@ -31,8 +31,9 @@ pub(in crate::wire) fn tools(text: &str, at: usize, out: &mut Spelled) {
     }
 }
 
-/// Puts `functionCallingConfig`, which stood in the request itself, into `toolConfig`; what stands there already counts.
-pub(in crate::wire) fn calling(calling: &str, config: &str, at: usize, out: &mut Spelled) {
+/// Puts `functionCallingConfig`, which stood in the request itself, into `toolConfig`; what stands there already
+/// counts.
+pub(in crate::wire) fn calling(calling: &str, config: &str, at: usize, out: &mut Respelling) {
     let members = places(config, at);
     let has = |name| find(&members, name).is_some_and(|place| !place.value.is_null());
     if has("functionCallingConfig") || has("function_calling_config") {

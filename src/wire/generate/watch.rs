@@ -6,12 +6,12 @@ use memchr::memmem::Finder;
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
-use crate::wire::watch::{End, Glance, Sight, bit, elements, is_void, members, placed_string};
+use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, bit, elements, is_void, members, placed_string};
 
 /// Whether a frame holds nothing but content and usage, which is in every frame and of which the last one counts. A
 /// report without the tokens of the candidates begins another step of the model and does not replace what was said of
 /// the last one, so it is read.
-pub fn glance(data: &[u8]) -> Glance {
+pub fn glance(data: &[u8]) -> FrameClass {
     static EVENTS: LazyLock<[Finder<'static>; 5]> = LazyLock::new(|| {
         ["\"finishReason\"", "\"promptFeedback\"", "\"error\"", "\"finish_reason\"", "\"prompt_feedback\""]
             .map(Finder::new)
@@ -20,19 +20,19 @@ pub fn glance(data: &[u8]) -> Glance {
     static USAGE: LazyLock<[Finder<'static>; 2]> =
         LazyLock::new(|| ["\"usageMetadata\"", "\"usage_metadata\""].map(Finder::new));
     if !data.starts_with(b"{") || !EVENTS.iter().all(|name| is_void(name, data)) {
-        Glance::Read
+        FrameClass::Read
     } else if REPORT.find(data).is_some() {
-        Glance::ContentAndUsage
+        FrameClass::ContentAndUsage
     } else if USAGE.iter().any(|name| name.find(data).is_some()) {
-        Glance::Read
+        FrameClass::Read
     } else {
-        Glance::Content
+        FrameClass::Content
     }
 }
 
 /// Reads one frame, or one whole answer.
-pub fn answer(text: &str) -> Result<Sight<'_>, JsonError> {
-    let mut sight = Sight::default();
+pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
+    let mut sight = FrameFacts::default();
     let mut json = Cursor::new(text);
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
@@ -62,12 +62,12 @@ pub fn answer(text: &str) -> Result<Sight<'_>, JsonError> {
     }
     json.end()?;
     if sight.error.is_some() {
-        sight.end = End::Failed;
+        sight.end = StreamEnd::Failed;
     }
     Ok(sight)
 }
 
-fn candidate<'a>(json: &mut Cursor<'a>, sight: &mut Sight<'a>) -> Result<(), JsonError> {
+fn candidate<'a>(json: &mut Cursor<'a>, sight: &mut FrameFacts<'a>) -> Result<(), JsonError> {
     let mut index = 0;
     let mut finish = None;
     members(json, |key, json| {

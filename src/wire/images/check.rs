@@ -1,7 +1,7 @@
 //! Whether a family of models takes what a request asks for (specification, sections 4.11 and 8).
 
 use super::{file, unsupported, wrong};
-use crate::canonical::Lost;
+use crate::canonical::ElementLoss;
 use crate::canonical::image::{ImageInput, ImageRequest, ImageRules, ImageSource, Sizes, Tells};
 use crate::error::{ApiError, Kind};
 
@@ -41,7 +41,7 @@ pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiEr
             return Err(wrong("image_size", &message));
         }
         request.tier = None;
-        request.lost.push(Lost::dropped("parameters.sampleImageSize"));
+        request.lost.push(ElementLoss::dropped("parameters.sampleImageSize"));
     }
     step(request, rules);
     if let Some(quality) = &request.quality {
@@ -53,7 +53,7 @@ pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiEr
             [] if quality == "auto" => request.quality = None,
             [] if USUAL.contains(&quality.as_str()) => {
                 request.quality = None;
-                request.lost.push(Lost::dropped("quality"));
+                request.lost.push(ElementLoss::dropped("quality"));
             }
             [] => return Err(wrong("quality", &one_of(&USUAL))),
             qualities => return Err(wrong("quality", &one_of(qualities))),
@@ -64,7 +64,7 @@ pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiEr
             return Err(unsupported("guidance_scale", "is not taken by this model"));
         }
         request.guidance = None;
-        request.lost.push(Lost::dropped("parameters.guidanceScale"));
+        request.lost.push(ElementLoss::dropped("parameters.guidanceScale"));
     }
     if request.sequence.is_some() && !rules.sequence {
         return Err(unsupported("sequential_image_generation", "cannot be 'auto' for this model"));
@@ -211,7 +211,7 @@ fn step(request: &mut ImageRequest, rules: &ImageRules) {
         Tells::Nothing => request.tier = None,
         Tells::Points if request.size.is_some() => {
             if request.size != request.tier {
-                request.lost.push(Lost::dropped("image_size"));
+                request.lost.push(ElementLoss::dropped("image_size"));
             }
             request.tier = None;
         }
@@ -220,7 +220,7 @@ fn step(request: &mut ImageRequest, rules: &ImageRules) {
             request.size = Some("3072x3072".to_owned());
         }
         Tells::LargerStep if between => {
-            request.lost.push(Lost::instead("image_size", "3K made as 4K"));
+            request.lost.push(ElementLoss::instead("image_size", "3K made as 4K"));
             request.tier = Some("4K".to_owned());
         }
         _ => {}

@@ -4,7 +4,7 @@
 use super::ask::is_third;
 use super::check::{nearest, sides};
 use super::unsupported;
-use crate::canonical::Lost;
+use crate::canonical::ElementLoss;
 use crate::canonical::image::{ImageDialect, ImageRequest, ImageRules, ImageShape};
 use crate::error::ApiError;
 
@@ -34,7 +34,7 @@ pub fn fit(request: &mut ImageRequest, dialect: &ImageDialect, rules: &ImageRule
     // What stands in `parameters` is named so.
     let prefix = if request.lenient { "parameters." } else { "" };
     let mut lost = Vec::new();
-    let mut drop = |name: &str| lost.push(Lost::dropped(format!("{prefix}{name}")));
+    let mut drop = |name: &str| lost.push(ElementLoss::dropped(format!("{prefix}{name}")));
     let all = shape == List && dialect.takes("*");
     if request.temperature.is_some() && shape != Parts {
         drop("temperature");
@@ -121,7 +121,7 @@ fn mask(request: &mut ImageRequest, shape: ImageShape, rules: &ImageRules) -> Re
     if !request.group || !several || !matches!(shape, Flat | Parts | Turns | TurnsLater) {
         return Err(unsupported(mask.field, "is not taken by this model"));
     }
-    request.lost.push(Lost::instead(mask.field.clone(), "shown as an image"));
+    request.lost.push(ElementLoss::instead(mask.field.clone(), "shown as an image"));
     request.images.push(mask);
     Ok(())
 }

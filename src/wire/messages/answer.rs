@@ -5,10 +5,10 @@ use bytes::BytesMut;
 
 use super::stream::Decoder;
 use super::{arguments::Arguments, content, finish, usage};
-use crate::canonical::answer::{Block, Kind};
+use crate::canonical::answer::{AnswerBlock, AnswerBlockKind};
 use crate::canonical::{Answer, Event, Finish, Start, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
-use crate::wire::codec::{Reply, bare_id, make_id};
+use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 use crate::wire::watch::elements;
 
 /// Reads a whole answer as the events of its stream.
@@ -53,7 +53,7 @@ pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Resul
 }
 
 /// Writes a whole answer.
-pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
+pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object();
     let id = match bare_id(&answer.id) {
@@ -70,8 +70,8 @@ pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
     let finish = answer.finish_of(0).map_or(Finish::Other(JsonStr::default()), |finish| finish.borrow());
     let cut = matches!(finish, Finish::Length | Finish::ContextFull);
     for block in answer.blocks_of(0) {
-        called |= matches!(block.kind, Kind::ToolUse { .. });
-        refused |= block.kind == Kind::Refusal;
+        called |= matches!(block.kind, AnswerBlockKind::ToolUse { .. });
+        refused |= block.kind == AnswerBlockKind::Refusal;
         encode_block(block, cut, reply, &mut json);
     }
     json.end_array();
@@ -86,11 +86,11 @@ pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
     json.end_object();
 }
 
-fn encode_block(block: &Block, cut: bool, reply: &Reply, json: &mut Writer<'_, BytesMut>) {
+fn encode_block(block: &AnswerBlock, cut: bool, reply: &ReplyOptions, json: &mut Writer<'_, BytesMut>) {
     let text = JsonStr::from_escaped(&block.text);
     match &block.kind {
         // An empty text is refused when the client sends it back.
-        Kind::Text | Kind::Refusal if !text.is_empty() => {
+        AnswerBlockKind::Text | AnswerBlockKind::Refusal if !text.is_empty() => {
             json.begin_object().key("type").string("text").key("text").paste(text);
             let mut cited = block.citations.iter().filter(|citation| !citation.url.is_empty()).peekable();
             if cited.peek().is_some() {
@@ -102,7 +102,7 @@ fn encode_block(block: &Block, cut: bool, reply: &Reply, json: &mut Writer<'_, B
             }
             json.end_object();
         }
-        Kind::Reasoning if reply.show_thinking && !(text.is_empty() && block.seal.is_empty()) => {
+        AnswerBlockKind::Reasoning if reply.show_thinking && !(text.is_empty() && block.seal.is_empty()) => {
             json.begin_object().key("type").string("thinking").key("thinking").paste(text).key("signature");
             if block.seal.is_empty() {
                 json.string("");
@@ -111,11 +111,11 @@ fn encode_block(block: &Block, cut: bool, reply: &Reply, json: &mut Writer<'_, B
             }
             json.end_object();
         }
-        Kind::HiddenReasoning if reply.show_thinking && !block.seal.is_empty() => {
+        AnswerBlockKind::HiddenReasoning if reply.show_thinking && !block.seal.is_empty() => {
             json.begin_object().key("type").string("redacted_thinking");
             json.key("data").string(&content::envelope(&block.seal, reply)).end_object();
         }
-        Kind::ToolUse { id, name, kind, .. } => {
+        AnswerBlockKind::ToolUse { id, name, kind, .. } => {
             let id = content::call_id(id, &block.seal, reply);
             json.begin_object().key("type").string("tool_use").key("id").paste(JsonStr::from_escaped(&id));
             json.key("name").paste(JsonStr::from_escaped(name)).key("input");
@@ -126,7 +126,7 @@ fn encode_block(block: &Block, cut: bool, reply: &Reply, json: &mut Writer<'_, B
             };
             json.end_object();
         }
-        Kind::Opaque { name, raw } if content::is_own(JsonStr::from_escaped(name)) => {
+        AnswerBlockKind::Opaque { name, raw } if content::is_own(JsonStr::from_escaped(name)) => {
             json.raw(RawJson::from_text(raw));
         }
         _ => {}

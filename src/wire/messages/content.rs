@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use bytes::BufMut;
 
-use crate::canonical::answer::Citation;
+use crate::canonical::answer::CitationOwned;
 use crate::canonical::seal::Carried;
 use crate::canonical::{self, BlockKind, Delta, Event, Sealed, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer, push_escaped};
-use crate::wire::codec::{Reply, make_id};
+use crate::wire::codec::{ReplyOptions, make_id};
 use crate::wire::watch::{elements, members};
 
 /// A block, as it was written.
@@ -96,7 +96,7 @@ pub(super) struct Open {
     from: u64,
     length: u64,
     /// They are told when it is known how far the text goes.
-    citations: Vec<Citation>,
+    citations: Vec<CitationOwned>,
 }
 
 #[derive(Debug)]
@@ -251,7 +251,7 @@ impl Open {
 
     /// Where its text is from.
     pub(super) fn cite(&mut self, citation: RawJson<'_>) -> Result<(), JsonError> {
-        let mut cited = Citation::default();
+        let mut cited = CitationOwned::default();
         members(&mut Cursor::new(citation.text()), |key, json| {
             let value = json.raw()?;
             let set = |slot: &mut String| {
@@ -318,7 +318,7 @@ pub(super) fn is_own(name: JsonStr<'_>) -> bool {
 }
 
 /// A call's id as the client gets it, with what it must carry.
-pub(super) fn call_id(id: &str, seal: &str, reply: &Reply) -> String {
+pub(super) fn call_id(id: &str, seal: &str, reply: &ReplyOptions) -> String {
     let mut out = id.as_bytes().to_vec();
     if !seal.is_empty() {
         Carried::write(Sealed { issuer: &reply.issuer, text: JsonStr::from_escaped(seal) }, &mut out);
@@ -327,7 +327,7 @@ pub(super) fn call_id(id: &str, seal: &str, reply: &Reply) -> String {
 }
 
 /// A seal as the client gets it.
-pub(super) fn envelope(seal: &str, reply: &Reply) -> String {
+pub(super) fn envelope(seal: &str, reply: &ReplyOptions) -> String {
     let mut out = Vec::new();
     Sealed { issuer: &reply.issuer, text: JsonStr::from_escaped(seal) }.write(&mut out);
     String::from_utf8(out).unwrap_or_default()

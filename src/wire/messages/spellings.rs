@@ -1,11 +1,11 @@
 //! Spellings of the specification that the provider of this format does not know.
 
 use crate::json::RawJson;
-use crate::wire::spelling::{Spelled, elements, find, is_object, places, says};
+use crate::wire::spelling::{Respelling, elements, find, is_object, places, says};
 
 /// Marks of type `persistent` become marks that last an hour. `text` is a member of the request that may hold marks: a
 /// list of blocks, turns or tools, or (`is_mark`) a mark itself.
-pub(in crate::wire) fn marks(text: &str, at: usize, is_mark: bool, out: &mut Spelled) {
+pub(in crate::wire) fn marks(text: &str, at: usize, is_mark: bool, out: &mut Respelling) {
     if is_mark {
         mark(text, at, out);
     } else {
@@ -17,13 +17,13 @@ pub(in crate::wire) fn marks(text: &str, at: usize, is_mark: bool, out: &mut Spe
 const DEPTH: usize = 4;
 
 /// Blocks, turns or tools. What a tool is called with and what it takes is the client's own, whatever is in it.
-fn list(text: &str, at: usize, depth: usize, out: &mut Spelled) {
+fn list(text: &str, at: usize, depth: usize, out: &mut Respelling) {
     for (element, place) in elements(text, at) {
         block(element, place.start, depth, out);
     }
 }
 
-fn block(value: RawJson<'_>, at: usize, depth: usize, out: &mut Spelled) {
+fn block(value: RawJson<'_>, at: usize, depth: usize, out: &mut Respelling) {
     for place in places(value.text(), at) {
         match place.name {
             "cache_control" => mark(place.value.text(), place.at.start, out),
@@ -34,7 +34,7 @@ fn block(value: RawJson<'_>, at: usize, depth: usize, out: &mut Spelled) {
     }
 }
 
-fn mark(text: &str, at: usize, out: &mut Spelled) {
+fn mark(text: &str, at: usize, out: &mut Respelling) {
     let members = places(text, at);
     if !says(&members, "type", "persistent") {
         return;

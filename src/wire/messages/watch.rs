@@ -3,18 +3,22 @@
 use super::usage::Counts;
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
-use crate::wire::watch::{End, Glance, Sight, members, placed_string};
+use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, members, placed_string};
 
 /// Whether a frame is a delta, by its beginning.
 #[inline]
-pub fn glance(data: &[u8]) -> Glance {
-    if data.starts_with(b"{\"type\":\"content_block_delta\"") { Glance::Content } else { Glance::Read }
+pub fn glance(data: &[u8]) -> FrameClass {
+    if data.starts_with(b"{\"type\":\"content_block_delta\"") {
+        FrameClass::Content
+    } else {
+        FrameClass::Read
+    }
 }
 
 /// Reads the data of one frame. Most frames are deltas, of which only the type is read.
 #[inline]
-pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
-    let mut sight = Sight::default();
+pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
+    let mut sight = FrameFacts::default();
     let mut kind = JsonStr::default();
     let mut json = Cursor::new(data);
     json.begin_object()?;
@@ -45,21 +49,21 @@ pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
         }
     }
     match kind.escaped() {
-        "message_stop" => sight.end = End::Terminated,
-        "error" => sight.end = End::Failed,
+        "message_stop" => sight.end = StreamEnd::Terminated,
+        "error" => sight.end = StreamEnd::Failed,
         // A frame without a type that has an error is what a proxy in between sends.
-        "" if sight.error.is_some() => sight.end = End::Failed,
+        "" if sight.error.is_some() => sight.end = StreamEnd::Failed,
         _ => {}
     }
-    if sight.end != End::Failed {
+    if sight.end != StreamEnd::Failed {
         sight.error = None;
     }
     Ok(sight)
 }
 
 /// Reads one whole message.
-pub fn answer(body: &str) -> Result<Sight<'_>, JsonError> {
-    let mut sight = Sight { content: true, ..Sight::default() };
+pub fn answer(body: &str) -> Result<FrameFacts<'_>, JsonError> {
+    let mut sight = FrameFacts { content: true, ..FrameFacts::default() };
     let mut is_error = false;
     let mut json = Cursor::new(body);
     json.begin_object()?;
@@ -72,7 +76,7 @@ pub fn answer(body: &str) -> Result<Sight<'_>, JsonError> {
     }
     json.end()?;
     if is_error {
-        sight.end = End::Failed;
+        sight.end = StreamEnd::Failed;
     } else {
         sight.error = None;
     }
@@ -82,7 +86,7 @@ pub fn answer(body: &str) -> Result<Sight<'_>, JsonError> {
 fn message_member<'a>(
     key: JsonStr<'a>,
     json: &mut Cursor<'a>,
-    sight: &mut Sight<'a>,
+    sight: &mut FrameFacts<'a>,
 ) -> Result<(), JsonError> {
     match key.escaped() {
         "id" => sight.id = json.raw()?.as_str(),

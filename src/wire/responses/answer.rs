@@ -3,10 +3,10 @@
 use bytes::BytesMut;
 
 use super::stream::{Decoder, Encoder};
-use crate::canonical::answer::{Block, Kind};
+use crate::canonical::answer::{AnswerBlock, AnswerBlockKind};
 use crate::canonical::{Answer, BlockKind, Delta, Event, Finish, Start};
 use crate::json::{JsonError, JsonStr, RawJson};
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 
 pub use super::shell::{echo, repeated};
 
@@ -19,7 +19,7 @@ pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Resul
 }
 
 /// Writes one whole answer.
-pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
+pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     let mut encoder = Encoder::collecting(reply);
     let id = JsonStr::from_escaped(&answer.id);
     let model = JsonStr::from_escaped(&answer.model);
@@ -39,23 +39,25 @@ pub fn encode(answer: &Answer, reply: &Reply, out: &mut BytesMut) {
 }
 
 /// Says one block again, in the order of a stream: the seal of a call comes first, any other last.
-fn replay(encoder: &mut Encoder, index: u32, block: &Block, out: &mut BytesMut) {
+fn replay(encoder: &mut Encoder, index: u32, block: &AnswerBlock, out: &mut BytesMut) {
     let text = JsonStr::from_escaped(&block.text);
-    let is_call = matches!(block.kind, Kind::ToolUse { .. });
+    let is_call = matches!(block.kind, AnswerBlockKind::ToolUse { .. });
     let seal = Some(Delta::Seal(JsonStr::from_escaped(&block.seal))).filter(|_| !block.seal.is_empty());
     let list;
     let content = match &block.kind {
         _ if block.text.is_empty() && block.object.is_none() && block.url.is_none() => None,
-        Kind::ToolUse { .. } => Some(match &block.object {
+        AnswerBlockKind::ToolUse { .. } => Some(match &block.object {
             Some(object) => Delta::Object(RawJson::from_text(object)),
             None => Delta::Arguments(text),
         }),
-        Kind::Media { .. } => Some(match &block.url {
+        AnswerBlockKind::Media { .. } => Some(match &block.url {
             Some(url) => Delta::Url(JsonStr::from_escaped(url)),
             None => Delta::Data(text),
         }),
-        Kind::Text | Kind::Refusal | Kind::Reasoning => Some(Delta::Text(text)),
-        Kind::HiddenReasoning | Kind::Opaque { .. } => None,
+        AnswerBlockKind::Text | AnswerBlockKind::Refusal | AnswerBlockKind::Reasoning => {
+            Some(Delta::Text(text))
+        }
+        AnswerBlockKind::HiddenReasoning | AnswerBlockKind::Opaque { .. } => None,
     };
     encoder.event(&Event::BlockStart { index, choice: block.choice, kind: kind_of(&block.kind) }, out);
     let mut say = |delta| encoder.event(&Event::Delta { index, delta }, out);
@@ -78,20 +80,20 @@ fn replay(encoder: &mut Encoder, index: u32, block: &Block, out: &mut BytesMut) 
     encoder.event(&Event::BlockStop { index }, out);
 }
 
-fn kind_of(kind: &Kind) -> BlockKind<'_> {
+fn kind_of(kind: &AnswerBlockKind) -> BlockKind<'_> {
     match kind {
-        Kind::Text => BlockKind::Text,
-        Kind::Refusal => BlockKind::Refusal,
-        Kind::Reasoning => BlockKind::Reasoning,
-        Kind::HiddenReasoning => BlockKind::HiddenReasoning,
-        Kind::ToolUse { id, name, kind, namespace } => BlockKind::ToolUse {
+        AnswerBlockKind::Text => BlockKind::Text,
+        AnswerBlockKind::Refusal => BlockKind::Refusal,
+        AnswerBlockKind::Reasoning => BlockKind::Reasoning,
+        AnswerBlockKind::HiddenReasoning => BlockKind::HiddenReasoning,
+        AnswerBlockKind::ToolUse { id, name, kind, namespace } => BlockKind::ToolUse {
             id: JsonStr::from_escaped(id),
             name: JsonStr::from_escaped(name),
             kind: *kind,
             namespace: JsonStr::from_escaped(namespace),
         },
-        Kind::Media { mime } => BlockKind::Media { mime: JsonStr::from_escaped(mime) },
-        Kind::Opaque { name, raw } => {
+        AnswerBlockKind::Media { mime } => BlockKind::Media { mime: JsonStr::from_escaped(mime) },
+        AnswerBlockKind::Opaque { name, raw } => {
             BlockKind::Opaque { name: JsonStr::from_escaped(name), raw: RawJson::from_text(raw) }
         }
     }

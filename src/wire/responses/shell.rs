@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 
 use crate::canonical::{Start, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
-use crate::wire::codec::{Reply, bare_id, make_id};
+use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 
 /// Members that repeat the request, and what stands there when the request did not say: what the official SDKs
 /// cannot do without, and null or the documented default for the rest.
@@ -76,7 +76,7 @@ pub(super) struct Shell {
 
 impl Shell {
     /// For an answer that begins so.
-    pub(super) fn new(reply: &Reply, start: &Start<'_>) -> Self {
+    pub(super) fn new(reply: &ReplyOptions, start: &Start<'_>) -> Self {
         let mut head = Vec::with_capacity(96);
         let id = match bare_id(start.id.escaped()) {
             _ if !reply.keep_as.is_empty() => reply.keep_as.to_string(),
@@ -189,8 +189,8 @@ fn put_usage(usage: &Usage, out: &mut BytesMut) {
     json.key("total_tokens").number(input.saturating_add(output)).end_object();
 }
 
-/// What an answer repeats of a request, in the form of [`Reply::echo`]. Tools and the choice among them are repeated in
-/// the flat form that the SDKs' types know, whichever form they came in.
+/// What an answer repeats of a request, in the form of [`ReplyOptions::echo`]. Tools and the choice among them are
+/// repeated in the flat form that the SDKs' types know, whichever form they came in.
 ///
 /// # Errors
 /// The request is not JSON.

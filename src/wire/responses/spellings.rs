@@ -2,10 +2,10 @@
 
 use crate::canonical::dialect::Reasoning;
 use crate::json::RawJson;
-use crate::wire::spelling::{Place, Spelled, elements, find, is_object, places, says};
+use crate::wire::spelling::{Place, Respelling, elements, find, is_object, places, says};
 
 /// Parts of a message that stand where items should: those beside each other become one message of the user.
-pub(in crate::wire) fn input(text: &str, at: usize, out: &mut Spelled) {
+pub(in crate::wire) fn input(text: &str, at: usize, out: &mut Respelling) {
     const BEFORE: &str = r#"{"role":"user","content":["#;
     let mut open: Option<usize> = None;
     for (item, place) in elements(text, at) {
@@ -34,7 +34,7 @@ fn is_part(item: RawJson<'_>) -> bool {
 }
 
 /// Functions as the chat format nests them are written flat, and where the user is gets its type.
-pub(in crate::wire) fn tools(text: &str, at: usize, out: &mut Spelled) {
+pub(in crate::wire) fn tools(text: &str, at: usize, out: &mut Respelling) {
     for (tool, place) in elements(text, at) {
         let members = places(tool.text(), place.start);
         flatten(&members, out);
@@ -42,7 +42,7 @@ pub(in crate::wire) fn tools(text: &str, at: usize, out: &mut Spelled) {
     }
 }
 
-fn flatten(members: &[Place<'_>], out: &mut Spelled) {
+fn flatten(members: &[Place<'_>], out: &mut Respelling) {
     for kind in ["function", "custom"] {
         let nested = find(members, kind).is_some_and(|place| is_object(place.value));
         if nested && says(members, "type", kind) {
@@ -51,7 +51,7 @@ fn flatten(members: &[Place<'_>], out: &mut Spelled) {
     }
 }
 
-fn locate(members: &[Place<'_>], out: &mut Spelled) {
+fn locate(members: &[Place<'_>], out: &mut Respelling) {
     let Some(location) = find(members, "user_location").filter(|place| is_object(place.value)) else {
         return;
     };
@@ -71,7 +71,7 @@ fn locate(members: &[Place<'_>], out: &mut Spelled) {
 }
 
 /// A choice that names a function as the chat format nests it.
-pub(in crate::wire) fn choice(text: &str, at: usize, out: &mut Spelled) {
+pub(in crate::wire) fn choice(text: &str, at: usize, out: &mut Respelling) {
     let members = places(text, at);
     flatten(&members, out);
     if says(&members, "type", "allowed_tools")
@@ -84,7 +84,7 @@ pub(in crate::wire) fn choice(text: &str, at: usize, out: &mut Spelled) {
 }
 
 /// No summary is said by saying nothing; no reasoning, to a model that always reasons, by its least effort.
-pub(in crate::wire) fn reasoning(text: &str, at: usize, model: Reasoning, out: &mut Spelled) {
+pub(in crate::wire) fn reasoning(text: &str, at: usize, model: Reasoning, out: &mut Respelling) {
     let members = places(text, at);
     let is_none = |place: &Place<'_>| place.value.as_str().is_some_and(|word| word.escaped() == "none");
     let summaries: Vec<usize> = members

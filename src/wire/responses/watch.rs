@@ -2,27 +2,27 @@
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
-use crate::wire::watch::{End, Glance, Sight, members, placed_string, type_in_front};
+use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, members, placed_string, type_in_front};
 
 /// Whether a frame is a delta, by its type.
 #[inline]
-pub fn glance(data: &[u8]) -> Glance {
+pub fn glance(data: &[u8]) -> FrameClass {
     if type_in_front(data).is_some_and(|kind| kind.ends_with(b".delta")) {
-        Glance::Content
+        FrameClass::Content
     } else {
-        Glance::Read
+        FrameClass::Read
     }
 }
 
 /// Reads the data of one frame. Providers without `event:` lines exist, so the data's `type` decides; deltas are not
 /// read further.
 #[inline]
-pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
+pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
     // Some gateways end the stream in the way of the chat format.
     if data.starts_with("[DONE]") {
-        return Ok(Sight { end: End::Terminated, ..Sight::default() });
+        return Ok(FrameFacts { end: StreamEnd::Terminated, ..FrameFacts::default() });
     }
-    let mut sight = Sight::default();
+    let mut sight = FrameFacts::default();
     let mut kind = JsonStr::default();
     let mut json = Cursor::new(data);
     json.begin_object()?;
@@ -46,15 +46,15 @@ pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
         }
     }
     sight.end = match kind.escaped() {
-        "response.completed" | "response.incomplete" => End::Terminated,
-        "response.failed" | "error" => End::Failed,
-        _ => End::Open,
+        "response.completed" | "response.incomplete" => StreamEnd::Terminated,
+        "response.failed" | "error" => StreamEnd::Failed,
+        _ => StreamEnd::Open,
     };
-    if sight.end == End::Open {
+    if sight.end == StreamEnd::Open {
         sight.finish = None;
         // A frame without a type that has an error is what a proxy in between sends.
         if kind.is_empty() && sight.error.is_some() {
-            sight.end = End::Failed;
+            sight.end = StreamEnd::Failed;
         } else {
             sight.error = None;
         }
@@ -63,8 +63,8 @@ pub fn frame(data: &str) -> Result<Sight<'_>, JsonError> {
 }
 
 /// Reads one whole response.
-pub fn answer(body: &str) -> Result<Sight<'_>, JsonError> {
-    let mut sight = Sight { content: true, ..Sight::default() };
+pub fn answer(body: &str) -> Result<FrameFacts<'_>, JsonError> {
+    let mut sight = FrameFacts { content: true, ..FrameFacts::default() };
     let mut is_response = false;
     let mut json = Cursor::new(body);
     json.begin_object()?;
@@ -77,7 +77,7 @@ pub fn answer(body: &str) -> Result<Sight<'_>, JsonError> {
     json.end()?;
     // A response that failed is an answer of the format; a bare error is not.
     if sight.error.is_some() && !is_response {
-        sight.end = End::Failed;
+        sight.end = StreamEnd::Failed;
     }
     Ok(sight)
 }
@@ -85,7 +85,7 @@ pub fn answer(body: &str) -> Result<Sight<'_>, JsonError> {
 fn response_member<'a>(
     key: JsonStr<'a>,
     json: &mut Cursor<'a>,
-    sight: &mut Sight<'a>,
+    sight: &mut FrameFacts<'a>,
 ) -> Result<(), JsonError> {
     match key.escaped() {
         "id" => sight.id = json.raw()?.as_str(),

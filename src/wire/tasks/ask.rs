@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::{Bytes, BytesMut};
 
 use super::Task;
-use crate::canonical::Lost;
+use crate::canonical::ElementLoss;
 use crate::canonical::image::{ImageInput, ImageRequest};
 use crate::canonical::video::{Picture, PictureRole, PictureSource, Seconds, Video};
 use crate::error::ApiError;
@@ -54,7 +54,7 @@ pub struct Asked<'a> {
     /// The client's paths of fields, by the names that they have where images are asked for otherwise.
     pub names: Vec<(&'static str, String)>,
     /// What nobody has a place for.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<ElementLoss>,
 }
 
 impl Asked<'_> {
@@ -139,9 +139,10 @@ pub fn decode(task: Task, body: &str) -> Result<Asked<'_>, ApiError> {
         Task::ProductExtraction => What::Image(Box::new(product(&mut members)?)),
         Task::ImageToImage => What::Image(Box::new(image_to_image(&mut members)?)),
     };
-    let mut lost: Vec<Lost> = members.rest().into_iter().map(|field| Lost::dropped(field.path)).collect();
+    let mut lost: Vec<ElementLoss> =
+        members.rest().into_iter().map(|field| ElementLoss::dropped(field.path)).collect();
     if let What::Face(Face { similarity: Some(_), .. }) = &what {
-        lost.push(Lost::dropped("sourceSimilarity"));
+        lost.push(ElementLoss::dropped("sourceSimilarity"));
     }
     Ok(Asked { model, tag, what, names, lost })
 }

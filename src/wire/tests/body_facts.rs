@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::error::{ApiError, Kind};
 use crate::wire::Api;
-use crate::wire::body_facts::Most;
+use crate::wire::body_facts::OutputCaps;
 use crate::wire::request::{Body, BodyReader};
 
 fn read(api: Api, members: &str) -> Body {
@@ -71,7 +71,7 @@ fn output_limit_that_is_no_whole_number_is_the_dearest() {
         ("true", Some(u64::MAX)),
         ("null", None),
     ] {
-        let most = Most { output, ..Most::default() };
+        let most = OutputCaps { output, ..OutputCaps::default() };
         // What is no limit at all may be refused as such.
         match try_read(Api::Chat, &format!(r#""max_tokens":{value}"#)) {
             Ok(mut body) => assert_eq!(body.most(), most, "{value}"),
@@ -82,7 +82,7 @@ fn output_limit_that_is_no_whole_number_is_the_dearest() {
             Ok(mut body) => assert_eq!(body.most(), most, "{value}"),
             Err(error) => assert_eq!((error.kind, value), (Kind::InvalidField, "-1")),
         }
-        let answers = Most { answers: output, ..Most::default() };
+        let answers = OutputCaps { answers: output, ..OutputCaps::default() };
         assert_eq!(read(Api::Chat, &format!(r#""n":{value}"#)).most(), answers, "{value}");
     }
 }

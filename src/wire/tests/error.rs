@@ -7,7 +7,7 @@ use crate::framing::json_array::ArraySplitter;
 use crate::framing::sse::{Event, SseSplitter};
 use crate::wire::Format;
 use crate::wire::error::{ArrayState, ProviderError, body, from_provider, is_in_shape, stream_tail};
-use crate::wire::watch::{self, End};
+use crate::wire::watch::{self, StreamEnd};
 
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
@@ -74,8 +74,11 @@ fn the_tail_of_a_broken_stream_is_an_error_and_never_a_finish() {
             from = end;
         }
         assert_eq!(from, tail.len(), "{format}");
-        let expected: &[End] =
-            if format == Format::Chat { &[End::Failed, End::Terminated] } else { &[End::Failed] };
+        let expected: &[StreamEnd] = if format == Format::Chat {
+            &[StreamEnd::Failed, StreamEnd::Terminated]
+        } else {
+            &[StreamEnd::Failed]
+        };
         assert_eq!(ends, expected, "{format}");
     }
 }

@@ -3,21 +3,26 @@
 use bytes::BytesMut;
 use serde_json::{Value, json};
 
-use crate::wire::models::{Entry, Hints, Page, Shape, encode_list, encode_one, rfc3339};
+use crate::wire::models::{Hints, ListedModel, ListingShape, Page, encode_list, encode_one, rfc3339};
 
-fn entries<'a>(ids: &[&'a str]) -> Vec<Entry<'a>> {
+fn entries<'a>(ids: &[&'a str]) -> Vec<ListedModel<'a>> {
     ids.iter()
-        .map(|&id| Entry { id, owned_by: "someone", created: 1_700_000_000, methods: &["generateContent"] })
+        .map(|&id| ListedModel {
+            id,
+            owned_by: "someone",
+            created: 1_700_000_000,
+            methods: &["generateContent"],
+        })
         .collect()
 }
 
-fn list(shape: Shape, ids: &[&str], page: &Page) -> Value {
+fn list(shape: ListingShape, ids: &[&str], page: &Page) -> Value {
     let mut out = BytesMut::new();
     encode_list(shape, &entries(ids), page, &mut out);
     serde_json::from_slice(&out).unwrap()
 }
 
-fn one(shape: Shape, id: &str) -> Value {
+fn one(shape: ListingShape, id: &str) -> Value {
     let mut out = BytesMut::new();
     encode_one(shape, &entries(&[id])[0], &mut out);
     serde_json::from_slice(&out).unwrap()
@@ -26,12 +31,12 @@ fn one(shape: Shape, id: &str) -> Value {
 #[test]
 fn headers_and_path_tell_which_shape_a_client_expects() {
     for (beta, provider_version, google_key, shape) in [
-        (false, false, false, Shape::List),
-        (false, true, false, Shape::Messages),
-        (false, true, true, Shape::Messages),
-        (false, false, true, Shape::Generate),
-        (true, false, false, Shape::Generate),
-        (true, true, false, Shape::Generate),
+        (false, false, false, ListingShape::List),
+        (false, true, false, ListingShape::Messages),
+        (false, true, true, ListingShape::Messages),
+        (false, false, true, ListingShape::Generate),
+        (true, false, false, ListingShape::Generate),
+        (true, true, false, ListingShape::Generate),
     ] {
         assert_eq!(Hints { beta, provider_version, google_key }.shape(), shape);
     }
@@ -47,23 +52,23 @@ fn info(id: &str) -> Value {
 fn each_shape_is_what_its_sdk_parses() {
     let all = Page::default();
     assert_eq!(
-        list(Shape::List, &["a\"b"], &all),
+        list(ListingShape::List, &["a\"b"], &all),
         json!({"object": "list", "data": [
             {"id": "a\"b", "object": "model", "created": 1_700_000_000, "owned_by": "someone"}]})
     );
     assert_eq!(
-        list(Shape::Messages, &["a", "b"], &all),
+        list(ListingShape::Messages, &["a", "b"], &all),
         json!({"data": [
             info("a"), info("b")],
             "has_more": false, "first_id": "a", "last_id": "b"})
     );
-    let generate = list(Shape::Generate, &["a/b"], &all);
+    let generate = list(ListingShape::Generate, &["a/b"], &all);
     assert_eq!(generate["models"][0]["name"], "models/a/b");
     assert_eq!(generate["models"][0]["supportedGenerationMethods"], json!(["generateContent"]));
     assert_eq!(generate.get("nextPageToken"), None);
-    for shape in [Shape::List, Shape::Messages, Shape::Generate] {
+    for shape in [ListingShape::List, ListingShape::Messages, ListingShape::Generate] {
         let all = list(shape, &["a"], &all);
-        let key = if shape == Shape::Generate { "models" } else { "data" };
+        let key = if shape == ListingShape::Generate { "models" } else { "data" };
         assert_eq!(one(shape, "a"), all[key][0], "a single entry is the list's");
     }
 }
@@ -71,12 +76,12 @@ fn each_shape_is_what_its_sdk_parses() {
 #[test]
 fn an_empty_list_is_still_a_list() {
     let all = Page::default();
-    assert_eq!(list(Shape::List, &[], &all), json!({"object": "list", "data": []}));
+    assert_eq!(list(ListingShape::List, &[], &all), json!({"object": "list", "data": []}));
     assert_eq!(
-        list(Shape::Messages, &[], &all),
+        list(ListingShape::Messages, &[], &all),
         json!({"data": [], "has_more": false, "first_id": null, "last_id": null})
     );
-    assert_eq!(list(Shape::Generate, &[], &all), json!({"models": []}));
+    assert_eq!(list(ListingShape::Generate, &[], &all), json!({"models": []}));
 }
 
 #[test]
@@ -86,7 +91,7 @@ fn pages_follow_each_other_without_gap_or_double() {
     for limit in 1..=26 {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let page = list(Shape::Messages, &ids, &Page { limit: Some(limit), after, before: None });
+            let page = list(ListingShape::Messages, &ids, &Page { limit: Some(limit), after, before: None });
             let got: Vec<String> = page["data"]
                 .as_array()
                 .unwrap()
@@ -107,17 +112,17 @@ fn pages_follow_each_other_without_gap_or_double() {
 #[test]
 fn a_page_before_an_id_is_the_one_right_before_it() {
     let page = Page { limit: Some(2), after: None, before: Some("d".into()) };
-    let got = list(Shape::Messages, &["a", "b", "c", "d", "e"], &page);
+    let got = list(ListingShape::Messages, &["a", "b", "c", "d", "e"], &page);
     assert_eq!(
         (&got["first_id"], &got["last_id"], &got["has_more"]),
         (&json!("b"), &json!("c"), &json!(true))
     );
     let page = Page { limit: Some(1), after: None, before: None };
-    assert_eq!(list(Shape::Generate, &["a", "b"], &page)["nextPageToken"], "a");
+    assert_eq!(list(ListingShape::Generate, &["a", "b"], &page)["nextPageToken"], "a");
     let unknown = Page { limit: None, after: Some("zz".into()), before: Some("yy".into()) };
-    assert_eq!(list(Shape::List, &["a", "b"], &unknown)["data"].as_array().unwrap().len(), 2);
+    assert_eq!(list(ListingShape::List, &["a", "b"], &unknown)["data"].as_array().unwrap().len(), 2);
     let crossed = Page { limit: Some(3), after: Some("b".into()), before: Some("a".into()) };
-    assert_eq!(list(Shape::List, &["a", "b"], &crossed)["data"], json!([]));
+    assert_eq!(list(ListingShape::List, &["a", "b"], &crossed)["data"], json!([]));
 }
 
 #[test]

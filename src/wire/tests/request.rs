@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::error::{ApiError, Kind};
 use crate::wire::Api;
-use crate::wire::body_facts::Most;
+use crate::wire::body_facts::OutputCaps;
 use crate::wire::request::{Body, BodyReader};
 
 fn read_pieces<'p>(api: Api, pieces: impl IntoIterator<Item = &'p [u8]>) -> Result<Body, ApiError> {
@@ -295,6 +295,6 @@ fn what_limits_the_output_is_found_in_every_format() {
         (Api::Generate, r#"{"contents":[],"generationConfig":[]}"#, None, None),
         (Api::Embeddings, r#"{"model":"m","input":"x","max_tokens":5,"n":2}"#, None, None),
     ] {
-        assert_eq!(read(api, text).unwrap().most(), Most { output, answers, unsure: 0 }, "{text}");
+        assert_eq!(read(api, text).unwrap().most(), OutputCaps { output, answers, unsure: 0 }, "{text}");
     }
 }

@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 
 use crate::wire::Format;
-use crate::wire::watch::{End, Glance, Sight, answer, frame, glance};
+use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, answer, frame, glance};
 
-fn see(format: Format, data: &str) -> Sight<'_> {
+fn see(format: Format, data: &str) -> FrameFacts<'_> {
     frame(format, data).unwrap_or_else(|error| panic!("{data}: {error}"))
 }
 
-fn finish<'a>(sight: &Sight<'a>) -> Option<&'a str> {
+fn finish<'a>(sight: &FrameFacts<'a>) -> Option<&'a str> {
     sight.finish.map(|reason| reason.escaped())
 }
 
@@ -36,27 +36,39 @@ fn the_model_s_name_is_found_where_it_stands() {
 #[test]
 fn each_format_ends_in_its_own_way() {
     for (format, data, end) in [
-        (Format::Chat, "[DONE]", End::Terminated),
-        (Format::Chat, "[DONE] ", End::Terminated),
-        (Format::Chat, r#"{"choices":[{"finish_reason":"stop"}]}"#, End::Open),
-        (Format::Messages, r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#, End::Open),
-        (Format::Messages, r#"{"type":"message_stop"}"#, End::Terminated),
+        (Format::Chat, "[DONE]", StreamEnd::Terminated),
+        (Format::Chat, "[DONE] ", StreamEnd::Terminated),
+        (Format::Chat, r#"{"choices":[{"finish_reason":"stop"}]}"#, StreamEnd::Open),
+        (Format::Messages, r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#, StreamEnd::Open),
+        (Format::Messages, r#"{"type":"message_stop"}"#, StreamEnd::Terminated),
         (
             Format::Messages,
             r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#,
-            End::Failed,
+            StreamEnd::Failed,
         ),
-        (Format::Messages, r#"{"error":{"message":"from a proxy"}}"#, End::Failed),
-        (Format::Responses, r#"{"type":"response.completed","response":{"id":"r"}}"#, End::Terminated),
-        (Format::Responses, r#"{"type":"response.incomplete","response":{}}"#, End::Terminated),
-        (Format::Responses, r#"{"type":"response.failed","response":{"error":{"code":"c"}}}"#, End::Failed),
-        (Format::Responses, r#"{"type":"error","sequence_number":2,"error":{"message":"m"}}"#, End::Failed),
-        (Format::Responses, r#"{"type":"error","code":"c","message":"m","param":null}"#, End::Failed),
-        (Format::Responses, r#"{"error":{"message":"from a proxy"}}"#, End::Failed),
-        (Format::Responses, r#"{"type":"response.in_progress","response":{"error":null}}"#, End::Open),
-        (Format::Responses, "[DONE]", End::Terminated),
-        (Format::Generate, r#"{"candidates":[{"finishReason":"STOP"}]}"#, End::Open),
-        (Format::Generate, r#"{"error":{"code":503,"message":"m","status":"UNAVAILABLE"}}"#, End::Failed),
+        (Format::Messages, r#"{"error":{"message":"from a proxy"}}"#, StreamEnd::Failed),
+        (Format::Responses, r#"{"type":"response.completed","response":{"id":"r"}}"#, StreamEnd::Terminated),
+        (Format::Responses, r#"{"type":"response.incomplete","response":{}}"#, StreamEnd::Terminated),
+        (
+            Format::Responses,
+            r#"{"type":"response.failed","response":{"error":{"code":"c"}}}"#,
+            StreamEnd::Failed,
+        ),
+        (
+            Format::Responses,
+            r#"{"type":"error","sequence_number":2,"error":{"message":"m"}}"#,
+            StreamEnd::Failed,
+        ),
+        (Format::Responses, r#"{"type":"error","code":"c","message":"m","param":null}"#, StreamEnd::Failed),
+        (Format::Responses, r#"{"error":{"message":"from a proxy"}}"#, StreamEnd::Failed),
+        (Format::Responses, r#"{"type":"response.in_progress","response":{"error":null}}"#, StreamEnd::Open),
+        (Format::Responses, "[DONE]", StreamEnd::Terminated),
+        (Format::Generate, r#"{"candidates":[{"finishReason":"STOP"}]}"#, StreamEnd::Open),
+        (
+            Format::Generate,
+            r#"{"error":{"code":503,"message":"m","status":"UNAVAILABLE"}}"#,
+            StreamEnd::Failed,
+        ),
     ] {
         assert_eq!(see(format, data).end, end, "{format} {data}");
     }
@@ -66,16 +78,16 @@ fn each_format_ends_in_its_own_way() {
 #[test]
 fn fact_13_an_error_in_a_chunk_is_seen_and_an_empty_one_is_none() {
     for (data, end) in [
-        (r#"{"error":{"message":"m","failed_generation":"x","status_code":400}}"#, End::Failed),
-        (r#"{"choices":[{"finish_reason":null}],"error":{"code":502,"message":"m"}}"#, End::Failed),
-        (r#"{"error":"text","choices":[]}"#, End::Failed),
-        (r#"{"error":null,"choices":[]}"#, End::Open),
-        (r#"{"error":"","choices":[]}"#, End::Open),
-        (r#"{"error":false,"choices":[]}"#, End::Open),
+        (r#"{"error":{"message":"m","failed_generation":"x","status_code":400}}"#, StreamEnd::Failed),
+        (r#"{"choices":[{"finish_reason":null}],"error":{"code":502,"message":"m"}}"#, StreamEnd::Failed),
+        (r#"{"error":"text","choices":[]}"#, StreamEnd::Failed),
+        (r#"{"error":null,"choices":[]}"#, StreamEnd::Open),
+        (r#"{"error":"","choices":[]}"#, StreamEnd::Open),
+        (r#"{"error":false,"choices":[]}"#, StreamEnd::Open),
     ] {
         let sight = see(Format::Chat, data);
         assert_eq!(sight.end, end, "{data}");
-        assert_eq!(sight.error.is_some(), end == End::Failed, "{data}");
+        assert_eq!(sight.error.is_some(), end == StreamEnd::Failed, "{data}");
     }
 }
 
@@ -163,13 +175,17 @@ fn fact_1_only_a_chunk_of_nothing_but_usage_is_the_usage_chunk() {
 #[test]
 fn a_whole_answer_that_is_an_error_is_seen() {
     for (format, body, end) in [
-        (Format::Chat, r#"{"error":{"message":"m"}}"#, End::Failed),
-        (Format::Chat, r#"{"choices":[],"error":null}"#, End::Open),
-        (Format::Messages, r#"{"type":"error","error":{"message":"m"}}"#, End::Failed),
-        (Format::Messages, r#"{"type":"message","error":{"message":"m"}}"#, End::Open),
-        (Format::Responses, r#"{"error":{"message":"m"}}"#, End::Failed),
-        (Format::Responses, r#"{"object":"response","status":"failed","error":{"message":"m"}}"#, End::Open),
-        (Format::Generate, r#"{"error":{"message":"m"}}"#, End::Failed),
+        (Format::Chat, r#"{"error":{"message":"m"}}"#, StreamEnd::Failed),
+        (Format::Chat, r#"{"choices":[],"error":null}"#, StreamEnd::Open),
+        (Format::Messages, r#"{"type":"error","error":{"message":"m"}}"#, StreamEnd::Failed),
+        (Format::Messages, r#"{"type":"message","error":{"message":"m"}}"#, StreamEnd::Open),
+        (Format::Responses, r#"{"error":{"message":"m"}}"#, StreamEnd::Failed),
+        (
+            Format::Responses,
+            r#"{"object":"response","status":"failed","error":{"message":"m"}}"#,
+            StreamEnd::Open,
+        ),
+        (Format::Generate, r#"{"error":{"message":"m"}}"#, StreamEnd::Failed),
     ] {
         assert_eq!(answer(format, body).unwrap().end, end, "{format} {body}");
     }
@@ -195,7 +211,7 @@ fn a_delta_is_content_and_not_read_further() {
         (Format::Responses, r#"{"type":"response.output_text.delta","delta":"a","error":{"not":"read"}}"#),
     ] {
         let sight = see(format, data);
-        assert!(sight.content && sight.end == End::Open && sight.error.is_none());
+        assert!(sight.content && sight.end == StreamEnd::Open && sight.error.is_none());
     }
     for data in [r#"{"type":"ping"}"#, r#"{"type":"content_block_stop","index":0}"#] {
         assert!(!see(Format::Messages, data).content, "{data}");
@@ -207,10 +223,10 @@ fn a_delta_is_content_and_not_read_further() {
 fn fact_26_the_type_in_the_data_decides_wherever_it_stands() {
     let data = r#"{"response":{"id":"r","status":"completed","usage":{"input_tokens":3}},"sequence_number":9,"type":"response.completed"}"#;
     let sight = see(Format::Responses, data);
-    assert_eq!((sight.end, finish(&sight)), (End::Terminated, Some("completed")));
+    assert_eq!((sight.end, finish(&sight)), (StreamEnd::Terminated, Some("completed")));
     assert_eq!(sight.usage.unwrap().input, Some(3));
     let data = r#"{"error":{"type":"t","message":"m"},"type":"error"}"#;
-    assert_eq!(see(Format::Messages, data).end, End::Failed);
+    assert_eq!(see(Format::Messages, data).end, StreamEnd::Failed);
 }
 
 #[test]
@@ -219,37 +235,41 @@ fn a_glance_overlooks_nothing_that_must_be_read() {
         (
             Format::Chat,
             r#"{"choices":[{"delta":{"content":"a"},"finish_reason":null}],"usage":null}"#,
-            Glance::Content,
+            FrameClass::Content,
         ),
-        (Format::Chat, r#"{"choices":[{"delta":{"content":"\"usage\":{}"}}]}"#, Glance::Content),
+        (Format::Chat, r#"{"choices":[{"delta":{"content":"\"usage\":{}"}}]}"#, FrameClass::Content),
         (
             Format::Chat,
             r#"{"choices":[{"delta":{"content":"usage"},"finish_reason" : ""}]}"#,
-            Glance::Content,
+            FrameClass::Content,
         ),
-        (Format::Chat, r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#, Glance::Read),
-        (Format::Chat, r#"{"choices":[],"usage" : {"prompt_tokens":1}}"#, Glance::Read),
-        (Format::Chat, r#"{"choices":[],"error":{"message":"m"}}"#, Glance::Read),
-        (Format::Chat, "[DONE]", Glance::Read),
-        (Format::Chat, "", Glance::Read),
-        (Format::Generate, r#"{"candidates":[{"content":{}}]}"#, Glance::Content),
+        (Format::Chat, r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#, FrameClass::Read),
+        (Format::Chat, r#"{"choices":[],"usage" : {"prompt_tokens":1}}"#, FrameClass::Read),
+        (Format::Chat, r#"{"choices":[],"error":{"message":"m"}}"#, FrameClass::Read),
+        (Format::Chat, "[DONE]", FrameClass::Read),
+        (Format::Chat, "", FrameClass::Read),
+        (Format::Generate, r#"{"candidates":[{"content":{}}]}"#, FrameClass::Content),
         (
             Format::Generate,
             r#"{"candidates":[{}],"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":1}}"#,
-            Glance::ContentAndUsage,
+            FrameClass::ContentAndUsage,
         ),
-        (Format::Generate, r#"{"candidates":[{}],"usageMetadata":{"promptTokenCount":1}}"#, Glance::Read),
-        (Format::Generate, r#"{"candidates":[{"finishReason":1}]}"#, Glance::Read),
-        (Format::Generate, r#"{"prompt_feedback":{"block_reason":"OTHER"}}"#, Glance::Read),
-        (Format::Messages, r#"{"type":"content_block_delta","index":0,"delta":{}}"#, Glance::Content),
-        (Format::Messages, r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#, Glance::Read),
-        (Format::Messages, r#"{"type":"error","error":{"type":"content_block_delta"}}"#, Glance::Read),
-        (Format::Messages, r#"{"index":0,"type":"content_block_delta"}"#, Glance::Read),
-        (Format::Responses, r#"{"type":"response.output_text.delta","delta":"a"}"#, Glance::Content),
-        (Format::Responses, r#"{"type":"response.completed","response":{"x":".delta"}}"#, Glance::Read),
-        (Format::Responses, r#"{"type":"error","code":"response.output_text.delta"}"#, Glance::Read),
-        (Format::Responses, r#"{"delta":"a","type":"response.output_text.delta"}"#, Glance::Read),
-        (Format::Responses, "[DONE]", Glance::Read),
+        (Format::Generate, r#"{"candidates":[{}],"usageMetadata":{"promptTokenCount":1}}"#, FrameClass::Read),
+        (Format::Generate, r#"{"candidates":[{"finishReason":1}]}"#, FrameClass::Read),
+        (Format::Generate, r#"{"prompt_feedback":{"block_reason":"OTHER"}}"#, FrameClass::Read),
+        (Format::Messages, r#"{"type":"content_block_delta","index":0,"delta":{}}"#, FrameClass::Content),
+        (
+            Format::Messages,
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+            FrameClass::Read,
+        ),
+        (Format::Messages, r#"{"type":"error","error":{"type":"content_block_delta"}}"#, FrameClass::Read),
+        (Format::Messages, r#"{"index":0,"type":"content_block_delta"}"#, FrameClass::Read),
+        (Format::Responses, r#"{"type":"response.output_text.delta","delta":"a"}"#, FrameClass::Content),
+        (Format::Responses, r#"{"type":"response.completed","response":{"x":".delta"}}"#, FrameClass::Read),
+        (Format::Responses, r#"{"type":"error","code":"response.output_text.delta"}"#, FrameClass::Read),
+        (Format::Responses, r#"{"delta":"a","type":"response.output_text.delta"}"#, FrameClass::Read),
+        (Format::Responses, "[DONE]", FrameClass::Read),
     ] {
         assert_eq!(glance(format, data.as_bytes()), expected, "{data}");
     }
@@ -265,15 +285,15 @@ proptest! {
         text in r#"[a-z:{}]{0,4}(\\"(usage|error|finish_reason)\\":)?[a-z]{0,3}"#,
     ) {
         let chat = format!(r#"{{"choices":[{{"delta":{{"content":"{text}"}}{finish}}}]{usage}{error}}}"#);
-        if glance(Format::Chat, chat.as_bytes()) == Glance::Content {
+        if glance(Format::Chat, chat.as_bytes()) == FrameClass::Content {
             let sight = see(Format::Chat, &chat);
-            prop_assert!(sight.finish.is_none() && sight.usage.is_none() && sight.end == End::Open, "{}", chat);
+            prop_assert!(sight.finish.is_none() && sight.usage.is_none() && sight.end == StreamEnd::Open, "{}", chat);
         }
         let finish = finish.replace("finish_reason", "finishReason");
         let generate = format!(r#"{{"candidates":[{{"content":{{"parts":[{{"text":"{text}"}}]}}{finish}}}]{error}}}"#);
-        if glance(Format::Generate, generate.as_bytes()) == Glance::Content {
+        if glance(Format::Generate, generate.as_bytes()) == FrameClass::Content {
             let sight = see(Format::Generate, &generate);
-            prop_assert!(sight.finish.is_none() && sight.usage.is_none() && sight.end == End::Open, "{}", generate);
+            prop_assert!(sight.finish.is_none() && sight.usage.is_none() && sight.end == StreamEnd::Open, "{}", generate);
         }
     }
 

@@ -4,7 +4,7 @@ use bytes::BytesMut;
 
 use super::markers;
 use super::settle::{FRAMES_A_SECOND, USUAL_RATIO, nested_size};
-use crate::canonical::Lost;
+use crate::canonical::ElementLoss;
 use crate::canonical::request::Extra;
 use crate::canonical::video::{Picture, PictureRole, PictureSource, Sound, Video, VideoDialect, VideoShape};
 use crate::json::{JsonStr, Writer};
@@ -82,11 +82,11 @@ pub fn certain_resolution(video: &Video<'_>, dialect: &VideoDialect) -> String {
 }
 
 /// What the client says and the model is not told. `from` is a video that it is made from.
-pub fn lost(video: &Video<'_>, dialect: &VideoDialect, from: bool) -> Vec<Lost> {
-    let mut lost: Vec<Lost> = Vec::new();
+pub fn lost(video: &Video<'_>, dialect: &VideoDialect, from: bool) -> Vec<ElementLoss> {
+    let mut lost: Vec<ElementLoss> = Vec::new();
     let mut drop_if = |name: &'static str, dropped: bool| {
         if dropped {
-            lost.push(Lost::dropped(video.path_of(name)));
+            lost.push(ElementLoss::dropped(video.path_of(name)));
         }
     };
     use VideoShape::{Bundled, Nested, Preview, Remix};
@@ -123,7 +123,7 @@ pub fn lost(video: &Video<'_>, dialect: &VideoDialect, from: bool) -> Vec<Lost> 
         Nested | Bundled => true,
     };
     lost.extend(
-        video.extra.iter().filter(|extra| !passes(extra.name)).map(|extra| Lost::dropped(extra.name)),
+        video.extra.iter().filter(|extra| !passes(extra.name)).map(|extra| ElementLoss::dropped(extra.name)),
     );
     lost
 }

@@ -10,7 +10,7 @@ use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Dialect, Index, Key, OutputFormat, Request, ToolChoice, ToolKind};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 use crate::wire::schema::from_openapi;
 
 /// Stop sequences that are taken (OpenAI API, "Create chat completion").
@@ -33,7 +33,7 @@ pub(super) fn speaks(dialect: &Dialect<'_>, extension: &str) -> bool {
 }
 
 /// Writes a request. What cannot be carried is noted.
-pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, out: &mut BytesMut) {
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object();
     json.key("model").string(dialect.model);
@@ -71,7 +71,12 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, o
     json.end_object();
 }
 
-fn limits(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+fn limits(
+    json: &mut Writer<'_, BytesMut>,
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut LossNotes,
+) {
     if let Some(limit) = request.max_output {
         let name = if dialect.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
         json.key(name).number(limit);
@@ -94,7 +99,7 @@ fn sampling(
     json: &mut Writer<'_, BytesMut>,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
 ) {
     let said = &request.sampling;
     let all = dialect.sampling == Sampling::All;
@@ -131,7 +136,7 @@ fn sampling(
     }
 }
 
-fn output(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, notes: &Notes) {
+fn output(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, notes: &LossNotes) {
     match request.output {
         OutputFormat::Text => {}
         OutputFormat::Json => {
@@ -195,7 +200,12 @@ fn schema_name(name: JsonStr<'_>) -> String {
     name.decode().chars().take(64).map(fits).collect()
 }
 
-fn account(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+fn account(
+    json: &mut Writer<'_, BytesMut>,
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut LossNotes,
+) {
     let same_format = notes.from() == Format::Chat;
     if let Some(verbosity) = request.verbosity {
         json.key("verbosity").paste(verbosity);
@@ -257,7 +267,7 @@ fn modalities(
     json: &mut Writer<'_, BytesMut>,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
 ) {
     let is_text = |word: &JsonStr<'_>| word.escaped().eq_ignore_ascii_case("text");
     if request.modalities.is_empty()
@@ -275,7 +285,12 @@ fn modalities(
     json.end_array();
 }
 
-fn search(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+fn search(
+    json: &mut Writer<'_, BytesMut>,
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut LossNotes,
+) {
     let Some(search) = &request.search else { return };
     let Search { context, max_uses, allowed_domains, blocked_domains, location, .. } = search;
     if max_uses.is_some() {
@@ -318,7 +333,12 @@ fn place(json: &mut Writer<'_, BytesMut>, location: RawJson<'_>) {
     });
 }
 
-fn extras(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+fn extras(
+    json: &mut Writer<'_, BytesMut>,
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut LossNotes,
+) {
     let same_format = notes.from() == Format::Chat;
     for Extra { name, value } in &request.extra {
         let known = OWN.contains(name) || (same_format && dialect.understands(name)) || speaks(dialect, name);

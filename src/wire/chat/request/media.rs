@@ -11,7 +11,7 @@ use crate::canonical::{Block, CacheMark, Dialect, Source};
 use crate::json::{Cursor, EscapedString, JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::chat::write::data_url;
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 use crate::wire::watch::members;
 
 /// A mark of compatible providers that pass the messages format's marks on.
@@ -95,7 +95,7 @@ fn sound_format(mime: &str) -> &str {
 /// Writes parts of a message.
 pub(super) struct Parts<'r, 'd> {
     pub(super) dialect: &'r Dialect<'d>,
-    pub(super) notes: &'r mut Notes,
+    pub(super) notes: &'r mut LossNotes,
     /// The conversation ends with the beginning of the answer.
     pub(super) begun: bool,
 }

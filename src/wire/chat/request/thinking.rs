@@ -3,11 +3,11 @@
 use bytes::BytesMut;
 
 use super::read::{Result, broken, flag, invalid, object, raw, text};
-use crate::canonical::dialect::Told;
+use crate::canonical::dialect::CacheMarks;
 use crate::canonical::request::Extra;
 use crate::canonical::{Dialect, Effort, Request, Thinking};
 use crate::json::{Cursor, Kind, Writer};
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 
 use super::encode::speaks;
 
@@ -136,16 +136,16 @@ pub(super) fn write(
     json: &mut Writer<'_, BytesMut>,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
 ) {
     let told = dialect.reasoning.tell(request.thinking);
-    if told == Told::Nothing
+    if told == CacheMarks::Nothing
         && !matches!(request.thinking, Thinking::Unsaid | Thinking::Adaptive | Thinking::Off)
     {
         notes.lose("reasoning_effort");
     }
     let clear = request.extra.iter().find(|extra| extra.name == CLEAR_THINKING);
-    let kept = clear.filter(|_| dialect.understands("thinking") && told != Told::Nothing);
+    let kept = clear.filter(|_| dialect.understands("thinking") && told != CacheMarks::Nothing);
     if clear.is_some() && kept.is_none() {
         notes.lose(CLEAR_THINKING);
     }
@@ -153,11 +153,11 @@ pub(super) fn write(
     let by_object = speaks(dialect, "thinking");
     let by_switch = speaks(dialect, "enable_thinking");
     let by_reasoning = speaks(dialect, "reasoning");
-    let on = !matches!(told, Told::Nothing | Told::Off);
-    if (by_object && told != Told::Nothing) || kept.is_some() {
+    let on = !matches!(told, CacheMarks::Nothing | CacheMarks::Off);
+    if (by_object && told != CacheMarks::Nothing) || kept.is_some() {
         json.key("thinking").begin_object();
-        json.key("type").string(if told == Told::Off { "disabled" } else { "enabled" });
-        if let (true, Told::Budget(tokens)) = (by_object, told) {
+        json.key("type").string(if told == CacheMarks::Off { "disabled" } else { "enabled" });
+        if let (true, CacheMarks::Budget(tokens)) = (by_object, told) {
             json.key("budget_tokens").number(tokens);
         }
         if let Some(clear) = kept {
@@ -167,7 +167,7 @@ pub(super) fn write(
     }
     // Some models cannot both reason and answer as a whole, and must be told so.
     let quiet = habits.quiet_whole && !request.stream;
-    if by_switch && (told != Told::Nothing || quiet) {
+    if by_switch && (told != CacheMarks::Nothing || quiet) {
         json.key("enable_thinking").boolean(on && !quiet);
         if let (true, Some(tokens)) = (speaks(dialect, "thinking_budget") && !quiet, budget(told)) {
             json.key("thinking_budget").number(tokens);
@@ -175,29 +175,33 @@ pub(super) fn write(
     }
     let template = "chat_template_kwargs";
     if habits.template_switch
-        && told != Told::Nothing
+        && told != CacheMarks::Nothing
         && !request.extra.iter().any(|extra| extra.name == template)
     {
         json.key(template).begin_object().key("enable_thinking").boolean(on).end_object();
     }
-    if by_reasoning && told != Told::Nothing {
+    if by_reasoning && told != CacheMarks::Nothing {
         json.key("reasoning").begin_object();
         match (told, word(told, false, false)) {
-            (Told::Budget(tokens), _) => json.key("max_tokens").number(tokens),
-            (Told::Effort(_) | Told::Adaptive(Some(_)), Some(word)) if !habits.lacks("reasoning_effort") => {
+            (CacheMarks::Budget(tokens), _) => json.key("max_tokens").number(tokens),
+            (CacheMarks::Effort(_) | CacheMarks::Adaptive(Some(_)), Some(word))
+                if !habits.lacks("reasoning_effort") =>
+            {
                 json.key("effort").string(word)
             }
             _ => json.key("enabled").boolean(on),
         };
         json.end_object();
-    } else if let (Told::Budget(tokens), false) = (told, by_object || by_switch)
+    } else if let (CacheMarks::Budget(tokens), false) = (told, by_object || by_switch)
         && dialect.understands("reasoning")
     {
         json.key("reasoning").begin_object().key("max_tokens").number(tokens).end_object();
     } else if let Some(word) = word(told, by_object, by_switch).filter(|_| !habits.lacks("reasoning_effort"))
     {
         json.key("reasoning_effort").string(match (habits.efforts, told) {
-            (Some(words), Told::Effort(effort) | Told::Adaptive(Some(effort))) => own_word(words, effort),
+            (Some(words), CacheMarks::Effort(effort) | CacheMarks::Adaptive(Some(effort))) => {
+                own_word(words, effort)
+            }
             _ => word,
         });
     }
@@ -209,22 +213,22 @@ fn own_word(words: [&'static str; 6], effort: Effort) -> &'static str {
     words.get(at).copied().unwrap_or_else(|| effort.name())
 }
 
-fn budget(told: Told) -> Option<u64> {
+fn budget(told: CacheMarks) -> Option<u64> {
     match told {
-        Told::Budget(tokens) => Some(tokens),
-        Told::Effort(effort) | Told::Adaptive(Some(effort)) => Some(effort.budget()),
-        Told::Nothing | Told::Off | Told::Adaptive(None) => None,
+        CacheMarks::Budget(tokens) => Some(tokens),
+        CacheMarks::Effort(effort) | CacheMarks::Adaptive(Some(effort)) => Some(effort.budget()),
+        CacheMarks::Nothing | CacheMarks::Off | CacheMarks::Adaptive(None) => None,
     }
 }
 
-fn word(told: Told, by_object: bool, by_switch: bool) -> Option<&'static str> {
+fn word(told: CacheMarks, by_object: bool, by_switch: bool) -> Option<&'static str> {
     match told {
         _ if by_switch => None,
-        Told::Off if by_object => None,
-        Told::Off => Some("none"),
-        Told::Effort(effort) | Told::Adaptive(Some(effort)) => Some(effort.name()),
-        Told::Budget(_) if by_object => None,
-        Told::Budget(tokens) => Some(Effort::of_budget(tokens).name()),
-        Told::Nothing | Told::Adaptive(None) => None,
+        CacheMarks::Off if by_object => None,
+        CacheMarks::Off => Some("none"),
+        CacheMarks::Effort(effort) | CacheMarks::Adaptive(Some(effort)) => Some(effort.name()),
+        CacheMarks::Budget(_) if by_object => None,
+        CacheMarks::Budget(tokens) => Some(Effort::of_budget(tokens).name()),
+        CacheMarks::Nothing | CacheMarks::Adaptive(None) => None,
     }
 }

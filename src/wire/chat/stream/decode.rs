@@ -8,9 +8,9 @@ use super::said::{Said, Words};
 use super::usual::Usual;
 use crate::canonical::answer::MAX_CHOICES;
 use crate::canonical::{Event, Index, Key, Start, Usage};
-use crate::json::{Cursor, JsonError, JsonStr, Kind, Mould, RawJson, Varying};
+use crate::json::{Cursor, FrameTemplate, JsonError, JsonStr, Kind, RawJson, TemplateParts};
 use crate::wire::chat::watch::usage;
-use crate::wire::codec::Cut;
+use crate::wire::codec::CutText;
 use crate::wire::watch::{elements, members};
 
 /// Reads the chunks of a stream, or one whole completion.
@@ -32,7 +32,7 @@ pub struct Decoder {
     /// stream begin alike.
     head: String,
     /// The last chunk that only added to the answer, and how: most chunks differ from the one before in a text alone.
-    mould: Mould,
+    mould: FrameTemplate,
     usual: Usual,
 }
 
@@ -63,11 +63,11 @@ struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// What varies between this chunk and the next one, if it is a usual one.
-    fn varying(&self) -> Option<(Usual, Varying<'a>)> {
+    fn varying(&self) -> Option<(Usual, TemplateParts<'a>)> {
         let said = [self.usage, self.usage_elsewhere].into_iter().flatten().any(|usage| !usage.is_null());
         let (usual, text) =
             self.usual.filter(|_| self.choices == 1 && !said && self.error.is_none() && !self.is_error)?;
-        Some((usual, Varying { text, padding: self.padding, numbers: None }))
+        Some((usual, TemplateParts { text, padding: self.padding, numbers: None }))
     }
 }
 
@@ -92,7 +92,7 @@ impl Decoder {
             whole: false,
             tagged: false,
             head: String::new(),
-            mould: Mould::default(),
+            mould: FrameTemplate::default(),
             usual: Usual::default(),
         }
     }
@@ -129,13 +129,13 @@ impl Decoder {
     ///
     /// # Errors
     /// The answer is not complete: not every choice has a reason why it ended.
-    pub fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), Cut> {
+    pub fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), CutText> {
         if self.over {
             return Ok(());
         }
         // Some never say `[DONE]`.
         if !self.has_reason() {
-            return Err(Cut);
+            return Err(CutText);
         }
         self.end(sink);
         Ok(())

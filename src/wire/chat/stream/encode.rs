@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 
-use crate::canonical::answer::Citation;
+use crate::canonical::answer::CitationOwned;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Sealed, Start, Usage};
 use crate::error::ApiError;
 use crate::json::{JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::chat::words::finish_word;
 use crate::wire::chat::write::{self, SealOf};
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 use crate::wire::error::{ProviderError, from_provider};
 use crate::wire::{Format, filler};
 
@@ -27,7 +27,7 @@ const TAIL_USAGE: &[u8] = b"},\"finish_reason\":null}],\"usage\":null}\n\n";
 /// Writes the chunks of a stream.
 #[derive(Debug)]
 pub struct Encoder {
-    reply: Arc<Reply>,
+    reply: Arc<ReplyOptions>,
     /// What every chunk begins with, up to the index of its choice.
     head: BytesMut,
     /// What every chunk ends with, behind the members of its delta.
@@ -62,7 +62,7 @@ enum Slot {
 
 impl Encoder {
     /// A writer of one answer.
-    pub fn new(reply: Arc<Reply>) -> Self {
+    pub fn new(reply: Arc<ReplyOptions>) -> Self {
         let tail = if reply.usage_wanted { TAIL_USAGE } else { TAIL };
         Encoder {
             reply,
@@ -78,7 +78,7 @@ impl Encoder {
     }
 
     /// What it was told has changed: another provider goes on with the answer.
-    pub fn retell(&mut self, reply: Arc<Reply>) {
+    pub fn retell(&mut self, reply: Arc<ReplyOptions>) {
         self.reply = reply;
     }
 
@@ -90,7 +90,7 @@ impl Encoder {
     }
 
     /// Makes what every chunk begins with.
-    fn begin(&mut self, write: impl FnOnce(&mut Writer<'_, BytesMut>, &Reply)) {
+    fn begin(&mut self, write: impl FnOnce(&mut Writer<'_, BytesMut>, &ReplyOptions)) {
         self.head.clear();
         self.prefix_of = None;
         self.head.put_slice(b"data: ");
@@ -315,7 +315,7 @@ impl Encoder {
             (Slot::Text { choice, .. }, Delta::Citation(citation)) => {
                 let choice = *choice;
                 if let Some(choice) = self.choice(choice, out) {
-                    choice.citations.push((index as usize, Citation::own(&citation)));
+                    choice.citations.push((index as usize, CitationOwned::own(&citation)));
                 }
             }
             (Slot::Text { choice, .. } | Slot::Refusal { choice }, Delta::Logprobs(list)) => {

@@ -7,7 +7,7 @@ use crate::canonical::seal::Carried;
 use crate::canonical::{Sealed, ToolKind};
 use crate::json::{JsonStr, Writer};
 use crate::wire::chat::write::data_url;
-use crate::wire::codec::{Reply, make_id};
+use crate::wire::codec::{ReplyOptions, make_id};
 
 /// A call.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Media {
         Media { choice, number, data: String::new(), url: String::new(), mime: mime.escaped().to_owned() }
     }
 
-    pub(super) fn write(&self, json: &mut Writer<'_, BytesMut>, reply: &Reply) {
+    pub(super) fn write(&self, json: &mut Writer<'_, BytesMut>, reply: &ReplyOptions) {
         if self.mime.starts_with("audio/") && self.url.is_empty() {
             json.key("audio").begin_object();
             json.key("id").string(&make_id("audio_", &reply.seed, self.number.into()));

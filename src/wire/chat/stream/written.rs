@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::canonical::answer::Citation;
+use crate::canonical::answer::CitationOwned;
 use crate::canonical::{Index, Key};
 
 /// A reasoning block.
@@ -39,7 +39,7 @@ pub(super) struct Choice {
     /// Characters of text.
     pub(super) characters: u64,
     /// Sources, and the block that each belongs to. All go into one chunk, because SDKs cannot join them.
-    pub(super) citations: Vec<(usize, Citation)>,
+    pub(super) citations: Vec<(usize, CitationOwned)>,
 }
 
 /// The choices, each under its number.

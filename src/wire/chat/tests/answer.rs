@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::canonical::Usage;
-use crate::canonical::answer::Citation;
+use crate::canonical::answer::CitationOwned;
 
-fn block(kind: Kind, text: &str) -> Block {
-    Block {
+fn block(kind: AnswerBlockKind, text: &str) -> AnswerBlock {
+    AnswerBlock {
         choice: 0,
         kind,
         text: text.to_owned(),
@@ -17,7 +17,7 @@ fn block(kind: Kind, text: &str) -> Block {
     }
 }
 
-fn answer(blocks: Vec<Block>, finish: FinishOwned) -> Answer {
+fn answer(blocks: Vec<AnswerBlock>, finish: FinishOwned) -> Answer {
     Answer {
         id: "msg_1".to_owned(),
         blocks,
@@ -27,8 +27,8 @@ fn answer(blocks: Vec<Block>, finish: FinishOwned) -> Answer {
     }
 }
 
-fn call(id: &str, text: &str) -> Block {
-    let kind = Kind::ToolUse {
+fn call(id: &str, text: &str) -> AnswerBlock {
+    let kind = AnswerBlockKind::ToolUse {
         id: id.to_owned(),
         name: "f".to_owned(),
         kind: Default::default(),
@@ -47,8 +47,8 @@ fn a_completion_is_read_like_the_stream_of_it() {
         "logprobs":null,"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}"#;
     let read = read_whole(body);
     assert_eq!((read.id.as_str(), read.created), ("chatcmpl-1", Some(7)));
-    assert_eq!(text_of(&read, &Kind::Reasoning), "hm");
-    assert_eq!(text_of(&read, &Kind::Text), "Hi");
+    assert_eq!(text_of(&read, &AnswerBlockKind::Reasoning), "hm");
+    assert_eq!(text_of(&read, &AnswerBlockKind::Text), "Hi");
     assert_eq!(calls_of(&read).len(), 1);
     assert_eq!((read.usage.input, read.usage.output), (Some(5), Some(2)));
     assert!(read.complete);
@@ -65,7 +65,7 @@ fn fact_9_a_completion_without_a_reason_is_complete_all_the_same() {
 #[test]
 fn a_message_counts_more_than_a_delta_beside_it() {
     let body = r#"{"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":""},"message":{"content":"Hi"},"finish_reason":"stop"}]}"#;
-    assert_eq!(text_of(&read_whole(body), &Kind::Text), "Hi");
+    assert_eq!(text_of(&read_whole(body), &AnswerBlockKind::Text), "Hi");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn map_7_reasons_have_their_words() {
         (F::Pause, "stop"),
     ];
     for (finish, word) in words {
-        let written = whole_written(&answer(vec![block(Kind::Text, "a")], finish), &reply());
+        let written = whole_written(&answer(vec![block(AnswerBlockKind::Text, "a")], finish), &reply());
         assert_eq!(written["choices"][0]["finish_reason"], word);
     }
     let written = whole_written(&answer(vec![call("c", "")], F::Stop), &reply());
@@ -90,14 +90,18 @@ fn map_7_reasons_have_their_words() {
 #[test]
 fn bug_16_the_providers_own_reason_stands_beside_a_word_of_the_format() {
     let finish = FinishOwned::Other("MALFORMED_FUNCTION_CALL".to_owned());
-    let written = whole_written(&answer(vec![block(Kind::Text, "a")], finish), &reply());
+    let written = whole_written(&answer(vec![block(AnswerBlockKind::Text, "a")], finish), &reply());
     assert_eq!(written["choices"][0]["finish_reason"], "stop");
     assert_eq!(written["choices"][0]["native_finish_reason"], "MALFORMED_FUNCTION_CALL");
 }
 
 #[test]
 fn a_completion_has_all_that_sdks_look_for() {
-    let blocks = vec![block(Kind::Reasoning, "hm"), block(Kind::Text, "He"), block(Kind::Text, "llo")];
+    let blocks = vec![
+        block(AnswerBlockKind::Reasoning, "hm"),
+        block(AnswerBlockKind::Text, "He"),
+        block(AnswerBlockKind::Text, "llo"),
+    ];
     let written = whole_written(&answer(blocks, FinishOwned::Stop), &reply());
     assert_eq!(written["id"], "chatcmpl-1");
     assert_eq!(written["object"], "chat.completion");
@@ -115,15 +119,15 @@ fn a_completion_has_all_that_sdks_look_for() {
 
 #[test]
 fn reasoning_is_left_out_for_who_does_not_want_it() {
-    let blocks = vec![block(Kind::Reasoning, "hm"), block(Kind::Text, "a")];
-    let hidden = Reply { show_thinking: false, ..reply() };
+    let blocks = vec![block(AnswerBlockKind::Reasoning, "hm"), block(AnswerBlockKind::Text, "a")];
+    let hidden = ReplyOptions { show_thinking: false, ..reply() };
     let written = whole_written(&answer(blocks, FinishOwned::Stop), &hidden);
     assert!(!written.to_string().contains("hm"));
 }
 
 #[test]
 fn calls_have_text_for_arguments_and_content_is_null_without_text() {
-    let object = Block { object: Some(r#"{"b": 1, "a": "\n"}"#.to_owned()), ..call("c2", "") };
+    let object = AnswerBlock { object: Some(r#"{"b": 1, "a": "\n"}"#.to_owned()), ..call("c2", "") };
     let blocks = vec![call("c1", r#"{\"a\":1}"#), object, call("c3", "")];
     let written = whole_written(&answer(blocks, FinishOwned::ToolUse), &reply());
     let message = &written["choices"][0]["message"];
@@ -148,7 +152,7 @@ fn map_8_usage_has_details_only_where_the_provider_gave_them() {
         cache_write_1h: Some(3),
         ..Usage::default()
     };
-    let read = Answer { usage, ..answer(vec![block(Kind::Text, "a")], FinishOwned::Stop) };
+    let read = Answer { usage, ..answer(vec![block(AnswerBlockKind::Text, "a")], FinishOwned::Stop) };
     let written = whole_written(&read, &reply());
     let expected = serde_json::json!({
         "prompt_tokens": 10, "completion_tokens": 7, "total_tokens": 17,
@@ -162,17 +166,18 @@ fn map_8_usage_has_details_only_where_the_provider_gave_them() {
 
 #[test]
 fn a_refusal_has_its_own_member() {
-    let written = whole_written(&answer(vec![block(Kind::Refusal, "no")], FinishOwned::Stop), &reply());
+    let written =
+        whole_written(&answer(vec![block(AnswerBlockKind::Refusal, "no")], FinishOwned::Stop), &reply());
     let message = &written["choices"][0]["message"];
     assert_eq!((&message["content"], message["refusal"].as_str()), (&Value::Null, Some("no")));
 }
 
 #[test]
 fn map_9_a_source_without_a_span_is_for_its_block() {
-    let citation = |url: &str, span| Citation { url: url.to_owned(), span, ..Citation::default() };
-    let mut first = block(Kind::Text, r"g\u00fc\n");
+    let citation = |url: &str, span| CitationOwned { url: url.to_owned(), span, ..CitationOwned::default() };
+    let mut first = block(AnswerBlockKind::Text, r"g\u00fc\n");
     first.citations.push(citation("https://a", None));
-    let mut second = block(Kind::Text, "\u{1f30d}!");
+    let mut second = block(AnswerBlockKind::Text, "\u{1f30d}!");
     second.citations.push(citation("https://b", None));
     second.citations.push(citation("https://c", Some((1, 2))));
     let written = whole_written(&answer(vec![first, second], FinishOwned::Stop), &reply());
@@ -190,10 +195,10 @@ fn map_9_a_source_without_a_span_is_for_its_block() {
 
 #[test]
 fn map_2_media_come_back_as_they_were() {
-    let image = block(Kind::Media { mime: "image/png".to_owned() }, "QUJD");
-    let mut linked = block(Kind::Media { mime: "image/*".to_owned() }, "");
+    let image = block(AnswerBlockKind::Media { mime: "image/png".to_owned() }, "QUJD");
+    let mut linked = block(AnswerBlockKind::Media { mime: "image/*".to_owned() }, "");
     linked.url = Some("https://a/b.png".to_owned());
-    let sound = block(Kind::Media { mime: "audio/wav".to_owned() }, "UklG");
+    let sound = block(AnswerBlockKind::Media { mime: "audio/wav".to_owned() }, "UklG");
     let before = answer(vec![image, linked, sound], FinishOwned::Stop);
     let written = whole_written(&before, &reply());
     let message = &written["choices"][0]["message"];
@@ -206,7 +211,7 @@ fn map_2_media_come_back_as_they_were() {
 
 #[test]
 fn map_6_logprobs_come_back_as_they_were() {
-    let mut text = block(Kind::Text, "ab");
+    let mut text = block(AnswerBlockKind::Text, "ab");
     text.logprobs = r#"{"token":"a","logprob":-0.5},{"token":"b","logprob":-9999.0}"#.to_owned();
     let written = whole_written(&answer(vec![text], FinishOwned::Stop), &reply());
     assert_eq!(written["choices"][0]["logprobs"]["content"][1]["token"], "b");
@@ -215,9 +220,9 @@ fn map_6_logprobs_come_back_as_they_were() {
 
 #[test]
 fn several_choices_are_several_messages() {
-    let mut second = block(Kind::Text, "b");
+    let mut second = block(AnswerBlockKind::Text, "b");
     second.choice = 1;
-    let mut both = answer(vec![block(Kind::Text, "a"), second], FinishOwned::Stop);
+    let mut both = answer(vec![block(AnswerBlockKind::Text, "a"), second], FinishOwned::Stop);
     both.finishes.push((1, FinishOwned::Length));
     let written = whole_written(&both, &reply());
     assert_eq!(written["choices"][1]["index"], 1);

@@ -190,7 +190,7 @@ fn map_12_tools_with_free_text_are_called_with_text() {
         DONE.to_owned(),
     ];
     let answer = read(&frames);
-    let Kind::ToolUse { kind, name, .. } = &answer.blocks[0].kind else { panic!("{answer:?}") };
+    let AnswerBlockKind::ToolUse { kind, name, .. } = &answer.blocks[0].kind else { panic!("{answer:?}") };
     assert_eq!((*kind, name.as_str(), answer.blocks[0].text.as_str()), (ToolKind::Custom, "run", "a {"));
     // One provider sends both, one of them empty.
     let both = r#"{"content":"","tool_calls":[{"custom":{"input":"","name":""},"function":{"arguments":"{}","name":"f"},"id":"c","type":"function"}]}"#;
@@ -229,7 +229,7 @@ fn text_and_calls_may_follow_each_other() {
     ];
     let answer = read(&frames);
     assert_eq!(answer.blocks.len(), 4);
-    assert_eq!(text_of(&answer, &Kind::Text), "ab");
+    assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "ab");
 }
 
 #[test]

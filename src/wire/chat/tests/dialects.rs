@@ -64,7 +64,7 @@ fn fact_4_padding_is_not_content() {
     let padded =
         |name: &str| delta(r#""content":"a""#).replace("\"id\"", &format!("\"{name}\":\"xyz\",\"id\""));
     let frames = [padded("obfuscation"), padded("p"), padded("padding"), end("stop"), DONE.to_owned()];
-    assert_eq!(text_of(&read(&frames), &Kind::Text), "aaa");
+    assert_eq!(text_of(&read(&frames), &AnswerBlockKind::Text), "aaa");
 }
 
 #[test]
@@ -85,10 +85,10 @@ fn fact_5_reasoning_has_three_names() {
         r#""reasoning_content":"a","reasoning_encrypted":false"#.to_owned(),
     ] {
         let answer = read(&[&delta(&members), &delta(r#""content":"b""#), &end("stop"), DONE]);
-        assert_eq!(text_of(&answer, &Kind::Reasoning), "a", "{members}");
-        assert_eq!(text_of(&answer, &Kind::Text), "b", "{members}");
+        assert_eq!(text_of(&answer, &AnswerBlockKind::Reasoning), "a", "{members}");
+        assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "b", "{members}");
         let whole = read_whole(&completion(&format!("{{{members}}}"), "\"stop\""));
-        assert_eq!(text_of(&whole, &Kind::Reasoning), "a", "{members}");
+        assert_eq!(text_of(&whole, &AnswerBlockKind::Reasoning), "a", "{members}");
     }
 }
 
@@ -111,15 +111,15 @@ fn fact_6_content_may_be_a_list_of_parts() {
         DONE.to_owned(),
     ];
     let answer = read(&frames);
-    assert_eq!(text_of(&answer, &Kind::Reasoning), "hm!");
-    assert_eq!(text_of(&answer, &Kind::Text), "Yes.");
+    assert_eq!(text_of(&answer, &AnswerBlockKind::Reasoning), "hm!");
+    assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "Yes.");
     assert_eq!(answer.blocks.len(), 2);
 }
 
 #[test]
 fn fact_6_tags_in_the_text_are_text() {
     let answer = read(&[&delta(r#""content":"<think>a</think>b""#), &end("stop"), DONE]);
-    assert_eq!(text_of(&answer, &Kind::Text), "<think>a</think>b");
+    assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "<think>a</think>b");
 }
 
 #[test]
@@ -137,14 +137,14 @@ fn fact_10_roles_repeat_and_content_is_empty_in_every_way() {
     ];
     let answer = read(&frames);
     assert_eq!(answer.blocks.len(), 1);
-    assert_eq!(text_of(&answer, &Kind::Text), "ab");
+    assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "ab");
 }
 
 #[test]
 fn fact_16_unknown_members_are_stepped_over() {
     let frame = r#"{"provider":"x","citations":["u"],"search_results":[{}],"timings":{},"x_groq":{"id":"r"},"venice_parameters":{"a":[1,{"b":"}"}]},"id":"c","choices":[{"index":0,"seed":null,"text":"a","native_finish_reason":null,"token_ids":[1],"delta":{"content":"a","token_id":1,"executed_tools":[{}]}}],"system_fingerprint":null}"#;
     let answer = read(&[frame, &end("stop"), DONE]);
-    assert_eq!(text_of(&answer, &Kind::Text), "a");
+    assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "a");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn members_may_come_in_any_order() {
 #[test]
 fn whole_messages_in_a_stream_are_deltas_unless_there_is_a_delta_beside() {
     let whole = chunk(r#"{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}"#);
-    assert_eq!(text_of(&read(&[&whole, DONE]), &Kind::Text), "Hi");
+    assert_eq!(text_of(&read(&[&whole, DONE]), &AnswerBlockKind::Text), "Hi");
     // One provider repeats all that was said so far.
     let both = |delta: &str, all: &str| {
         chunk(&format!(
@@ -168,7 +168,7 @@ fn whole_messages_in_a_stream_are_deltas_unless_there_is_a_delta_beside() {
         ))
     };
     let answer = read(&[&both("a", "a"), &both("b", "ab"), &end("stop"), DONE]);
-    assert_eq!(text_of(&answer, &Kind::Text), "ab");
+    assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "ab");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn sources_in_a_list_beside_the_choices_are_sources_once() {
 fn map_2_images_and_sound_come_out_as_media() {
     let image = r#""images":[{"type":"image_url","index":0,"image_url":{"url":"data:image/png;base64,QUJD"}},{"type":"image_url","image_url":{"url":"https://a/b.png"}}]"#;
     let answer = read(&[&delta(r#""content":"Here""#), &delta(image), &end("stop"), DONE]);
-    assert_eq!(answer.blocks[1].kind, Kind::Media { mime: "image/png".to_owned() });
+    assert_eq!(answer.blocks[1].kind, AnswerBlockKind::Media { mime: "image/png".to_owned() });
     assert_eq!(answer.blocks[1].text, "QUJD");
     assert_eq!(answer.blocks[2].url.as_deref(), Some("https://a/b.png"));
 
@@ -238,7 +238,7 @@ fn map_2_images_and_sound_come_out_as_media() {
     ];
     let answer = read(&sound);
     assert_eq!(answer.blocks.len(), 1);
-    assert_eq!(answer.blocks[0].kind, Kind::Media { mime: "audio/wav".to_owned() });
+    assert_eq!(answer.blocks[0].kind, AnswerBlockKind::Media { mime: "audio/wav".to_owned() });
     assert_eq!(answer.blocks[0].text, "UklGAAAABBBB");
     // An empty one, as some send with every message.
     let shell = r#"{"content":"a","audio":{"data":"","expires_at":0,"id":"","transcript":""},"refusal":""}"#;
@@ -261,8 +261,8 @@ fn map_6_logprobs_belong_to_their_text() {
 fn a_refusal_is_no_text() {
     let frames = [delta(r#""refusal":"I ""#), delta(r#""refusal":"can't""#), end("stop"), DONE.to_owned()];
     let answer = read(&frames);
-    assert_eq!(text_of(&answer, &Kind::Refusal), "I can't");
-    assert_eq!(text_of(&answer, &Kind::Text), "");
+    assert_eq!(text_of(&answer, &AnswerBlockKind::Refusal), "I can't");
+    assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "");
 }
 
 #[test]

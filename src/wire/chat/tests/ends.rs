@@ -49,7 +49,7 @@ fn bug_19_null_absent_and_empty_are_no_reason() {
         end("length"),
         DONE.to_owned(),
     ];
-    assert_eq!(text_of(&read(&frames), &Kind::Text), "abcd");
+    assert_eq!(text_of(&read(&frames), &AnswerBlockKind::Text), "abcd");
     assert_eq!(finish_of(&read(&frames)), FinishOwned::Length);
 }
 
@@ -59,7 +59,7 @@ fn bug_20_a_reason_in_every_chunk_ends_nothing() {
         chunk(&format!(r#"{{"index":0,"delta":{{"content":"{text}"}},"finish_reason":"stop"}}"#))
     };
     let answer = read(&[&say("a"), &say("b"), DONE]);
-    assert_eq!(text_of(&answer, &Kind::Text), "ab");
+    assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "ab");
     assert_eq!(answer.finishes, [(0, FinishOwned::Stop)]);
 }
 
@@ -120,7 +120,7 @@ fn the_providers_own_end_counts_where_it_gives_no_reason() {
 #[test]
 fn what_follows_the_end_is_ignored() {
     let frames = [delta(r#""content":"a""#), end("stop"), DONE.to_owned(), delta(r#""content":"b""#)];
-    assert_eq!(text_of(&read(&frames), &Kind::Text), "a");
+    assert_eq!(text_of(&read(&frames), &AnswerBlockKind::Text), "a");
 }
 
 #[test]

@@ -78,7 +78,7 @@ proptest! {
         let mut again: Vec<String> = chunks_in(&text).iter().map(Value::to_string).collect();
         again.push(DONE.to_owned());
         let again = read(&again);
-        for kind in [Kind::Text, Kind::Refusal, Kind::Reasoning] {
+        for kind in [AnswerBlockKind::Text, AnswerBlockKind::Refusal, AnswerBlockKind::Reasoning] {
             for choice in 0..answer.choices() {
                 let said = |answer: &Answer| {
                     let blocks = answer.blocks_of(choice).filter(|block| block.kind == kind);

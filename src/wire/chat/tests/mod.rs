@@ -25,12 +25,12 @@ use bytes::BytesMut;
 use serde_json::Value;
 
 use super::{answer as whole, request, stream};
-use crate::canonical::answer::{Block, FinishOwned, Kind};
+use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, FinishOwned};
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
 use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Quirks, Request};
 use crate::json::{EscapedString, JsonStr};
 use crate::wire::Format;
-use crate::wire::codec::{Notes, Reply};
+use crate::wire::codec::{LossNotes, ReplyOptions};
 
 /// A chunk with these choices.
 fn chunk(choices: &str) -> String {
@@ -118,15 +118,15 @@ fn completion(message: &str, finish: &str) -> String {
 }
 
 /// The joined text of the blocks of a kind.
-fn text_of(answer: &Answer, kind: &Kind) -> String {
+fn text_of(answer: &Answer, kind: &AnswerBlockKind) -> String {
     let blocks = answer.blocks.iter().filter(|block| block.kind == *kind);
     blocks.map(|block| JsonStr::from_escaped(&block.text).decode().into_owned()).collect()
 }
 
 /// Id, name and arguments of the calls.
 fn calls_of(answer: &Answer) -> Vec<(String, String, String)> {
-    let call = |block: &Block| match &block.kind {
-        Kind::ToolUse { id, name, .. } => {
+    let call = |block: &AnswerBlock| match &block.kind {
+        AnswerBlockKind::ToolUse { id, name, .. } => {
             let input = block.object.clone();
             let input = input.unwrap_or_else(|| JsonStr::from_escaped(&block.text).decode().into_owned());
             Some((id.clone(), name.clone(), input))
@@ -140,20 +140,20 @@ fn finish_of(answer: &Answer) -> FinishOwned {
     answer.finish_of(0).unwrap().clone()
 }
 
-fn reply() -> Reply {
-    Reply {
+fn reply() -> ReplyOptions {
+    ReplyOptions {
         model: EscapedString::from("client-model"),
         seed: "seed".into(),
         created: 1_700_000_000,
         usage_wanted: false,
         show_thinking: true,
         issuer: "provider".into(),
-        ..Reply::default()
+        ..ReplyOptions::default()
     }
 }
 
 /// What a stream encoder makes of events: the text.
-fn text_written(reply: Reply, events: &[Event<'_>]) -> String {
+fn text_written(reply: ReplyOptions, events: &[Event<'_>]) -> String {
     let (mut out, mut grammar) = (BytesMut::new(), Grammar::default());
     let mut encoder = stream::Encoder::new(Arc::new(reply));
     for event in events {
@@ -171,12 +171,12 @@ fn chunks_in(text: &str) -> Vec<Value> {
 }
 
 /// The chunks that events become.
-fn written(reply: Reply, events: &[Event<'_>]) -> Vec<Value> {
+fn written(reply: ReplyOptions, events: &[Event<'_>]) -> Vec<Value> {
     chunks_in(&text_written(reply, events))
 }
 
 /// The completion that an answer becomes.
-fn whole_written(answer: &Answer, reply: &Reply) -> Value {
+fn whole_written(answer: &Answer, reply: &ReplyOptions) -> Value {
     let mut out = BytesMut::new();
     whole::encode(answer, reply, &mut out);
     serde_json::from_slice(&out).unwrap()
@@ -215,7 +215,7 @@ fn sent_from(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
 ) -> (Value, Vec<String>, Option<String>) {
-    let mut notes = Notes::new(from, Format::Chat);
+    let mut notes = LossNotes::new(from, Format::Chat);
     let mut out = BytesMut::new();
     request::encode(request, dialect, &mut notes, &mut out);
     let value = serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{error}: {out:?}"));

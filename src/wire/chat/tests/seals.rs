@@ -62,7 +62,7 @@ fn kept_whole() -> Value {
 }
 
 /// The message that a client puts together of a stream: texts and lists are strung together, calls joined by number.
-fn kept_of_stream(reply: Reply) -> Value {
+fn kept_of_stream(reply: ReplyOptions) -> Value {
     let mut message = serde_json::json!({"role": "assistant"});
     for chunk in written(reply, &sealed_answer()) {
         for (name, value) in chunk["choices"][0]["delta"].as_object().unwrap() {
@@ -168,7 +168,7 @@ fn a_client_that_keeps_only_the_list_gives_back_all_but_the_first_text() {
 
 #[test]
 fn half_of_a_sealed_thought_is_not_shown() {
-    let hidden = Reply { show_thinking: false, ..reply() };
+    let hidden = ReplyOptions { show_thinking: false, ..reply() };
     let message = kept_of_stream(hidden);
     let kinds: Vec<_> =
         message["reasoning_details"].as_array().unwrap().iter().map(|one| &one["type"]).collect();
@@ -235,7 +235,7 @@ fn a_signature_at_the_end_of_a_stream_seals_the_text_before_it() {
     // What is encrypted is a thought of its own, unless it is what a summary is of.
     let encrypted = r#""reasoning_details":[{"type":"reasoning.encrypted","data":"g"}]"#;
     let answer = read(&[&detail(r#""text":"h""#), &delta(encrypted), &end("stop"), DONE]);
-    assert_eq!(answer.blocks[1].kind, Kind::HiddenReasoning);
+    assert_eq!(answer.blocks[1].kind, AnswerBlockKind::HiddenReasoning);
     let summary = delta(r#""reasoning_details":[{"type":"reasoning.summary","summary":"s"}]"#);
     let answer = read(&[&summary, &delta(encrypted), &end("stop"), DONE]);
     assert_eq!((answer.blocks.len(), answer.blocks[0].seal.is_empty()), (1, false));

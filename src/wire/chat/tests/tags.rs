@@ -25,7 +25,7 @@ fn tagged_whole(body: &str) -> Answer {
 }
 
 fn said(answer: &Answer) -> (String, String) {
-    (text_of(answer, &Kind::Reasoning), text_of(answer, &Kind::Text))
+    (text_of(answer, &AnswerBlockKind::Reasoning), text_of(answer, &AnswerBlockKind::Text))
 }
 
 fn contents(pieces: &[&str]) -> Vec<String> {

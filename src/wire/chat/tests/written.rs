@@ -61,7 +61,7 @@ fn bug_36_usage_is_one_last_chunk_without_choices_for_who_asked() {
         usage(None, Some(3)),
         Event::End,
     ];
-    let chunks = written(Reply { usage_wanted: true, ..reply() }, &events);
+    let chunks = written(ReplyOptions { usage_wanted: true, ..reply() }, &events);
     let (last, rest) = chunks.split_last().unwrap();
     assert_eq!(last["choices"], serde_json::json!([]));
     let expected = serde_json::json!({"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8});
@@ -71,7 +71,7 @@ fn bug_36_usage_is_one_last_chunk_without_choices_for_who_asked() {
     // Not asked for, and not known.
     assert!(written(reply(), &events).iter().all(|chunk| chunk.get("usage").is_none()));
     let unknown = [START, FINISH, Event::End];
-    let chunks = written(Reply { usage_wanted: true, ..reply() }, &unknown);
+    let chunks = written(ReplyOptions { usage_wanted: true, ..reply() }, &unknown);
     assert!(chunks.iter().all(|chunk| chunk["usage"].is_null()));
 }
 
@@ -134,7 +134,7 @@ fn reasoning_and_refusals_have_members_of_their_own() {
     ];
     let chunks = written(reply(), &events);
     assert_eq!(deltas(&chunks)[1..3], [r#"{"reasoning_content":"hm"}"#, r#"{"refusal":"no"}"#]);
-    let hidden = written(Reply { show_thinking: false, ..reply() }, &events);
+    let hidden = written(ReplyOptions { show_thinking: false, ..reply() }, &events);
     assert!(!deltas(&hidden).concat().contains("hm"));
 }
 
@@ -223,7 +223,7 @@ fn logprobs_have_a_chunk_of_their_own() {
         Event::End,
     ];
     for usage_wanted in [true, false] {
-        let chunks = written(Reply { usage_wanted, ..reply() }, &events);
+        let chunks = written(ReplyOptions { usage_wanted, ..reply() }, &events);
         assert_eq!(chunks[2]["choices"][0]["logprobs"]["content"][0]["token"], "a");
         assert_eq!(chunks[2]["choices"][0]["finish_reason"], Value::Null);
     }

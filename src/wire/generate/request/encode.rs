@@ -7,11 +7,11 @@ use super::{config, decode, settings, tools, turns};
 use crate::canonical::{Block, Dialect, Request};
 use crate::json::{JsonStr, Writer};
 use crate::wire::Format;
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 use crate::wire::generate::part;
 
 /// Writes a request. What is the same from turn to turn stands in front, for the provider's prompt cache.
-pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, out: &mut BytesMut) {
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object();
     instructions(request, notes, &mut json);
@@ -23,7 +23,7 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, o
 }
 
 /// All instructions stand in one place here, those of the middle of a conversation too, each text as a part.
-fn instructions(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+fn instructions(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, BytesMut>) {
     let mut begun = false;
     for block in request.turns.iter().filter(|turn| turn.role.is_system()).flat_map(|turn| &turn.blocks) {
         let Block::Text { text, cache, .. } = block else {
@@ -49,7 +49,7 @@ fn instructions(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, 
 }
 
 /// The members that stand for themselves, and an account of those that have no place.
-fn members(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+fn members(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, BytesMut>) {
     for extra in &request.extra {
         let elsewhere = tools::is_own(extra.name)
             || config::OWN.contains(&extra.name)

@@ -3,11 +3,11 @@
 use bytes::BytesMut;
 
 use super::{config, read};
-use crate::canonical::dialect::{Reasoning, Sampling, Told};
+use crate::canonical::dialect::{CacheMarks, Reasoning, Sampling};
 use crate::canonical::{Dialect, Effort, OutputFormat, Request, Thinking};
 use crate::json::{RawJson, Writer};
 use crate::wire::Format;
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 use crate::wire::generate::schema;
 
 /// Sequences that end an answer, at most.
@@ -20,7 +20,7 @@ const MAX_LOGPROBS: u64 = 20;
 pub(super) fn write(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
     json: &mut Writer<'_, BytesMut>,
 ) {
     let mut inside = BytesMut::new();
@@ -42,7 +42,7 @@ pub(super) fn write(
     }
 }
 
-fn limits(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+fn limits(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, BytesMut>) {
     if let Some(tokens) = request.max_output {
         json.key("maxOutputTokens").number(tokens);
     }
@@ -70,7 +70,7 @@ fn limits(request: &Request<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesM
 fn sampling(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
     json: &mut Writer<'_, BytesMut>,
 ) {
     let given = &request.sampling;
@@ -112,7 +112,12 @@ fn sampling(
     }
 }
 
-fn output(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+fn output(
+    request: &Request<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut LossNotes,
+    json: &mut Writer<'_, BytesMut>,
+) {
     match request.output {
         OutputFormat::Text => {}
         OutputFormat::Json => {
@@ -154,7 +159,7 @@ fn output(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json:
 fn thinking(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
     json: &mut Writer<'_, BytesMut>,
 ) {
     let told = dialect.reasoning.tell(request.thinking);
@@ -167,24 +172,24 @@ fn thinking(
     // Whoever asks another format for reasoning gets to see it there; here it must be asked for.
     let asked = !matches!(request.thinking, Thinking::Unsaid | Thinking::Off | Thinking::Budget(0));
     let shown = request.show_thinking.or_else(|| (asked && notes.from() != Format::Generate).then_some(true));
-    if told == Told::Nothing && shown.is_none() {
+    if told == CacheMarks::Nothing && shown.is_none() {
         return;
     }
     json.key("thinkingConfig").begin_object();
     match (told, dialect.reasoning) {
-        (Told::Off, Reasoning::Effort { min, .. }) => level(min, json),
-        (Told::Off, Reasoning::Adaptive { .. }) => level(Effort::Minimal, json),
-        (Told::Off, _) => {
+        (CacheMarks::Off, Reasoning::Effort { min, .. }) => level(min, json),
+        (CacheMarks::Off, Reasoning::Adaptive { .. }) => level(Effort::Minimal, json),
+        (CacheMarks::Off, _) => {
             json.key("thinkingBudget").number(0u64);
         }
-        (Told::Budget(tokens), _) => {
+        (CacheMarks::Budget(tokens), _) => {
             json.key("thinkingBudget").number(tokens);
         }
-        (Told::Effort(effort) | Told::Adaptive(Some(effort)), _) => level(effort, json),
-        (Told::Adaptive(None), Reasoning::Budget { .. }) => {
+        (CacheMarks::Effort(effort) | CacheMarks::Adaptive(Some(effort)), _) => level(effort, json),
+        (CacheMarks::Adaptive(None), Reasoning::Budget { .. }) => {
             json.key("thinkingBudget").number(-1i64);
         }
-        (Told::Adaptive(None) | Told::Nothing, _) => {}
+        (CacheMarks::Adaptive(None) | CacheMarks::Nothing, _) => {}
     }
     if let Some(shown) = shown {
         json.key("includeThoughts").boolean(shown);

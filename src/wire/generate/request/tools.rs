@@ -8,7 +8,7 @@ use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Dialect, Index, Key, Request, Tool, ToolChoice, ToolKind};
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
 use crate::wire::Format;
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 use crate::wire::generate::schema;
 
 /// Tools that the provider runs, besides its search.
@@ -210,7 +210,7 @@ pub(super) fn read_calling<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>)
 pub(super) fn write(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
     json: &mut Writer<'_, BytesMut>,
 ) {
     let both = model::takes_functions_beside_search(dialect.model);
@@ -263,7 +263,12 @@ fn filter<'r, 'a>(request: &'r Request<'a>, dialect: &Dialect<'_>) -> Option<&'r
     }
 }
 
-fn write_tool(tool: &Tool<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+fn write_tool(
+    tool: &Tool<'_>,
+    dialect: &Dialect<'_>,
+    notes: &mut LossNotes,
+    json: &mut Writer<'_, BytesMut>,
+) {
     json.begin_object();
     json.key("name").paste(tool.name);
     if !tool.description.is_empty() {
@@ -308,7 +313,7 @@ fn write_tool(tool: &Tool<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json: &
 /// The parameters of a tool that takes free text.
 const FREE_TEXT: &str = r#"{"type":"OBJECT","properties":{"input":{"type":"STRING"}},"required":["input"]}"#;
 
-fn write_search(search: &Search<'_>, notes: &mut Notes, json: &mut Writer<'_, BytesMut>) {
+fn write_search(search: &Search<'_>, notes: &mut LossNotes, json: &mut Writer<'_, BytesMut>) {
     json.begin_object().key("googleSearch").begin_object();
     match search.blocked_domains {
         // One of this format's own clients knows what its provider takes.
@@ -337,7 +342,7 @@ fn write_search(search: &Search<'_>, notes: &mut Notes, json: &mut Writer<'_, By
 fn write_config(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
     (functions, search): (bool, bool),
     json: &mut Writer<'_, BytesMut>,
 ) {

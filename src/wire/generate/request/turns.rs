@@ -11,7 +11,7 @@ use super::model;
 use crate::canonical::{Block, CacheMark, Dialect, Index, Input, Key, Request, Role, Seal, Source};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 use crate::wire::generate::{part, signature};
 
 /// What stands where this format must have something and the conversation has nothing.
@@ -30,7 +30,7 @@ enum Group {
 pub(super) fn write(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
-    notes: &mut Notes,
+    notes: &mut LossNotes,
     json: &mut Writer<'_, BytesMut>,
 ) {
     json.key("contents").begin_array();
@@ -65,7 +65,7 @@ pub(super) fn write(
 struct Contents<'w, 'b, 'r> {
     own: bool,
     dialect: &'w Dialect<'w>,
-    notes: &'w mut Notes,
+    notes: &'w mut LossNotes,
     json: &'w mut Writer<'b, BytesMut>,
     group: Option<Group>,
     /// Calls in the current content of the model.

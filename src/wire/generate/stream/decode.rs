@@ -12,7 +12,7 @@ use crate::canonical::answer::{FinishOwned, MAX_CHOICES};
 use crate::canonical::time::unix_seconds;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Start, ToolKind, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
-use crate::wire::codec::{Cut, make_id};
+use crate::wire::codec::{CutText, make_id};
 use crate::wire::generate::offsets::Offsets;
 use crate::wire::generate::{finish, grounding, logprobs, watch};
 use crate::wire::watch::{elements, members};
@@ -181,7 +181,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The answer is not complete.
-    pub fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), Cut> {
+    pub fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), CutText> {
         if self.over {
             return Ok(());
         }
@@ -196,7 +196,7 @@ impl Decoder {
             }
         }
         if !self.has_reason() {
-            return Err(Cut);
+            return Err(CutText);
         }
         for choice in self.choices.values_mut() {
             choice.end_call(sink);

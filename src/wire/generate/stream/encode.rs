@@ -11,7 +11,7 @@ use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Delta, Event, Sealed, Slots, Start, ToolKind, Usage};
 use crate::error::ApiError;
 use crate::json::{JsonStr, RawJson, Writer};
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 use crate::wire::generate::grounding::Grounding;
 use crate::wire::generate::offsets::Offsets;
 use crate::wire::generate::{error, finish, logprobs, part, signature, usage};
@@ -23,7 +23,7 @@ const HEAD: &[u8] = b"{\"candidates\":[{\"content\":{\"parts\":[";
 /// Writes one answer.
 #[derive(Debug)]
 pub struct Encoder {
-    reply: Arc<Reply>,
+    reply: Arc<ReplyOptions>,
     /// What stands behind the candidates of every frame.
     tail: Vec<u8>,
     /// What stands behind the text of a frame of the first candidate, and behind that of a thought.
@@ -75,7 +75,7 @@ struct Choice {
 
 impl Encoder {
     /// For an answer to this client.
-    pub fn new(reply: Arc<Reply>) -> Self {
+    pub fn new(reply: Arc<ReplyOptions>) -> Self {
         Encoder {
             reply,
             tail: Vec::new(),
@@ -90,7 +90,7 @@ impl Encoder {
     }
 
     /// What it was told has changed: another provider goes on with the answer.
-    pub fn retell(&mut self, reply: Arc<Reply>) {
+    pub fn retell(&mut self, reply: Arc<ReplyOptions>) {
         self.reply = reply;
     }
 
@@ -106,7 +106,7 @@ impl Encoder {
     }
 
     /// Makes what stands behind the parts of each frame.
-    fn name(&mut self, write: impl FnOnce(&Reply, &mut BytesMut)) {
+    fn name(&mut self, write: impl FnOnce(&ReplyOptions, &mut BytesMut)) {
         let mut tail = BytesMut::from(&b"],"[..]);
         write(&self.reply, &mut tail);
         tail.extend_from_slice(if self.reply.array { b"}" } else { b"}\r\n\r\n" });

@@ -1,12 +1,12 @@
 //! The frames that come by the hundred: one candidate, one part, one text. They differ from the one before in that text
 //! and in figures of usage, which are left unread: only the last ones count.
 
-use crate::json::{JsonStr, Mould, RawJson, Varying};
+use crate::json::{FrameTemplate, JsonStr, RawJson, TemplateParts};
 
 /// The last such frame.
 #[derive(Debug, Default)]
 pub(super) struct Usual {
-    mould: Mould,
+    mould: FrameTemplate,
     said: Said,
     /// Where its usage stands: so far behind the text, and so far before the end.
     usage_at: Option<(usize, usize)>,
@@ -62,6 +62,6 @@ impl Usual {
             _ => None,
         };
         self.said = said;
-        self.mould.take(data, &Varying { text, numbers: usage, ..Varying::default() });
+        self.mould.take(data, &TemplateParts { text, numbers: usage, ..TemplateParts::default() });
     }
 }

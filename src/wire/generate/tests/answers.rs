@@ -2,10 +2,10 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::sample_events;
-use crate::canonical::answer::{FinishOwned, Kind};
+use crate::canonical::answer::{AnswerBlockKind, FinishOwned};
 use crate::canonical::{Answer, Event, Grammar};
 use crate::json::EscapedString;
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 use crate::wire::generate::answer::{decode, encode};
 
 fn read(body: &str) -> Answer {
@@ -21,12 +21,12 @@ fn read(body: &str) -> Answer {
 }
 
 fn write(answer: &Answer) -> Value {
-    let reply = Reply {
+    let reply = ReplyOptions {
         model: EscapedString::from("m"),
         seed: "seed".into(),
         show_thinking: true,
         issuer: "anthropic".into(),
-        ..Reply::default()
+        ..ReplyOptions::default()
     };
     let mut out = BytesMut::new();
     encode(answer, &reply, &mut out);
@@ -41,9 +41,9 @@ fn an_answer_is_read_as_the_stream_of_one_frame() {
         "#,
     );
     let kinds: Vec<_> = answer.blocks.iter().map(|block| (&block.kind, &*block.text, &*block.seal)).collect();
-    assert_eq!(kinds[0], (&Kind::Reasoning, "Think.", ""));
-    assert_eq!(kinds[1], (&Kind::Text, "Say.", "S"));
-    assert!(matches!(kinds[2].0, Kind::ToolUse { name, .. } if name == "f"));
+    assert_eq!(kinds[0], (&AnswerBlockKind::Reasoning, "Think.", ""));
+    assert_eq!(kinds[1], (&AnswerBlockKind::Text, "Say.", "S"));
+    assert!(matches!(kinds[2].0, AnswerBlockKind::ToolUse { name, .. } if name == "f"));
     assert_eq!(answer.finishes, [(0, FinishOwned::ToolUse)]);
     assert_eq!((answer.usage.input, answer.usage.output), (Some(4), Some(2)));
 }

@@ -12,11 +12,11 @@ mod written;
 use crate::canonical::dialect::{Dialect, Reasoning, Sampling, Structured};
 use crate::canonical::{Answer, BlockKind, Delta, Event, Finish, Grammar, Quirks, Start, ToolKind, Usage};
 use crate::json::{JsonStr, RawJson};
-use crate::wire::codec::Cut;
+use crate::wire::codec::CutText;
 use crate::wire::generate::stream::Decoder;
 
 /// What a stream of these frames means, checked against the grammar.
-fn read(frames: &[&str]) -> (Answer, Result<(), Cut>) {
+fn read(frames: &[&str]) -> (Answer, Result<(), CutText>) {
     let mut decoder = Decoder::new("seed");
     let (mut grammar, mut answer) = (Grammar::default(), Answer::default());
     let mut sink = |event: Event<'_>| {

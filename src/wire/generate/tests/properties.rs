@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::dialect;
-use crate::canonical::answer::Kind;
+use crate::canonical::answer::AnswerBlockKind;
 use crate::canonical::{Answer, Event, Grammar};
 use crate::json::EscapedString;
 use crate::wire::Format;
-use crate::wire::codec::{Notes, Reply};
+use crate::wire::codec::{LossNotes, ReplyOptions};
 use crate::wire::generate::request::{decode, encode};
 use crate::wire::generate::stream::{Decoder, Encoder};
 
@@ -68,14 +68,19 @@ fn frame() -> impl Strategy<Value = Value> {
 fn said(answer: &Answer) -> Vec<(u32, String, String, usize)> {
     (0..answer.choices())
         .map(|choice| {
-            let text = |kind: &Kind| -> String {
+            let text = |kind: &AnswerBlockKind| -> String {
                 let blocks = answer.blocks_of(choice).filter(|block| block.kind == *kind);
                 blocks.map(|block| &*block.text).collect()
             };
             let others = answer.blocks_of(choice).filter(|block| {
-                matches!(block.kind, Kind::ToolUse { .. } | Kind::Media { .. } | Kind::Opaque { .. })
+                matches!(
+                    block.kind,
+                    AnswerBlockKind::ToolUse { .. }
+                        | AnswerBlockKind::Media { .. }
+                        | AnswerBlockKind::Opaque { .. }
+                )
             });
-            (choice, text(&Kind::Text), text(&Kind::Reasoning), others.count())
+            (choice, text(&AnswerBlockKind::Text), text(&AnswerBlockKind::Reasoning), others.count())
         })
         .collect()
 }
@@ -85,7 +90,7 @@ proptest! {
     #[test]
     fn any_frames_keep_the_grammar_and_come_back(frames in prop::collection::vec(frame(), 0..8), array in any::<bool>()) {
         let (mut grammar, mut answer) = (Grammar::default(), Answer::default());
-        let reply = Reply { model: EscapedString::from("m"), show_thinking: true, array, ..Reply::default() };
+        let reply = ReplyOptions { model: EscapedString::from("m"), show_thinking: true, array, ..ReplyOptions::default() };
         let (mut encoder, mut out) = (Encoder::new(Arc::new(reply)), BytesMut::new());
         let mut wrong = None;
         let mut sink = |event: Event<'_>| {
@@ -127,7 +132,7 @@ proptest! {
         let body = json!({"contents": contents}).to_string();
         let Ok(request) = decode(&body) else { return Ok(()) };
         let from = if from_own { Format::Generate } else { Format::Messages };
-        let (mut notes, mut out) = (Notes::new(from, Format::Generate), BytesMut::new());
+        let (mut notes, mut out) = (LossNotes::new(from, Format::Generate), BytesMut::new());
         let dialect = dialect(if third { "gemini-3-pro" } else { "gemini-2.5-pro" });
         encode(&request, &dialect, &mut notes, &mut out);
         let written: Value = serde_json::from_slice(&out).unwrap();

@@ -5,7 +5,7 @@ use super::dialect;
 use super::written::{call, model, of, raw, result, s, signed, text, tool, user, write, write_for};
 use crate::canonical::{Block, Dialect, Input, Request, Role, Source, Turn};
 use crate::wire::Format;
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 use crate::wire::generate::request::encode;
 
 #[test]
@@ -299,7 +299,7 @@ fn client_7_bug_54_the_conversation_stands_last_and_a_longer_one_begins_the_same
         });
         let request = Request { tools: vec![tool("f", None)], max_output: Some(5), ..of(turns.clone()) };
         let mut out = BytesMut::new();
-        let mut notes = Notes::new(Format::Chat, Format::Generate);
+        let mut notes = LossNotes::new(Format::Chat, Format::Generate);
         encode(&request, &dialect("gemini-3-pro"), &mut notes, &mut out);
         let text = String::from_utf8(out.to_vec()).unwrap();
         assert!(text.starts_with(&before), "{before}\n{text}");
@@ -334,7 +334,7 @@ fn a_request_of_the_formats_own_is_written_as_it_was() {
     });
     let text = body.to_string();
     let request = crate::wire::generate::request::decode(&text).unwrap();
-    let mut notes = Notes::new(Format::Generate, Format::Generate);
+    let mut notes = LossNotes::new(Format::Generate, Format::Generate);
     let mut out = BytesMut::new();
     encode(&request, &dialect("gemini-3-pro"), &mut notes, &mut out);
     assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), body);
@@ -345,7 +345,7 @@ fn a_request_of_the_formats_own_is_written_as_it_was() {
 fn only_the_formats_own_clients_reach_its_files() {
     let text = r#"{"contents":[{"parts":[{"fileData":{"fileUri":"files/x"}}]},{"role":"model","parts":[{"text":"t","thought":true}]}]}"#;
     let request = crate::wire::generate::request::decode(text).unwrap();
-    let mut notes = Notes::new(Format::Generate, Format::Generate);
+    let mut notes = LossNotes::new(Format::Generate, Format::Generate);
     let mut out = BytesMut::new();
     encode(&request, &dialect("gemini-3-pro"), &mut notes, &mut out);
     let written: Value = serde_json::from_slice(&out).unwrap();

@@ -1,7 +1,7 @@
 use super::{read, whole};
-use crate::canonical::answer::{FinishOwned, Kind};
+use crate::canonical::answer::{AnswerBlockKind, FinishOwned};
 use crate::canonical::{Event, ToolKind, Usage};
-use crate::wire::codec::Cut;
+use crate::wire::codec::CutText;
 use crate::wire::generate::stream::Decoder;
 
 /// A frame with these parts; `rest` follows the content in the candidate.
@@ -10,14 +10,14 @@ fn parts(parts: &str, rest: &str) -> String {
 }
 
 fn kinds(answer: &crate::canonical::Answer) -> Vec<(&'static str, &str)> {
-    let name = |kind: &Kind| match kind {
-        Kind::Text => "text",
-        Kind::Refusal => "refusal",
-        Kind::Reasoning => "reasoning",
-        Kind::HiddenReasoning => "hidden",
-        Kind::ToolUse { .. } => "call",
-        Kind::Media { .. } => "media",
-        Kind::Opaque { .. } => "opaque",
+    let name = |kind: &AnswerBlockKind| match kind {
+        AnswerBlockKind::Text => "text",
+        AnswerBlockKind::Refusal => "refusal",
+        AnswerBlockKind::Reasoning => "reasoning",
+        AnswerBlockKind::HiddenReasoning => "hidden",
+        AnswerBlockKind::ToolUse { .. } => "call",
+        AnswerBlockKind::Media { .. } => "media",
+        AnswerBlockKind::Opaque { .. } => "opaque",
     };
     answer.blocks.iter().map(|block| (name(&block.kind), &*block.text)).collect()
 }
@@ -101,7 +101,7 @@ fn mapping_7_bug_17_every_reason() {
         assert_eq!(whole(&[&frame]).finishes, [(0, finish)], "{word}");
     }
     let unspecified = r#"{"candidates":[{"finishReason":"FINISH_REASON_UNSPECIFIED"}]}"#;
-    assert_eq!(read(&[unspecified]).1, Err(Cut));
+    assert_eq!(read(&[unspecified]).1, Err(CutText));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn fact_36_calls_without_ids_or_arguments() {
         .blocks
         .iter()
         .map(|block| match &block.kind {
-            Kind::ToolUse { id, name, kind: ToolKind::Function, .. } => {
+            AnswerBlockKind::ToolUse { id, name, kind: ToolKind::Function, .. } => {
                 (&**id, &**name, block.object.as_deref())
             }
             other => panic!("{other:?}"),
@@ -229,7 +229,7 @@ fn fact_37_server_side_parts_stay_whole() {
         .blocks
         .iter()
         .map(|block| match &block.kind {
-            Kind::Opaque { name, raw } => (&**name, &**raw),
+            AnswerBlockKind::Opaque { name, raw } => (&**name, &**raw),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -241,8 +241,7 @@ fn fact_37_server_side_parts_stay_whole() {
 fn bug_32_both_signatures_of_server_side_tools_are_kept() {
     let both = r#"{"toolCall":{"id":"1"},"thoughtSignature":"S"},{"toolResponse":{"id":"1"},"thoughtSignature":"S"}"#;
     let answer = whole(&[&parts(both, STOP)]);
-    let signed =
-        |kind: &Kind| matches!(kind, Kind::Opaque { raw, .. } if raw.contains(r#""thoughtSignature":"S""#));
+    let signed = |kind: &AnswerBlockKind| matches!(kind, AnswerBlockKind::Opaque { raw, .. } if raw.contains(r#""thoughtSignature":"S""#));
     assert!(answer.blocks.len() == 2 && answer.blocks.iter().all(|block| signed(&block.kind)));
 }
 
@@ -289,15 +288,15 @@ fn bug_20_a_reason_on_every_frame_ends_nothing() {
 fn bug_19_a_reason_of_null_is_none() {
     let nothing = r#","finishReason":null,"index":0"#;
     let (answer, end) = read(&[&parts(r#"{"text":"a"}"#, nothing)]);
-    assert_eq!((end, answer.finishes.len()), (Err(Cut), 0));
+    assert_eq!((end, answer.finishes.len()), (Err(CutText), 0));
 }
 
 #[test]
 fn bug_47_a_stream_without_a_reason_is_cut() {
-    assert_eq!(read(&[&parts(r#"{"text":"a"}"#, "")]).1, Err(Cut));
-    assert_eq!(read(&[]).1, Err(Cut));
-    assert_eq!(read(&["{}"]).1, Err(Cut));
-    assert_eq!(read(&[r#"{"usageMetadata":{"promptTokenCount":3}}"#]).1, Err(Cut));
+    assert_eq!(read(&[&parts(r#"{"text":"a"}"#, "")]).1, Err(CutText));
+    assert_eq!(read(&[]).1, Err(CutText));
+    assert_eq!(read(&["{}"]).1, Err(CutText));
+    assert_eq!(read(&[r#"{"usageMetadata":{"promptTokenCount":3}}"#]).1, Err(CutText));
 }
 
 #[test]
@@ -311,7 +310,7 @@ fn several_candidates_have_blocks_of_their_own() {
     assert_eq!(answer.blocks.iter().map(|block| block.choice).collect::<Vec<_>>(), [0, 1, 0]);
     assert_eq!(answer.finishes, [(0, FinishOwned::ToolUse), (1, FinishOwned::Length)]);
     let (_, end) = read(&[r#"{"candidates":[{"finishReason":"STOP"},{"content":{},"index":1}]}"#]);
-    assert_eq!(end, Err(Cut));
+    assert_eq!(end, Err(CutText));
 }
 
 #[test]
@@ -359,7 +358,7 @@ fn media_may_be_at_an_address_and_pictures_of_thoughts_are_left_out() {
         STOP,
     )]);
     assert_eq!(answer.blocks.len(), 1);
-    assert_eq!(answer.blocks[0].kind, Kind::Media { mime: "video/mp4".into() });
+    assert_eq!(answer.blocks[0].kind, AnswerBlockKind::Media { mime: "video/mp4".into() });
     assert_eq!(answer.blocks[0].url.as_deref(), Some("https://v"));
 }
 
@@ -387,7 +386,7 @@ fn like(n: u64, text: &str) -> String {
 fn the_last_usage_of_many_frames_that_are_alike_counts() {
     let frames = [&*like(1, "a"), &like(22, "\\\"b\\n"), &like(333, ""), &like(0, "ü")];
     let (answer, end) = read(&frames);
-    assert_eq!((end, kinds(&answer)), (Err(Cut), vec![("text", "a\\\"b\\nü")]));
+    assert_eq!((end, kinds(&answer)), (Err(CutText), vec![("text", "a\\\"b\\nü")]));
     assert_eq!((answer.usage.input, answer.usage.output), (Some(9), Some(0)), "a stream that was cut");
 
     let last = parts(r#"{"text":"c"}"#, STOP);

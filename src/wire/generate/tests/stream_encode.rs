@@ -4,21 +4,21 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::{sample_events, whole};
-use crate::canonical::answer::{FinishOwned, Kind};
+use crate::canonical::answer::{AnswerBlockKind, FinishOwned};
 use crate::canonical::{Answer, BlockKind, Citation, Delta, Event, Finish, Grammar, Start, ToolKind, Usage};
 use crate::error::{ApiError, Kind as ErrorKind};
 use crate::json::{EscapedString, JsonStr, RawJson};
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 use crate::wire::generate::answer;
 use crate::wire::generate::stream::Encoder;
 
-fn reply() -> Reply {
-    Reply {
+fn reply() -> ReplyOptions {
+    ReplyOptions {
         model: EscapedString::from("the \"model\""),
         seed: "seed".into(),
         show_thinking: true,
         issuer: "anthropic".into(),
-        ..Reply::default()
+        ..ReplyOptions::default()
     }
 }
 
@@ -26,7 +26,7 @@ fn s(text: &str) -> JsonStr<'_> {
     JsonStr::from_escaped(text)
 }
 
-fn write(events: &[Event<'_>], reply: Reply) -> String {
+fn write(events: &[Event<'_>], reply: ReplyOptions) -> String {
     let mut grammar = Grammar::default();
     let mut encoder = Encoder::new(Arc::new(reply));
     let mut out = BytesMut::new();
@@ -170,7 +170,7 @@ fn mapping_4_thoughts_are_shown_if_asked_for_and_seals_travel_anyway() {
         let read = crate::wire::generate::signature::read(s(field)).unwrap();
         assert_eq!(read.for_issuer("anthropic").map(JsonStr::escaped), Some(seal));
     }
-    let hidden = parts(&frames(&write(&events, Reply { show_thinking: false, ..reply() })));
+    let hidden = parts(&frames(&write(&events, ReplyOptions { show_thinking: false, ..reply() })));
     assert_eq!(hidden, shown[1..]);
 }
 
@@ -205,7 +205,7 @@ fn several_choices_have_candidates_of_their_own() {
 
 #[test]
 fn fact_33_the_array_form_is_one_document() {
-    let array = || Reply { array: true, ..reply() };
+    let array = || ReplyOptions { array: true, ..reply() };
     let events = around(&block(0, BlockKind::Text, &[Delta::Text(s("a"))]), Finish::Stop);
     let stream = write(&events, array());
     assert!(stream.starts_with("[{") && stream.contains("},\r\n{") && stream.ends_with("}]"));
@@ -375,14 +375,15 @@ fn bug_22_bug_27_a_stream_and_a_whole_answer_say_the_same() {
     .unwrap();
 
     for answer in [&streamed, &read] {
-        let texts = |answer: &Answer, kind: &Kind| -> String {
+        let texts = |answer: &Answer, kind: &AnswerBlockKind| -> String {
             answer.blocks.iter().filter(|block| block.kind == *kind).map(|block| &*block.text).collect()
         };
-        for kind in [Kind::Text, Kind::Reasoning] {
+        for kind in [AnswerBlockKind::Text, AnswerBlockKind::Reasoning] {
             assert_eq!(texts(answer, &kind), texts(&wanted, &kind));
         }
         let calls = |answer: &Answer| -> Vec<String> {
-            let calls = answer.blocks.iter().filter(|block| matches!(block.kind, Kind::ToolUse { .. }));
+            let calls =
+                answer.blocks.iter().filter(|block| matches!(block.kind, AnswerBlockKind::ToolUse { .. }));
             calls.map(|block| format!("{:?}", block.kind)).collect()
         };
         assert_eq!(calls(answer), calls(&wanted));

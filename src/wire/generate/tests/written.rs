@@ -7,7 +7,7 @@ use super::dialect;
 use crate::canonical::{Block, Dialect, Input, Request, Role, Seal, Tool, ToolKind, Turn};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::Format;
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 use crate::wire::generate::request::encode;
 
 pub(super) fn s(text: &str) -> JsonStr<'_> {
@@ -87,7 +87,7 @@ pub(super) fn write_for(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
 ) -> (Value, Vec<String>, Option<String>) {
-    let mut notes = Notes::new(Format::Chat, Format::Generate);
+    let mut notes = LossNotes::new(Format::Chat, Format::Generate);
     let mut out = BytesMut::new();
     encode(request, dialect, &mut notes, &mut out);
     let losses = notes.losses().iter().map(|loss| loss.element.to_string()).collect();

@@ -5,12 +5,12 @@ use bytes::BytesMut;
 use super::plan::{Plan, is_blank};
 use super::schema;
 use super::turns::Ids;
-use crate::canonical::dialect::{Reasoning, Sampling, Told};
+use crate::canonical::dialect::{CacheMarks, Reasoning, Sampling};
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 
 /// The provider takes so many marks and refuses a request with more.
 const MAX_MARKS: usize = 4;
@@ -19,7 +19,7 @@ const MAX_MARKS: usize = 4;
 const MIN_BUDGET: u64 = 1024;
 
 /// Writes a request. What cannot be carried goes into the notes.
-pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, out: &mut BytesMut) {
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
     let plan = Plan::new(request, dialect, notes);
     let citations = request.extra.iter().find(|extra| extra.name == "citations").map(|extra| extra.value);
     let citations = citations.filter(|_| notes.from() == Format::Messages);
@@ -35,7 +35,7 @@ pub(super) struct Scribe<'o, 'r, 'a> {
     pub(super) json: Writer<'o, BytesMut>,
     pub(super) request: &'r Request<'a>,
     pub(super) dialect: &'r Dialect<'r>,
-    pub(super) notes: &'r mut Notes,
+    pub(super) notes: &'r mut LossNotes,
     /// Marks that are still to be left out.
     pub(super) surplus_marks: usize,
     /// What documents say of citations.
@@ -85,21 +85,21 @@ impl<'a> Scribe<'_, '_, 'a> {
         let budget = |tokens: u64| Think::Budget(tokens.max(MIN_BUDGET));
         let told = self.dialect.reasoning.tell(self.request.thinking);
         let think = match (told, self.dialect.reasoning) {
-            (Told::Nothing, _) => {
+            (CacheMarks::Nothing, _) => {
                 let wished = matches!(self.request.thinking, Thinking::Effort(_) | Thinking::Budget(1..));
                 if wished {
                     self.notes.lose("reasoning_effort");
                 }
                 Think::Unsaid
             }
-            (Told::Off, _) => Think::Off,
-            (Told::Effort(effort), _) => Think::Effort(effort),
-            (Told::Budget(tokens), _) => budget(tokens),
+            (CacheMarks::Off, _) => Think::Off,
+            (CacheMarks::Effort(effort), _) => Think::Effort(effort),
+            (CacheMarks::Budget(tokens), _) => budget(tokens),
             // Such a model wants a figure: most of what it may say, within its range.
-            (Told::Adaptive(_), Reasoning::Budget { min, max, .. }) => {
+            (CacheMarks::Adaptive(_), Reasoning::Budget { min, max, .. }) => {
                 budget((limit / 5 * 4).min(Effort::High.budget()).clamp(min, max.max(min)))
             }
-            (Told::Adaptive(effort), _) => Think::Adaptive(effort),
+            (CacheMarks::Adaptive(effort), _) => Think::Adaptive(effort),
         };
         match think {
             Think::Budget(_) if plan.lacks_reasoning() => {

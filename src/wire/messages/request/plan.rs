@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::canonical::dialect::Told;
+use crate::canonical::dialect::CacheMarks;
 use crate::canonical::{Block, Dialect, Request, Role, Source, Turn};
 use crate::json::JsonStr;
 use crate::wire::Format;
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 
 /// What is written.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl<'r, 'a> Message<'r, 'a> {
 
 impl<'r, 'a> Plan<'r, 'a> {
     /// Plans the request's conversation.
-    pub(super) fn new(request: &'r Request<'a>, dialect: &Dialect<'_>, notes: &mut Notes) -> Self {
+    pub(super) fn new(request: &'r Request<'a>, dialect: &Dialect<'_>, notes: &mut LossNotes) -> Self {
         let mut plan = Plan::default();
         for turn in &request.turns {
             if !turn.name.is_empty() {
@@ -81,7 +81,7 @@ impl<'r, 'a> Plan<'r, 'a> {
         plan
     }
 
-    fn instruct(&mut self, turn: &'r Turn<'a>, dialect: &Dialect<'_>, notes: &mut Notes) {
+    fn instruct(&mut self, turn: &'r Turn<'a>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
         let in_middle = dialect.system_in_middle && !self.messages.is_empty();
         let mut blocks = Vec::with_capacity(turn.blocks.len());
         for block in &turn.blocks {
@@ -102,7 +102,7 @@ impl<'r, 'a> Plan<'r, 'a> {
         }
     }
 
-    fn turn(&mut self, turn: &'r Turn<'a>, dialect: &Dialect<'_>, notes: &mut Notes) {
+    fn turn(&mut self, turn: &'r Turn<'a>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
         for block in &turn.blocks {
             match carried(block, dialect, notes.from()) {
                 Ok(()) => {}
@@ -145,7 +145,7 @@ impl<'r, 'a> Plan<'r, 'a> {
     }
 
     /// What to do about a conversation that ends with the model's words.
-    fn close(&mut self, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes) {
+    fn close(&mut self, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
         let words = |block: &&Block<'_>| {
             matches!(block, Block::Text { .. } | Block::Refusal { .. } | Block::Reasoning { .. })
         };
@@ -159,7 +159,7 @@ impl<'r, 'a> Plan<'r, 'a> {
         }
         let own = notes.from() == Format::Messages;
         let told = dialect.reasoning.tell(request.thinking);
-        let reasons = matches!(told, Told::Budget(_) | Told::Adaptive(_));
+        let reasons = matches!(told, CacheMarks::Budget(_) | CacheMarks::Adaptive(_));
         // A model that reasons begins its answers itself.
         if dialect.prefill && (own || !reasons) {
             self.prefill = true;
@@ -194,7 +194,7 @@ pub(super) enum Lost {
 }
 
 impl Lost {
-    fn note(self, notes: &mut Notes) {
+    fn note(self, notes: &mut LossNotes) {
         match self {
             Lost::Empty => {}
             Lost::Element(element) => notes.lose(element),

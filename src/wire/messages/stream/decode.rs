@@ -5,7 +5,7 @@ use super::super::finish;
 use super::super::usage::Counts;
 use crate::canonical::{BlockKind, Event, Slots, Start};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
-use crate::wire::codec::Cut;
+use crate::wire::codec::CutText;
 use crate::wire::watch::members;
 
 /// Reads one answer.
@@ -189,8 +189,8 @@ impl Decoder {
     ///
     /// # Errors
     /// The stream was cut.
-    pub fn finish(&mut self, _sink: &mut impl FnMut(Event<'_>)) -> Result<(), Cut> {
-        if self.over { Ok(()) } else { Err(Cut) }
+    pub fn finish(&mut self, _sink: &mut impl FnMut(Event<'_>)) -> Result<(), CutText> {
+        if self.over { Ok(()) } else { Err(CutText) }
     }
 
     /// The answer begins, unless it has.

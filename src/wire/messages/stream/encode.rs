@@ -11,7 +11,7 @@ use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Start, Usage};
 use crate::error::{ApiError, Kind};
 use crate::json::{JsonStr, RawJson, Writer};
-use crate::wire::codec::{Reply, bare_id, make_id};
+use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 use crate::wire::error::{ProviderError, from_provider};
 use crate::wire::{Format, filler};
 
@@ -22,7 +22,7 @@ use crate::wire::{Format, filler};
 /// in a block of its own), and so does a call whose arguments are complete.
 #[derive(Debug)]
 pub struct Encoder {
-    reply: Arc<Reply>,
+    reply: Arc<ReplyOptions>,
     started: bool,
     over: bool,
     /// The blocks of the hub, by their index.
@@ -46,7 +46,7 @@ const PING: &[u8] = filler(Format::Messages).as_bytes();
 
 impl Encoder {
     /// For one answer.
-    pub fn new(reply: Arc<Reply>) -> Self {
+    pub fn new(reply: Arc<ReplyOptions>) -> Self {
         Encoder {
             reply,
             started: false,
@@ -64,7 +64,7 @@ impl Encoder {
     }
 
     /// What it was told has changed: another provider goes on with the answer.
-    pub fn retell(&mut self, reply: Arc<Reply>) {
+    pub fn retell(&mut self, reply: Arc<ReplyOptions>) {
         self.reply = reply;
     }
 

@@ -4,10 +4,10 @@ use bytes::{BufMut, BytesMut};
 
 use super::super::arguments::Arguments;
 use super::super::content;
-use crate::canonical::answer::Citation;
+use crate::canonical::answer::CitationOwned;
 use crate::canonical::{BlockKind, Delta, ToolKind};
 use crate::json::{JsonStr, Writer};
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 
 /// What a block becomes here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) struct Part {
     id: String,
     name: String,
     arguments: Option<Box<Arguments>>,
-    citations: Vec<Citation>,
+    citations: Vec<CitationOwned>,
 }
 
 /// The end of the frame of a delta.
@@ -116,14 +116,14 @@ impl Part {
             Delta::Arguments(text) if !self.done => self.held.push_str(text.escaped()),
             Delta::Object(object) if !self.done => self.held.push_str(&content::escaped(object.text())),
             Delta::Citation(citation) if self.what == What::Text => {
-                self.citations.push(Citation::own(&citation));
+                self.citations.push(CitationOwned::own(&citation));
             }
             _ => {}
         }
     }
 
     /// The block has the wire: writes what was kept.
-    pub(super) fn release(&mut self, next: &mut u32, reply: &Reply, out: &mut BytesMut) {
+    pub(super) fn release(&mut self, next: &mut u32, reply: &ReplyOptions, out: &mut BytesMut) {
         let held = std::mem::take(&mut self.held);
         let text = JsonStr::from_escaped(&held);
         if !held.is_empty() {
@@ -137,7 +137,13 @@ impl Part {
 
     /// Writes a delta.
     #[inline]
-    pub(super) fn delta(&mut self, delta: Delta<'_>, next: &mut u32, reply: &Reply, out: &mut BytesMut) {
+    pub(super) fn delta(
+        &mut self,
+        delta: Delta<'_>,
+        next: &mut u32,
+        reply: &ReplyOptions,
+        out: &mut BytesMut,
+    ) {
         match delta {
             Delta::Text(text) => {
                 if !text.is_empty() {
@@ -165,7 +171,7 @@ impl Part {
         }
     }
 
-    fn arguments(&mut self, text: &str, next: &mut u32, reply: &Reply, out: &mut BytesMut) {
+    fn arguments(&mut self, text: &str, next: &mut u32, reply: &ReplyOptions, out: &mut BytesMut) {
         self.open(next, reply, out);
         if let Some(arguments) = &mut self.arguments {
             out.reserve(self.prefix.len() + text.len() + SUFFIX.len());
@@ -175,14 +181,14 @@ impl Part {
 
     /// Opens the block on the wire, if it is not.
     #[inline]
-    fn open(&mut self, next: &mut u32, reply: &Reply, out: &mut BytesMut) {
+    fn open(&mut self, next: &mut u32, reply: &ReplyOptions, out: &mut BytesMut) {
         if !self.open {
             self.put_start(next, reply, out);
         }
     }
 
     #[cold]
-    fn put_start(&mut self, next: &mut u32, reply: &Reply, out: &mut BytesMut) {
+    fn put_start(&mut self, next: &mut u32, reply: &ReplyOptions, out: &mut BytesMut) {
         let index = *next;
         *next += 1;
         self.open = true;
@@ -225,7 +231,7 @@ impl Part {
     }
 
     /// Ends the block on the wire. `cut` says that the whole answer was cut short in it, and that the client is told.
-    pub(super) fn close(&mut self, cut: bool, next: &mut u32, reply: &Reply, out: &mut BytesMut) {
+    pub(super) fn close(&mut self, cut: bool, next: &mut u32, reply: &ReplyOptions, out: &mut BytesMut) {
         match self.what {
             What::Call if !self.done => {
                 self.open(next, reply, out);

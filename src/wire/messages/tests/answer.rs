@@ -7,10 +7,10 @@ use super::super::answer::{decode, encode};
 use super::client::Heard;
 use super::reply;
 use super::stream_write::{START, arguments, call, finish, start, stop, text};
-use crate::canonical::answer::{FinishOwned, Kind};
+use crate::canonical::answer::{AnswerBlockKind, FinishOwned};
 use crate::canonical::{Answer, BlockKind, Citation, Delta, Event, Finish, Grammar, Usage};
 use crate::json::{JsonStr, RawJson};
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 
 fn read(body: &str) -> Answer {
     let (mut answer, mut grammar) = (Answer::default(), Grammar::default());
@@ -23,7 +23,7 @@ fn read(body: &str) -> Answer {
 }
 
 /// The message of a client that did not ask for a stream.
-fn whole(reply: &Reply, events: &[Event<'_>]) -> Value {
+fn whole(reply: &ReplyOptions, events: &[Event<'_>]) -> Value {
     let mut answer = Answer::default();
     for event in events {
         answer.take(event);
@@ -47,8 +47,11 @@ fn a_whole_answer_is_read() {
             "usage":{"input_tokens":3,"cache_read_input_tokens":4,"output_tokens":5,"output_tokens_details":{"thinking_tokens":2}}}"#,
     );
     assert_eq!((answer.id.as_str(), answer.model.as_str(), answer.complete), ("msg_1", "m", true));
-    let kinds: Vec<&Kind> = answer.blocks.iter().map(|block| &block.kind).collect();
-    assert_eq!(kinds[..3], [&Kind::Reasoning, &Kind::HiddenReasoning, &Kind::Text]);
+    let kinds: Vec<&AnswerBlockKind> = answer.blocks.iter().map(|block| &block.kind).collect();
+    assert_eq!(
+        kinds[..3],
+        [&AnswerBlockKind::Reasoning, &AnswerBlockKind::HiddenReasoning, &AnswerBlockKind::Text]
+    );
     assert_eq!((answer.blocks[0].seal.as_str(), answer.blocks[1].seal.as_str()), ("Eq", "Em"));
     assert_eq!(answer.blocks[2].citations[0].span, Some((0, 4)));
     assert_eq!(answer.blocks[4].object.as_deref(), Some(r#"{"a":[1]}"#));
@@ -135,7 +138,7 @@ fn a_whole_answer_says_what_its_stream_says() {
         finish(Finish::Stop),
         Event::End,
     ];
-    for reply in [reply(), Reply { show_thinking: false, ..reply() }] {
+    for reply in [reply(), ReplyOptions { show_thinking: false, ..reply() }] {
         let whole = whole(&reply, &events);
         let streamed = Heard::to(&super::write(reply, &events)).message;
         assert_eq!(whole, streamed);

@@ -28,17 +28,17 @@ use crate::canonical::dialect::{Reasoning, Sampling, Structured};
 use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Quirks, Request};
 use crate::json::EscapedString;
 use crate::wire::Format;
-use crate::wire::codec::{Cut, Notes, Reply};
+use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
 
 /// What a client is told besides the events.
-fn reply() -> Reply {
-    Reply {
+fn reply() -> ReplyOptions {
+    ReplyOptions {
         model: EscapedString::from("claude"),
         request: "req_1".into(),
         seed: "req_1".into(),
         show_thinking: true,
         issuer: "provider".into(),
-        ..Reply::default()
+        ..ReplyOptions::default()
     }
 }
 
@@ -71,7 +71,7 @@ fn by_budget() -> Dialect<'static> {
 }
 
 /// Reads the data of events, under the grammar of the hub, and hands each event on.
-fn read_each(frames: &[&str], mut each: impl FnMut(&Event<'_>)) -> Result<(), Cut> {
+fn read_each(frames: &[&str], mut each: impl FnMut(&Event<'_>)) -> Result<(), CutText> {
     let mut grammar = Grammar::default();
     let mut decoder = Decoder::new("req_1");
     let mut sink = |event: Event<'_>| {
@@ -92,7 +92,7 @@ fn read(frames: &[&str]) -> Answer {
 }
 
 /// Writes events as a stream.
-fn write(reply: Reply, events: &[Event<'_>]) -> String {
+fn write(reply: ReplyOptions, events: &[Event<'_>]) -> String {
     let mut grammar = Grammar::default();
     let mut encoder = Encoder::new(Arc::new(reply));
     let mut out = BytesMut::new();
@@ -121,7 +121,7 @@ struct Sent {
 
 /// Writes a request that came in a format.
 fn send(from: Format, request: &Request<'_>, dialect: &Dialect<'_>) -> Sent {
-    let mut notes = Notes::new(from, Format::Messages);
+    let mut notes = LossNotes::new(from, Format::Messages);
     let mut out = BytesMut::new();
     super::request::encode(request, dialect, &mut notes, &mut out);
     let raw = String::from_utf8(out.to_vec()).unwrap();

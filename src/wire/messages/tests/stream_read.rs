@@ -2,9 +2,9 @@
 
 use super::super::stream::Decoder;
 use super::{read, read_each};
-use crate::canonical::answer::{Citation, FinishOwned, Kind};
+use crate::canonical::answer::{AnswerBlockKind, CitationOwned, FinishOwned};
 use crate::canonical::{Answer, Event, ToolKind};
-use crate::wire::codec::Cut;
+use crate::wire::codec::CutText;
 
 const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"output_tokens":1}}}"#;
 const TEXT: &str = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
@@ -34,7 +34,10 @@ fn an_answer_of_text() {
     let answer = read(&[START, TEXT, &text("Hel"), &text("lo\\n"), STOP_0, END, STOP]);
     assert_eq!((answer.id.as_str(), answer.model.as_str()), ("msg_1", "m"));
     assert_eq!(answer.blocks.len(), 1);
-    assert_eq!((&answer.blocks[0].kind, answer.blocks[0].text.as_str()), (&Kind::Text, "Hello\\n"));
+    assert_eq!(
+        (&answer.blocks[0].kind, answer.blocks[0].text.as_str()),
+        (&AnswerBlockKind::Text, "Hello\\n")
+    );
     assert_eq!(answer.finishes, [(0, FinishOwned::Stop)]);
     assert!(answer.complete);
 }
@@ -125,7 +128,7 @@ fn fact_20_a_call_without_arguments_is_an_empty_object() {
     let answer = of_block(start, &[r#"{"type":"input_json_delta","partial_json":""}"#]);
     let block = &answer.blocks[0];
     assert_eq!((block.text.as_str(), &block.object), ("", &None));
-    let kind = Kind::ToolUse {
+    let kind = AnswerBlockKind::ToolUse {
         id: "toolu_1".into(),
         name: "now".into(),
         kind: ToolKind::Function,
@@ -157,7 +160,7 @@ fn a_whole_input_at_the_start_counts_once() {
 #[test]
 fn a_call_without_an_id_gets_one_and_one_without_a_name_is_none() {
     let answer = of_block(r#"{"type":"tool_use","id":"","name":"f","input":{}}"#, &[]);
-    let Kind::ToolUse { id, .. } = &answer.blocks[0].kind else { panic!() };
+    let AnswerBlockKind::ToolUse { id, .. } = &answer.blocks[0].kind else { panic!() };
     assert!(id.starts_with("toolu_") && id.len() == 30, "{id}");
     let again = of_block(r#"{"type":"tool_use","name":"f"}"#, &[]);
     assert_eq!(answer.blocks[0].kind, again.blocks[0].kind);
@@ -203,7 +206,7 @@ fn fact_23_thinking_with_its_signature_and_redacted_thinking() {
     let block = &answer.blocks[0];
     assert_eq!(
         (&block.kind, block.text.as_str(), block.seal.as_str()),
-        (&Kind::Reasoning, "Hmm.", r"Eq\/+==")
+        (&AnswerBlockKind::Reasoning, "Hmm.", r"Eq\/+==")
     );
 
     let omitted = of_block(
@@ -215,7 +218,7 @@ fn fact_23_thinking_with_its_signature_and_redacted_thinking() {
     let redacted = of_block(r#"{"type":"redacted_thinking","data":"Em=="}"#, &[]);
     assert_eq!(
         (&redacted.blocks[0].kind, redacted.blocks[0].seal.as_str()),
-        (&Kind::HiddenReasoning, "Em==")
+        (&AnswerBlockKind::HiddenReasoning, "Em==")
     );
 }
 
@@ -229,7 +232,7 @@ fn fact_24_the_providers_own_blocks_are_carried_whole_with_their_input() {
             r#"{"type":"input_json_delta","partial_json":"ther\"}"}"#,
         ],
     );
-    let Kind::Opaque { name, raw } = &answer.blocks[0].kind else { panic!() };
+    let AnswerBlockKind::Opaque { name, raw } = &answer.blocks[0].kind else { panic!() };
     assert_eq!(name, "server_tool_use");
     assert_eq!(
         raw,
@@ -243,7 +246,9 @@ fn fact_24_the_providers_own_blocks_are_carried_whole_with_their_input() {
         r#"{"type":"compaction","content":null}"#,
         &[r#"{"type":"compaction_delta","content":"x"}"#],
     );
-    assert!(matches!(&compaction.blocks[0].kind, Kind::Opaque { name, .. } if name == "compaction"));
+    assert!(
+        matches!(&compaction.blocks[0].kind, AnswerBlockKind::Opaque { name, .. } if name == "compaction")
+    );
 }
 
 #[test]
@@ -279,7 +284,7 @@ fn mapping_9_a_cited_block_spans_its_own_characters() {
         STOP,
     ]);
     assert!(answer.blocks[0].citations.is_empty());
-    let citation = Citation {
+    let citation = CitationOwned {
         url: "https://a.example/".into(),
         title: "A".into(),
         quote: "It is so.".into(),
@@ -336,7 +341,7 @@ fn bug_47_a_stream_without_its_last_event_is_cut() {
     for frames in [&[][..], &[START], &[START, TEXT, STOP_0], &[START, TEXT, STOP_0, END]] {
         let mut finished = false;
         let result = read_each(frames, |event| finished |= matches!(event, Event::Finish { .. }));
-        assert_eq!((result, finished), (Err(Cut), false));
+        assert_eq!((result, finished), (Err(CutText), false));
     }
 }
 

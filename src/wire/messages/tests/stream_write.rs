@@ -11,7 +11,7 @@ use super::{reply, rewrite, write};
 use crate::canonical::{BlockKind, Citation, Delta, Event, Finish, Seal, Start, ToolKind, Usage};
 use crate::error::{ApiError, Kind};
 use crate::json::{JsonStr, RawJson};
-use crate::wire::codec::Reply;
+use crate::wire::codec::ReplyOptions;
 
 const fn s(text: &str) -> JsonStr<'_> {
     JsonStr::from_escaped(text)
@@ -188,7 +188,7 @@ fn bug_34_and_35_reasoning_that_nobody_signed_is_shown_and_is_clearly_unsigned()
 
 #[test]
 fn a_client_that_does_not_want_reasoning_sees_text_first() {
-    let quiet = Reply { show_thinking: false, ..reply() };
+    let quiet = ReplyOptions { show_thinking: false, ..reply() };
     let events = [
         START,
         start(0, BlockKind::Reasoning),

@@ -4,13 +4,13 @@ use bytes::BytesMut;
 
 use super::input;
 use super::options::LOGPROBS;
-use crate::canonical::dialect::{self, Reasoning, Told};
+use crate::canonical::dialect::{self, CacheMarks, Reasoning};
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{
     Dialect, Effort, Index, Key, OutputFormat, Request, Thinking, Tool, ToolChoice, ToolKind,
 };
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
-use crate::wire::codec::Notes;
+use crate::wire::codec::LossNotes;
 use crate::wire::watch::{elements, members};
 use crate::wire::{Format, schema};
 
@@ -45,7 +45,7 @@ const CHAT_ONLY: [&str; 8] = [
 type Json<'o> = Writer<'o, BytesMut>;
 
 /// Writes a request.
-pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, out: &mut BytesMut) {
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("model").string(dialect.model);
     if request.stream {
@@ -81,7 +81,7 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, o
     json.end_object();
 }
 
-fn put_sampling(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json: &mut Json<'_>) {
+fn put_sampling(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     let sampling = &request.sampling;
     let chosen = dialect.sampling;
     let none = chosen == dialect::Sampling::None;
@@ -113,7 +113,7 @@ fn put_sampling(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes,
     }
 }
 
-fn put_reasoning(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json: &mut Json<'_>) {
+fn put_reasoning(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     let own = |name: &str| {
         let known = |extra: &&Extra<'_>| extra.name == name;
         request
@@ -125,13 +125,13 @@ fn put_reasoning(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes
     };
     let told = dialect.reasoning.tell(request.thinking);
     let effort = match told {
-        Told::Nothing | Told::Adaptive(None) => None,
-        Told::Off => Some("none"),
-        Told::Effort(effort) | Told::Adaptive(Some(effort)) => Some(effort.name()),
-        Told::Budget(tokens) => Some(Effort::of_budget(tokens).name()),
+        CacheMarks::Nothing | CacheMarks::Adaptive(None) => None,
+        CacheMarks::Off => Some("none"),
+        CacheMarks::Effort(effort) | CacheMarks::Adaptive(Some(effort)) => Some(effort.name()),
+        CacheMarks::Budget(tokens) => Some(Effort::of_budget(tokens).name()),
     };
     let fixed = dialect.reasoning == Reasoning::Fixed;
-    let shown = request.show_thinking == Some(true) && !fixed && told != Told::Off;
+    let shown = request.show_thinking == Some(true) && !fixed && told != CacheMarks::Off;
     let (word, context, mode) = (own("reasoning_effort"), own("reasoning.context"), own("reasoning.mode"));
     let summary = own("reasoning.summary");
     if effort.is_some() || shown || word.is_some() || context.is_some() || mode.is_some() {
@@ -160,7 +160,7 @@ fn put_reasoning(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes
     }
 }
 
-fn put_text(request: &Request<'_>, notes: &mut Notes, json: &mut Json<'_>) {
+fn put_text(request: &Request<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     let verbosity = request.verbosity.filter(|word| !word.is_empty());
     if verbosity.is_none() && request.output == OutputFormat::Text {
         return;
@@ -220,7 +220,7 @@ fn put_schema_as(member: &str, raw: RawJson<'_>, openapi: bool, json: &mut Json<
     json.key(member).raw(RawJson::from_text(std::str::from_utf8(&text).unwrap_or("{}")));
 }
 
-fn put_tools(request: &Request<'_>, notes: &mut Notes, json: &mut Json<'_>) {
+fn put_tools(request: &Request<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     let own = notes.from() == Format::Responses;
     let is_hosted = |extra: &&Extra<'_>| own && is_tool(extra.name);
     let mut hosted = request.extra.iter().filter(is_hosted).peekable();
@@ -260,7 +260,7 @@ fn put_tools(request: &Request<'_>, notes: &mut Notes, json: &mut Json<'_>) {
     json.end_array();
 }
 
-fn put_tool(tool: &Tool<'_>, notes: &mut Notes, json: &mut Json<'_>) {
+fn put_tool(tool: &Tool<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     if tool.cache.is_some() {
         notes.lose("cache_control");
     }
@@ -313,7 +313,7 @@ fn put_grammar(format: RawJson<'_>, json: &mut Json<'_>) {
     json.end_object();
 }
 
-fn put_search(search: &Search<'_>, notes: &mut Notes, json: &mut Json<'_>) {
+fn put_search(search: &Search<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     json.begin_object().key("type").string("web_search");
     if !search.context.is_empty() {
         json.key("search_context_size").paste(search.context);
@@ -344,7 +344,7 @@ fn put_search(search: &Search<'_>, notes: &mut Notes, json: &mut Json<'_>) {
     json.end_object();
 }
 
-fn put_choice(request: &Request<'_>, notes: &Notes, json: &mut Json<'_>) {
+fn put_choice(request: &Request<'_>, notes: &LossNotes, json: &mut Json<'_>) {
     let custom = request.tools.iter().filter(|tool| tool.kind == ToolKind::Custom);
     let custom: Index = custom.map(|tool| Key::of(tool.name)).collect();
     let kind = |name: &JsonStr<'_>| if custom.has(Key::of(*name)) { "custom" } else { "function" };
@@ -407,7 +407,7 @@ fn tier(word: JsonStr<'_>) -> JsonStr<'_> {
     }
 }
 
-fn put_include(request: &Request<'_>, dialect: &Dialect<'_>, notes: &Notes, json: &mut Json<'_>) {
+fn put_include(request: &Request<'_>, dialect: &Dialect<'_>, notes: &LossNotes, json: &mut Json<'_>) {
     if let Some(count) = request.logprobs.filter(|count| *count > 0) {
         json.key("top_logprobs").number(count);
     }
@@ -441,7 +441,7 @@ fn is_tool(name: &str) -> bool {
     name.starts_with("tools.") || name == "server_tool"
 }
 
-fn put_extra(extra: &Extra<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json: &mut Json<'_>) {
+fn put_extra(extra: &Extra<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     let name = extra.name;
     let carried = match notes.from() {
         // Written where they belong.

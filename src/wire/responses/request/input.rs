@@ -8,7 +8,7 @@ use super::super::text::put_as_string;
 use crate::canonical::{Block, Dialect, Input, Request, Role, Source, ToolKind, Turn};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
-use crate::wire::codec::{Notes, make_id, wrapped};
+use crate::wire::codec::{LossNotes, make_id, wrapped};
 
 type Json<'o> = Writer<'o, BytesMut>;
 
@@ -16,7 +16,7 @@ type Json<'o> = Writer<'o, BytesMut>;
 const MAX_CALL_ID: usize = 64;
 
 /// Writes `instructions` and `input`.
-pub(super) fn put(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Notes, json: &mut Json<'_>) {
+pub(super) fn put(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     let is_text = |block: &Block<'_>| matches!(block, Block::Text { .. });
     let is_instruction = |turn: &&Turn<'_>| turn.role.is_system() && turn.blocks.iter().all(is_text);
     let leading = request.turns.iter().take_while(is_instruction).count();
@@ -33,7 +33,7 @@ pub(super) fn put(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Note
 }
 
 /// The texts of all, with a blank line between them.
-fn put_instructions(turns: &[Turn<'_>], notes: &mut Notes, json: &mut Json<'_>) {
+fn put_instructions(turns: &[Turn<'_>], notes: &mut LossNotes, json: &mut Json<'_>) {
     let mut joined = String::new();
     for block in turns.iter().flat_map(|turn| &turn.blocks) {
         let Block::Text { text, cache, .. } = block else { continue };
@@ -56,7 +56,7 @@ fn put_instructions(turns: &[Turn<'_>], notes: &mut Notes, json: &mut Json<'_>) 
 /// Writes items.
 struct Items<'i, 'o, 'd> {
     dialect: &'i Dialect<'d>,
-    notes: &'i mut Notes,
+    notes: &'i mut LossNotes,
     json: &'i mut Json<'o>,
 }
 

@@ -8,7 +8,7 @@ use super::super::text::{SEAL_OF_TEXT, as_text, holds_json};
 use super::encode::{Encoder, Slot};
 use super::item::{Item, Kind, PartKind};
 use crate::canonical::Finish;
-use crate::canonical::answer::{Citation, FinishOwned};
+use crate::canonical::answer::{CitationOwned, FinishOwned};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::make_id;
 use crate::wire::watch::members;
@@ -318,7 +318,7 @@ fn is_own(name: &str) -> bool {
 }
 
 /// `spans` count over all texts of the answer, this format's indexes over the one part.
-fn put_annotation(citation: &Citation, base: u64, length: u64, out: &mut Vec<u8>) {
+fn put_annotation(citation: &CitationOwned, base: u64, length: u64, out: &mut Vec<u8>) {
     let here = |at: u64| at.saturating_sub(base).min(length);
     let (start, end) = citation.span.map_or((0, length), |(start, end)| (here(start), here(end)));
     let mut json = Writer::new(out);

@@ -8,7 +8,7 @@ use super::slot::{Block, Holds, Reasoning, Slot};
 use super::usual::{Usual, What};
 use crate::canonical::{BlockKind, Delta, Event, Index, Key, Start, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
-use crate::wire::codec::{Cut, make_id};
+use crate::wire::codec::{CutText, make_id};
 use crate::wire::watch::elements;
 
 /// Reads a stream.
@@ -59,8 +59,8 @@ impl Decoder {
     ///
     /// # Errors
     /// The answer was not complete.
-    pub fn finish(&mut self, _sink: &mut impl FnMut(Event<'_>)) -> Result<(), Cut> {
-        if self.over { Ok(()) } else { Err(Cut) }
+    pub fn finish(&mut self, _sink: &mut impl FnMut(Event<'_>)) -> Result<(), CutText> {
+        if self.over { Ok(()) } else { Err(CutText) }
     }
 
     /// Reads the data of one frame.

@@ -8,19 +8,19 @@ use super::super::shell::{Shell, Status};
 use super::super::text::{as_text, put_as_string};
 use super::frames::{ARGUMENTS, CUSTOM_INPUT, Frames, OUTPUT_TEXT, REFUSAL, SUMMARY_TEXT, put_item};
 use super::item::{Item, Kind, PartKind};
-use crate::canonical::answer::{Citation, FinishOwned};
+use crate::canonical::answer::{CitationOwned, FinishOwned};
 use crate::canonical::seal::Carried;
 use crate::canonical::{BlockKind, Delta, Event, Sealed, Start, ToolKind, Usage};
 use crate::error::{self, ApiError};
 use crate::json::{JsonStr, RawJson};
-use crate::wire::codec::{Reply, make_id};
+use crate::wire::codec::{ReplyOptions, make_id};
 use crate::wire::error::ProviderError;
 use crate::wire::{Format, filler};
 
 /// Writes a stream.
 #[derive(Debug)]
 pub struct Encoder {
-    pub(super) reply: Arc<Reply>,
+    pub(super) reply: Arc<ReplyOptions>,
     pub(super) shell: Shell,
     pub(super) frames: Frames,
     started: bool,
@@ -72,7 +72,7 @@ struct Pending {
 
 impl Encoder {
     /// For one stream.
-    pub fn new(reply: Arc<Reply>) -> Self {
+    pub fn new(reply: Arc<ReplyOptions>) -> Self {
         Encoder {
             reply,
             shell: Shell::default(),
@@ -92,7 +92,7 @@ impl Encoder {
     }
 
     /// What it was told has changed: another provider goes on with the answer.
-    pub fn retell(&mut self, reply: Arc<Reply>) {
+    pub fn retell(&mut self, reply: Arc<ReplyOptions>) {
         self.reply = reply;
     }
 
@@ -102,7 +102,7 @@ impl Encoder {
     }
 
     /// For one whole response: nothing is written before the end, and then the response alone.
-    pub(in crate::wire::responses) fn collecting(reply: &Reply) -> Self {
+    pub(in crate::wire::responses) fn collecting(reply: &ReplyOptions) -> Self {
         let mut encoder = Encoder::new(Arc::new(reply.clone()));
         encoder.frames = Frames::silent();
         encoder
@@ -239,7 +239,7 @@ impl Encoder {
             Delta::Citation(citation) if citation.url.is_empty() => {}
             Delta::Citation(citation) => {
                 if let Some(part) = self.open_part(index, out).and_then(|item| item.part.as_mut()) {
-                    part.citations.push(Citation::own(&citation));
+                    part.citations.push(CitationOwned::own(&citation));
                 }
             }
             Delta::Logprobs(list) => self.logprobs(index, list, out),

@@ -4,7 +4,7 @@
 use bytes::BufMut;
 
 use super::super::text::as_text;
-use crate::canonical::answer::Citation;
+use crate::canonical::answer::CitationOwned;
 use crate::json::{JsonStr, Writer};
 
 /// What an item is.
@@ -102,7 +102,7 @@ pub(super) struct Part {
     /// Where its text begins there.
     pub text: usize,
     /// Where its text is cited from.
-    pub citations: Vec<Citation>,
+    pub citations: Vec<CitationOwned>,
     /// Log probabilities: elements, joined with commas.
     pub logprobs: Vec<u8>,
 }

@@ -2,12 +2,12 @@
 
 use super::parse::Frame;
 use super::slot::Reasoning;
-use crate::json::{Mould, Varying};
+use crate::json::{FrameTemplate, TemplateParts};
 
 /// The last delta: its shape, and what it said besides its text.
 #[derive(Debug, Default)]
 pub(super) struct Usual {
-    mould: Mould,
+    mould: FrameTemplate,
     what: What,
     output: Option<u64>,
     content: Option<u64>,
@@ -61,6 +61,6 @@ impl Usual {
             return self.mould.clear();
         }
         (self.what, self.output, self.content, self.summary) = (what, output, content, summary);
-        self.mould.take(data, &Varying { text: delta, padding, numbers: number });
+        self.mould.take(data, &TemplateParts { text: delta, padding, numbers: number });
     }
 }

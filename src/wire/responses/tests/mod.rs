@@ -17,14 +17,14 @@ use bytes::BytesMut;
 use serde_json::Value;
 
 use super::{answer, request, stream};
-use crate::canonical::answer::Block;
+use crate::canonical::answer::AnswerBlock;
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
 use crate::canonical::{
     Answer, BlockKind, Delta, Dialect, Effort, Event, Finish, Grammar, Quirks, Start, ToolKind, Usage,
 };
 use crate::json::JsonStr;
 use crate::wire::Format;
-use crate::wire::codec::{Notes, Reply};
+use crate::wire::codec::{LossNotes, ReplyOptions};
 
 /// The events of these frames, collected; their grammar is asserted.
 fn read(frames: &[&str]) -> Answer {
@@ -69,19 +69,19 @@ fn read_whole_answer(body: &str) -> Answer {
     answer
 }
 
-fn reply() -> Reply {
-    Reply {
+fn reply() -> ReplyOptions {
+    ReplyOptions {
         model: "the model".into(),
         seed: "req-1".into(),
         created: 1_700_000_000,
         show_thinking: true,
         issuer: "provider".into(),
-        ..Reply::default()
+        ..ReplyOptions::default()
     }
 }
 
 /// What these events are written as: the text, and the frames in it.
-fn write(reply: Reply, events: &[Event<'_>]) -> Frames {
+fn write(reply: ReplyOptions, events: &[Event<'_>]) -> Frames {
     let mut grammar = Grammar::default();
     let mut encoder = stream::Encoder::new(Arc::new(reply));
     let mut out = BytesMut::new();
@@ -171,7 +171,7 @@ fn said(words: &'static str, why: Finish<'static>) -> Vec<Event<'static>> {
 }
 
 fn texts(answer: &Answer) -> Vec<&str> {
-    answer.blocks.iter().map(|block: &Block| block.text.as_str()).collect()
+    answer.blocks.iter().map(|block: &AnswerBlock| block.text.as_str()).collect()
 }
 
 /// A model that takes what the format's own provider takes.
@@ -208,7 +208,7 @@ fn written(
     request: &crate::canonical::Request<'_>,
     dialect: &Dialect<'_>,
 ) -> (Value, Vec<String>) {
-    let mut notes = Notes::new(from, Format::Responses);
+    let mut notes = LossNotes::new(from, Format::Responses);
     let mut out = BytesMut::new();
     request::encode(request, dialect, &mut notes, &mut out);
     let lost = notes.losses().iter().map(|loss| loss.element.to_string()).collect();

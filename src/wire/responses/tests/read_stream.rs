@@ -1,7 +1,7 @@
 //! Streams of providers, as events.
 
 use super::*;
-use crate::canonical::answer::{FinishOwned, Kind};
+use crate::canonical::answer::{AnswerBlockKind, FinishOwned};
 
 const ADDED: &str = r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"msg_1","type":"message","role":"assistant","status":"in_progress","content":[]}}"#;
 const PART: &str = r#"{"type":"response.content_part.added","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[]}}"#;
@@ -113,8 +113,8 @@ fn reasoning_and_text_that_have_one_position_are_two_blocks() {
     let text = r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"yes","logprobs":[{"token":"yes","logprob":-0.1}]}"#;
     let cited = r#"{"type":"response.output_text.annotation.added","output_index":0,"content_index":0,"annotation":{"type":"url_citation","url":"https://example.org","title":"t"}}"#;
     let answer = read_between(&[reasoning, text, cited, reasoning]);
-    let kinds: Vec<&Kind> = answer.blocks.iter().map(|block| &block.kind).collect();
-    assert_eq!(kinds, [&Kind::Reasoning, &Kind::Text, &Kind::Reasoning]);
+    let kinds: Vec<&AnswerBlockKind> = answer.blocks.iter().map(|block| &block.kind).collect();
+    assert_eq!(kinds, [&AnswerBlockKind::Reasoning, &AnswerBlockKind::Text, &AnswerBlockKind::Reasoning]);
     assert_eq!(texts(&answer), ["hm", "yes", "hm"]);
     assert_eq!(answer.blocks[1].citations.len(), 1);
     // What an item is at its end is not what its parts were.
@@ -122,7 +122,7 @@ fn reasoning_and_text_that_have_one_position_are_two_blocks() {
     let done = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","summary":[],"encrypted_content":"gAAA"}}"#;
     let answer = read_between(&[refused, done]);
     let sealed: Vec<_> = answer.blocks.iter().map(|block| (&block.kind, block.seal.as_str())).collect();
-    assert_eq!(sealed, [(&Kind::Refusal, ""), (&Kind::HiddenReasoning, "gAAA")]);
+    assert_eq!(sealed, [(&AnswerBlockKind::Refusal, ""), (&AnswerBlockKind::HiddenReasoning, "gAAA")]);
 }
 
 #[test]
@@ -137,7 +137,10 @@ fn fact_29_reasoning_of_all_three_kinds() {
         r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","summary":[{"type":"summary_text","text":"first part"},{"type":"summary_text","text":"second"}],"encrypted_content":"gAAA"}}"#,
     ]);
     assert_eq!(texts(&answer), ["first part\\n\\nsecond"]);
-    assert_eq!((&answer.blocks[0].kind, answer.blocks[0].seal.as_str()), (&Kind::Reasoning, "gAAA"));
+    assert_eq!(
+        (&answer.blocks[0].kind, answer.blocks[0].seal.as_str()),
+        (&AnswerBlockKind::Reasoning, "gAAA")
+    );
 
     // The reasoning itself; what repeats it as a summary is not said twice.
     let answer = read_between(&[
@@ -157,7 +160,10 @@ fn fact_29_reasoning_of_all_three_kinds() {
         r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"reasoning","summary":[]}}"#,
     ]);
     assert_eq!(answer.blocks.len(), 1);
-    assert_eq!((&answer.blocks[0].kind, answer.blocks[0].seal.as_str()), (&Kind::HiddenReasoning, "late"));
+    assert_eq!(
+        (&answer.blocks[0].kind, answer.blocks[0].seal.as_str()),
+        (&AnswerBlockKind::HiddenReasoning, "late")
+    );
 }
 
 #[test]
@@ -226,7 +232,7 @@ fn fact_30_groups_and_call_ids_are_kept_and_client_1_free_text_is_free_text() {
         r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"custom_tool_call","call_id":"call_2","name":"apply_patch","input":"*** Begin"}}"#,
     ]);
     let calls: Vec<_> = answer.blocks.iter().map(|block| block.kind.clone()).collect();
-    let call = |id: &str, name: &str, kind, namespace: &str| Kind::ToolUse {
+    let call = |id: &str, name: &str, kind, namespace: &str| AnswerBlockKind::ToolUse {
         id: id.into(),
         name: name.into(),
         kind,
@@ -244,7 +250,7 @@ fn fact_31_what_the_provider_did_by_itself_passes_as_it_is() {
         r#"{"type":"response.web_search_call.searching","output_index":0,"item_id":"ws_1"}"#,
         r#"{"type":"response.output_item.done","output_index":0,"item":{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search","query":"q"}}}"#,
     ]);
-    let Kind::Opaque { name, raw } = &answer.blocks[0].kind else { panic!("{:?}", answer.blocks) };
+    let AnswerBlockKind::Opaque { name, raw } = &answer.blocks[0].kind else { panic!("{:?}", answer.blocks) };
     assert_eq!(name, "web_search_call");
     assert!(raw.contains(r#""query":"q""#));
     assert_eq!(answer.usage.searches, Some(1));
@@ -258,7 +264,7 @@ fn an_image_is_an_image() {
         r#"{"type":"response.image_generation_call.partial_image","output_index":0,"partial_image_b64":"HALF"}"#,
         r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"image_generation_call","result":"QUJD","output_format":"webp"}}"#,
     ]);
-    assert_eq!(answer.blocks[0].kind, Kind::Media { mime: "image/webp".into() });
+    assert_eq!(answer.blocks[0].kind, AnswerBlockKind::Media { mime: "image/webp".into() });
     assert_eq!(texts(&answer), ["QUJD"]);
 }
 
@@ -288,7 +294,7 @@ fn refusals_have_a_block_of_their_own() {
         r#"{"type":"response.refusal.delta","output_index":0,"content_index":0,"delta":"I can't"}"#,
         r#"{"type":"response.refusal.done","output_index":0,"content_index":0,"refusal":"I can't"}"#,
     ]);
-    assert_eq!((&answer.blocks[0].kind, texts(&answer)), (&Kind::Refusal, vec!["I can't"]));
+    assert_eq!((&answer.blocks[0].kind, texts(&answer)), (&AnswerBlockKind::Refusal, vec!["I can't"]));
 }
 
 #[test]
@@ -380,7 +386,7 @@ fn a_delta_that_is_almost_like_the_last_one_is_read() {
         &delta(14, 0, "e", ""),
     ]);
     let blocks: Vec<_> = answer.blocks.iter().map(|block| (&block.kind, &*block.text)).collect();
-    assert_eq!(blocks, [(&Kind::Text, "ab\\ncde"), (&Kind::Refusal, "nono")]);
+    assert_eq!(blocks, [(&AnswerBlockKind::Text, "ab\\ncde"), (&AnswerBlockKind::Refusal, "nono")]);
 }
 
 /// Whoever mixes up its items loses what has no place, and nothing else.

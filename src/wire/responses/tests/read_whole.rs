@@ -1,7 +1,7 @@
 //! Whole answers of providers, as events.
 
 use super::*;
-use crate::canonical::answer::{FinishOwned, Kind};
+use crate::canonical::answer::{AnswerBlockKind, FinishOwned};
 
 #[test]
 fn a_whole_answer_means_what_its_stream_would() {
@@ -29,7 +29,7 @@ fn fact_29_open_models_show_their_reasoning() {
     let answer = read_whole_answer(
         r#"{"object":"response","status":"completed","output":[{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"raw"}],"encrypted_content":null}]}"#,
     );
-    assert_eq!((&answer.blocks[0].kind, texts(&answer)), (&Kind::Reasoning, vec!["raw"]));
+    assert_eq!((&answer.blocks[0].kind, texts(&answer)), (&AnswerBlockKind::Reasoning, vec!["raw"]));
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn fact_27_statuses_are_told_apart() {
 fn calls_without_an_id_get_the_same_one_every_time() {
     let body = r#"{"object":"response","output":[{"type":"function_call","name":"f","arguments":{"a":1}},{"type":"function_call","name":"g"}]}"#;
     let ids = |answer: &Answer| -> Vec<String> {
-        let id = |block: &Block| match &block.kind {
-            Kind::ToolUse { id, .. } => id.clone(),
+        let id = |block: &AnswerBlock| match &block.kind {
+            AnswerBlockKind::ToolUse { id, .. } => id.clone(),
             other => panic!("{other:?}"),
         };
         answer.blocks.iter().map(id).collect()

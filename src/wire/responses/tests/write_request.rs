@@ -9,7 +9,7 @@ use crate::canonical::{
     Block as B, Input, OutputFormat, Request, Role, Seal, Source, Thinking, Tool, ToolChoice, Turn,
 };
 use crate::json::RawJson;
-use crate::wire::loss::Policy;
+use crate::wire::loss::LossPolicy;
 
 fn user(words: &'static str) -> Turn<'static> {
     Turn::new(Role::User, vec![B::text(s(words))])
@@ -201,10 +201,10 @@ fn mapping_02_media_are_written_as_parts() {
         (B::Audio { source: Source::Base64 { mime: s("audio/wav"), data: s("UklG") } }, "audio"),
         (B::Video { source: Source::Url { url: s("https://a.example/v"), mime: s("") } }, "video"),
     ] {
-        let mut notes = Notes::new(Format::Chat, Format::Responses);
+        let mut notes = LossNotes::new(Format::Chat, Format::Responses);
         let request = ask(vec![Turn::new(Role::User, vec![block])]);
         request::encode(&request, &dialect(), &mut notes, &mut BytesMut::new());
-        assert_eq!((&*notes.losses()[0].element, notes.losses()[0].policy), (element, Policy::Refuse));
+        assert_eq!((&*notes.losses()[0].element, notes.losses()[0].policy), (element, LossPolicy::Refuse));
         assert_eq!(notes.take_refusal().unwrap().param.as_deref(), Some(element));
     }
 }
@@ -370,7 +370,7 @@ fn mapping_06_figures_are_within_what_the_provider_takes() {
     request.sampling.seed = Some(raw("7"));
     request.service_tier = Some(s("standard_only"));
     request.stream = true;
-    let mut notes = Notes::new(Format::Chat, Format::Responses);
+    let mut notes = LossNotes::new(Format::Chat, Format::Responses);
     let mut out = BytesMut::new();
     request::encode(&request, &dialect(), &mut notes, &mut out);
     let body: Value = serde_json::from_slice(&out).unwrap();
@@ -381,7 +381,12 @@ fn mapping_06_figures_are_within_what_the_provider_takes() {
     let policies: Vec<_> = notes.losses().iter().map(|loss| (&*loss.element, loss.policy)).collect();
     assert_eq!(
         policies,
-        [("top_k", Policy::Silent), ("seed", Policy::Silent), ("stop", Policy::Warn), ("n", Policy::Refuse)]
+        [
+            ("top_k", LossPolicy::Silent),
+            ("seed", LossPolicy::Silent),
+            ("stop", LossPolicy::Warn),
+            ("n", LossPolicy::Refuse)
+        ]
     );
     // Models that take no sampling at all.
     let none = Dialect { sampling: Sampling::None, ..dialect() };
@@ -406,7 +411,7 @@ fn mapping_12_members_without_a_place_are_carried_or_accounted_for() {
         (&1.into(), vec!["logit_bias".to_owned(), "prediction".to_owned()])
     );
     request.extra = vec![extra("mcp_servers")];
-    let mut notes = Notes::new(Format::Messages, Format::Responses);
+    let mut notes = LossNotes::new(Format::Messages, Format::Responses);
     request::encode(&request, &all, &mut notes, &mut BytesMut::new());
     assert!(notes.take_refusal().is_some());
 }
@@ -446,7 +451,7 @@ fn client_7_a_longer_conversation_begins_like_a_shorter_one() {
         request::encode(
             &request,
             &dialect(),
-            &mut Notes::new(Format::Responses, Format::Responses),
+            &mut LossNotes::new(Format::Responses, Format::Responses),
             &mut out,
         );
         String::from_utf8(out.to_vec()).unwrap()

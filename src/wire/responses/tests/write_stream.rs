@@ -247,7 +247,7 @@ fn reasoning_is_a_summary_with_its_seal_in_an_envelope() {
         ]
     );
     // Who did not ask for it sees none of it, but can send it again.
-    let frames = write(Reply { show_thinking: false, ..reply() }, &events);
+    let frames = write(ReplyOptions { show_thinking: false, ..reply() }, &events);
     let [one, two] = &frames.output()[..] else { panic!("{:?}", frames.output()) };
     assert_eq!((&one["summary"], &two["summary"]), (&Value::Array(vec![]), &Value::Array(vec![])));
     assert_eq!(one["encrypted_content"], shown["encrypted_content"]);

@@ -4,7 +4,7 @@ use super::*;
 use crate::canonical::answer::FinishOwned;
 
 /// The answer that these events are, and the whole response that is written of it.
-fn whole(reply: &Reply, events: &[Event<'_>]) -> Value {
+fn whole(reply: &ReplyOptions, events: &[Event<'_>]) -> Value {
     let mut answer = Answer::default();
     events.iter().for_each(|event| answer.take(event));
     let mut out = BytesMut::new();

@@ -6,7 +6,7 @@ mod attached;
 
 use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Delta, Event};
-use crate::json::{Cast, Cursor, JsonError, JsonStr, RawJson};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, TemplateMatch};
 use crate::wire::chat::details::{Detail, DetailKind};
 use crate::wire::chat::words::{finish, thought_signature};
 use crate::wire::watch::{elements, members};
@@ -85,7 +85,7 @@ impl Choice {
     pub(super) fn usual(
         &mut self,
         what: What,
-        cast: &Cast<'_>,
+        cast: &TemplateMatch<'_>,
         ids: &mut Ids,
         sink: &mut impl FnMut(Event<'_>),
     ) {
