@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
+use model_gateway::store::admin::LedgerAdmin as _;
 use model_gateway::store::journal::SEGMENT;
-use model_gateway::store::office::LedgerAdmin as _;
 use model_gateway::store::valkey::{
     ClusterLedger, ClusterLedgerConfig, OnOutage, ServerAddress, ValkeyAdmin,
 };

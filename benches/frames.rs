@@ -67,7 +67,7 @@ fn pass_as_trees(stream: &Stream, out: &mut Vec<u8>) {
             if let Some(data) = Event::parse(frame, &mut scratch).data {
                 write(data, frame);
             }
-            Ok::<_, model_gateway::framing::hold::FrameTooLarge>(())
+            Ok::<_, model_gateway::framing::frame_buffer::FrameTooLarge>(())
         })
         .unwrap();
     }

@@ -8,8 +8,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
-use model_gateway::store::book::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter, UsageGrouping};
 use model_gateway::store::journal::SEGMENT;
+use model_gateway::store::sqlite_ledger::{
+    SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter, UsageGrouping,
+};
 use model_gateway::store::{AccountId, Ledger, ReserveOutcome, Settled, UsageRecord};
 
 const TERMS: SqliteLedgerConfig = SqliteLedgerConfig {

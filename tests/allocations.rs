@@ -12,7 +12,7 @@ mod translation;
 
 use bytes::Bytes;
 use counting::{Count, count};
-use model_gateway::framing::hold::FrameTooLarge;
+use model_gateway::framing::frame_buffer::FrameTooLarge;
 use model_gateway::framing::json_array::ArraySplitter;
 use model_gateway::framing::sse::SseSplitter;
 use model_gateway::framing::{FrameBuffer, Splitter};

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use model_gateway::canonical::Usage;
-use model_gateway::store::book::{SqliteLedger, SqliteLedgerConfig};
 use model_gateway::store::journal::SEGMENT;
+use model_gateway::store::sqlite_ledger::{SqliteLedger, SqliteLedgerConfig};
 use model_gateway::store::{Ledger, UsageRecord};
 use serde_json::{Value, json};
 use tempfile::TempDir;

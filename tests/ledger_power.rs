@@ -22,8 +22,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use disk::{Entry, Luck};
-use model_gateway::store::book::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter};
 use model_gateway::store::journal::SEGMENT;
+use model_gateway::store::sqlite_ledger::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter};
 use model_gateway::store::{AccountId, Ledger, UsageRecord};
 use rand::RngExt as _;
 

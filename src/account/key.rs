@@ -12,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 use rand::TryRng as _;
 use sha2::{Digest as _, Sha256};
 
-use super::gauges::{LimitRegistry, Scope};
 use super::limit::LimitState;
+use super::limit_registry::{LimitRegistry, Scope};
 use super::{Account, AccountRules};
 
 /// What every key begins with.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::bucket::{Gcra, Nanos, Remaining};
 use super::calendar::Calendar;
-use super::share::{Denied, QuotaLease};
+use super::gcra::{Gcra, Nanos, Remaining};
+use super::quota_lease::{Denied, QuotaLease};
 
 /// What may be taken. Nothing where a limit is not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -162,7 +162,7 @@ impl LimitState {
     /// A limit is reached; or, where gateways share it, it must be asked elsewhere.
     pub fn admit(self: &Arc<Self>, limits: &UsageLimits, ask: &LimitRequest) -> Result<LimitGrant, Denied> {
         match &self.share {
-            None => self.admit_here(limits, ask).map_err(Denied::Exceeded),
+            None => self.admit_here(limits, ask).map_err(Denied::LimitReached),
             Some(share) => share.take(limits, ask).map(|()| self.granted(limits, ask)),
         }
     }

@@ -8,27 +8,27 @@
 //! ([`Tokens`]). Here must not live: HTTP, where a key stands in a request, or balances, which the store keeps.
 
 pub mod amount;
-pub mod bucket;
 mod calendar;
 pub mod estimate;
-mod gauges;
+pub mod gcra;
 mod key;
 pub mod limit;
+mod limit_registry;
 mod losses;
 mod network;
 mod permission;
 pub mod price;
+pub mod quota_lease;
 mod rules;
-pub mod share;
 mod token;
 pub mod usage_bound;
 
 pub use amount::Amount;
 pub use calendar::Calendar;
 pub use estimate::{ExpectedUsage, PremiumInputKinds};
-pub use gauges::{LimitRegistry, Scope};
 pub use key::{Key, KeyHash, KeyState, Keys, NewKey, is_mistyped, redact_keys};
 pub use limit::{Exceeded, LimitGrant, LimitState, UsageLimits};
+pub use limit_registry::{LimitRegistry, Scope};
 pub use losses::Losses;
 pub use network::Network;
 pub use permission::{Pattern, Permission};

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use super::gauges::{LimitRegistry, Scope};
 use super::limit::{LimitState, UsageLimits};
+use super::limit_registry::{LimitRegistry, Scope};
 use super::{Losses, Network, Permission};
 
 /// What a key may do. Everything by default.

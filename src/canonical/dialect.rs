@@ -1,6 +1,6 @@
 //! What a model can be asked for, beyond the format that its provider speaks.
 
-use super::habits::Quirks;
+use super::quirks::Quirks;
 use super::request::{Effort, Thinking};
 
 /// How one model at one provider deviates from what its format can say. Made by the `provider` room from its tables;

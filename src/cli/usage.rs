@@ -11,8 +11,8 @@ use super::accounts::{AccountsError, File};
 use super::fail;
 use super::table::{Table, align, csv, grouped};
 use crate::account::Amount;
-use crate::store::book::{AdminError, UsageFilter, UsageGrouping, UsageRow, UsageSums};
 use crate::store::record::{KINDS, UsageRecord};
+use crate::store::sqlite_ledger::{AdminError, UsageFilter, UsageGrouping, UsageRow, UsageSums};
 use crate::wire::models::rfc3339;
 
 #[derive(Debug, Args)]

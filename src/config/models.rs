@@ -10,7 +10,7 @@ use super::routing;
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
 use crate::route::pick::MOST_TARGETS;
-use crate::route::seat::TargetLimits;
+use crate::route::target_handle::TargetLimits;
 use crate::route::{Model, Policy, RoutingRules, Target};
 use crate::wire::Api;
 

@@ -7,7 +7,7 @@ use super::routes::one_of;
 use crate::route::Nanos;
 use crate::route::RetryRules;
 use crate::route::breaker::BreakerRules;
-use crate::route::budget::RetryShare;
+use crate::route::retry_budget::RetryShare;
 
 /// Most targets that are asked for one request.
 const MAX_ATTEMPTS: i64 = 16;

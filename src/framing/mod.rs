@@ -6,14 +6,14 @@
 //!
 //! Here must not live: what a frame means. No format is named and no JSON is read in this folder.
 
-pub mod hold;
+pub mod frame_buffer;
 pub mod json_array;
 pub mod sse;
 
 #[cfg(test)]
 mod tests;
 
-pub use hold::FrameBuffer;
+pub use frame_buffer::FrameBuffer;
 
 /// Finds frame boundaries in bytes that arrive in pieces.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::hold::FrameTooLarge;
+use super::frame_buffer::FrameTooLarge;
 use super::json_array::{ArraySplitter, element};
 use super::sse::{Event, SseSplitter};
 use super::*;

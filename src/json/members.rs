@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::JsonStr;
 use super::cursor::Kind;
-use super::sought::{Wanted, position};
+use super::wanted_members::{Wanted, position};
 
 /// A member's name is kept for comparison with the wanted ones up to this length; longer ones are only hashed.
 const MAX_NAME: usize = 256;

@@ -10,26 +10,26 @@
 
 mod block;
 mod cursor;
+mod frame_template;
 mod members;
-mod mould;
 mod rope;
 mod run;
 mod scan;
 mod scan_error;
-mod sought;
 mod text;
 mod utf8;
+mod wanted_members;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
 pub use cursor::{Cursor, JsonError, Kind};
+pub use frame_template::{FrameTemplate, TemplateMatch, TemplateParts};
 pub use members::Member;
-pub use mould::{FrameTemplate, TemplateMatch, TemplateParts};
 pub use rope::{Edit, Rope};
 pub use scan::Scanner;
 pub use scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
-pub use sought::{WantedMembers, WantedWord};
 pub use text::{EscapedString, JsonStr, RawJson};
+pub use wanted_members::{WantedMembers, WantedWord};
 pub use write::{Writer, push_escaped};

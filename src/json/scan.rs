@@ -13,8 +13,8 @@ use super::cursor::Kind;
 use super::members::{Member, Name, doubled};
 use super::run::{escaped_run, plain_run};
 use super::scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
-use super::sought::{Wanted, WantedMembers};
 use super::utf8::Utf8;
+use super::wanted_members::{Wanted, WantedMembers};
 
 /// Nesting that is accepted at most: recursive readers behind the gateway have limits of this order.
 const MAX_DEPTH: usize = 512;

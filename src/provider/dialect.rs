@@ -1,7 +1,7 @@
 //! What a model at a provider can be asked for, by the provider's row and the family of the model, from the providers'
 //! documentation of November 2026. A model that no row names is taken for a recent one of its provider.
 
-use super::rows;
+use super::presets;
 use super::{Kind, Preset, Provider};
 use crate::canonical::dialect::{Reasoning, Sampling, Structured};
 use crate::canonical::{Dialect, Effort, Quirks};
@@ -56,7 +56,7 @@ impl Provider {
                 Dialect { call_ids: self.kind != Kind::Vertex, ..generate(base, plain) }
             }
             _ if matches!(self.row, Preset::OpenAi | Preset::Azure) => openai(base, plain),
-            _ => rows::dialect(self.row, base, plain, self.base.prefix().ends_with("/beta")),
+            _ => presets::dialect(self.row, base, plain, self.base.prefix().ends_with("/beta")),
         }
     }
 

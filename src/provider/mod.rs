@@ -7,12 +7,12 @@
 mod address;
 mod check;
 mod dialect;
+mod doc_table;
 mod endpoints;
 mod imaging;
 mod kind;
-mod row;
-mod rows;
-mod sheet;
+mod preset;
+mod presets;
 mod videos;
 
 use std::time::Duration;
@@ -21,9 +21,9 @@ use http::{HeaderName, HeaderValue};
 
 pub use address::{BaseUrl, BaseUrlError, Scheme};
 pub use check::Check;
+pub use doc_table::sheet;
 pub use kind::Kind;
-pub use row::Preset;
-pub use sheet::sheet;
+pub use preset::Preset;
 pub use videos::VideoStep;
 
 use crate::wire::path::{Action, push_path_segment};

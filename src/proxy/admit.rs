@@ -6,12 +6,12 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-use super::charge::{RateLimitStatus, RequestCharges};
+use super::billing::{RateLimitStatus, RequestCharges};
 use super::context::Context;
 use super::{Gateway, names};
-use crate::account::bucket::Remaining;
+use crate::account::gcra::Remaining;
 use crate::account::limit::{LimitRequest, Which};
-use crate::account::share::Denied;
+use crate::account::quota_lease::Denied;
 use crate::account::{
     Amount, Calendar, Exceeded, ExpectedUsage, Key, LimitState, Price, Scope, UsageLimits, estimate,
 };
@@ -97,7 +97,9 @@ impl Gateway {
                 Box::pin(self.know_spent(ctx, &limited, &ask.calendar)).await?;
             }
             match self.take(ctx, &limited, &ask) {
-                Some((_, Denied::Visit)) => Box::pin(self.take_shared(ctx, &limited, &ask)).await?,
+                Some((_, Denied::NeedsCoordinator)) => {
+                    Box::pin(self.take_shared(ctx, &limited, &ask)).await?
+                }
                 refused => self.place_taken(ctx, &limited, &ask, refused)?,
             }
         }
@@ -151,13 +153,13 @@ impl Gateway {
         let payer = ctx.key.as_ref().and_then(|key| key.account.as_ref()).map(|account| account.name.clone());
         for (scope, name, limits, gauge) in limited {
             let mut taken = gauge.admit(limits, ask);
-            if let (Err(Denied::Visit), Some(limiter)) = (&taken, limiter) {
+            if let (Err(Denied::NeedsCoordinator), Some(limiter)) = (&taken, limiter) {
                 let account = payer.clone().unwrap_or_default();
                 let whose = Whose { account, key: (*scope == Scope::Key).then(|| (*name).clone()) };
                 let asked = limiter.take(whose, gauge, limits, ask);
                 taken = match tokio::time::timeout(RESERVING, asked).await {
                     Ok(Ok(taken)) => taken,
-                    Ok(Err(_)) | Err(_) => Err(Denied::Unavailable),
+                    Ok(Err(_)) | Err(_) => Err(Denied::CoordinatorDown),
                 };
             }
             match taken {
@@ -190,12 +192,12 @@ impl Gateway {
         }
         match refused {
             None => Ok(()),
-            Some((scope, Denied::Exceeded(exceeded))) => {
+            Some((scope, Denied::LimitReached(exceeded))) => {
                 let labels = [scope.name(), exceeded.which.name()];
                 self.metrics.limit_refusals.with_label_values(&labels).inc();
                 Err(refusal(scope, &exceeded, ask.cost, ctx.format))
             }
-            Some((_, Denied::Visit | Denied::Unavailable)) => {
+            Some((_, Denied::NeedsCoordinator | Denied::CoordinatorDown)) => {
                 self.metrics.ledger_failures.with_label_values(&["limit", "unavailable"]).inc();
                 Err(unavailable())
             }

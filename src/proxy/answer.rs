@@ -8,15 +8,15 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::client::HttpSession;
 use tokio::time::Instant;
 
+use super::burst::{self, BurstDetector};
 use super::context::{Context, UpstreamResponse};
 use super::exchange::{End, Ended, ExchangeTimer, client_gone, failed, restarting, silent, too_slow};
-use super::guarded::HeaderTimeoutStream;
+use super::header_timeout::HeaderTimeoutStream;
+use super::idle_tracker::{IdleDeadline, IdleTracker};
 use super::offload::LARGE;
-use super::pace::{self, BurstDetector};
 use super::reader::{Read, Reader};
 use super::reply::has_begun;
 use super::response::BytesBeforeFault;
-use super::silence::{IdleDeadline, IdleTracker};
 use super::throughput::Throughput;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
@@ -76,7 +76,7 @@ impl Gateway {
         let mut received = 0;
         loop {
             if pace.is_bursting() {
-                clock.rest(pace::REST).await;
+                clock.rest(burst::REST).await;
             }
             let read = loop {
                 tokio::select! {

@@ -13,7 +13,8 @@ use pingora::http::RequestHeader;
 use pingora::protocols::http::client::HttpSession;
 use tokio::time::timeout_at;
 
-use super::cork::CoalescingStream;
+use super::body_memory::{Full, Tally};
+use super::coalesce::CoalescingStream;
 use super::encoding::Decoder;
 use super::exchange::{WRITE, listen, send_piece, silent, too_slow, unresolved};
 use super::peer::{ProviderAddresses, Upstream};
@@ -24,7 +25,6 @@ use super::resend::{Resends, Unanswered, is_downgrade};
 use super::response::MAX_ERROR_BODY;
 use super::throughput::Throughput;
 use super::upstream::scrubbed;
-use super::weight::{Full, Tally};
 use super::{Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::metrics::Series;

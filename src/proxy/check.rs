@@ -13,11 +13,11 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::task::JoinHandle;
 
+use super::active_snapshot::ActiveSnapshot;
 use super::call::{CallLog, CallRequest, refused, to_look};
 use super::context::RequestId;
-use super::lane::{address_of, template};
-use super::live::ActiveSnapshot;
 use super::peer::ProviderAddresses;
+use super::upstream_route::{address_of, template};
 use super::{Gateway, names};
 use crate::error::ApiError;
 use crate::json::Writer;

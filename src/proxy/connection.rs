@@ -14,7 +14,7 @@ use pingora::protocols::http::client::HttpSession;
 use pingora::protocols::http::v1::client::HttpSession as Http1Session;
 use pingora::upstreams::peer::Peer as _;
 
-use super::cork::CoalescingStream;
+use super::coalesce::CoalescingStream;
 use super::peer::Upstream;
 use super::pool::Pool;
 

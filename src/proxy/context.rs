@@ -8,21 +8,21 @@ use http::HeaderValue;
 use rand::Rng as _;
 use smallvec::SmallVec;
 
-use super::charge::RequestCharges;
+use super::active_snapshot::ActiveSnapshot;
+use super::billing::RequestCharges;
+use super::body_memory::MemoryPermit;
 use super::encoding::Decoder;
 use super::fallback::RetryState;
-use super::lane::UpstreamRoute;
-use super::live::ActiveSnapshot;
 use super::response_owner::Claims;
 use super::resume::Resume;
 use super::shutdown::InFlightRequests;
 use super::stored::ResponseKeeping;
-use super::weight::MemoryPermit;
+use super::upstream_route::UpstreamRoute;
 use crate::account::Key;
 use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::Job;
-use crate::route::seat::TargetPermit;
+use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Target};
 use crate::translate::{CountedRequest, Exchange, Restore, verbatim::Changes};
 use crate::wire::codec::ReplyOptions;
@@ -115,13 +115,13 @@ pub(super) struct Translation {
 /// The provider's answer, as far as it has come.
 pub(super) enum UpstreamResponse {
     /// Its head has not come.
-    Awaited,
+    Pending,
     /// A stream that passes.
     Stream(Box<ResponseInProgress>),
     /// A document that is collected and then passed.
     Whole(Box<ResponseInProgress>, BytesMut),
     /// What the gateway made itself.
-    Made(SynthesizedResponse),
+    Synthesized(SynthesizedResponse),
     /// An error that is collected and then told.
     Refused { status: u16, retry_after: Option<RetryAfter>, body: BytesMut },
     /// Nothing more.
@@ -200,7 +200,7 @@ impl Context {
             plan: None,
             weight: None,
             origin: None,
-            answer: UpstreamResponse::Awaited,
+            answer: UpstreamResponse::Pending,
             decoder: None,
             resume: None,
             kept: false,
@@ -307,7 +307,7 @@ impl Context {
     /// What was used, as far as it is known.
     pub(super) fn usage(&self) -> Usage {
         match &self.answer {
-            UpstreamResponse::Made(made) => made.usage,
+            UpstreamResponse::Synthesized(made) => made.usage,
             _ => self.passing().map_or(Usage::default(), |passing| passing.exchange.usage()),
         }
     }

@@ -16,13 +16,13 @@ use pingora::protocols::http::client::HttpSession;
 use pingora::{Error, ErrorType};
 use tokio::time::{Instant, Sleep};
 
+use super::coalesce::CoalescingStream;
 use super::context::Context;
-use super::cork::CoalescingStream;
+use super::early_response::RequestBody;
 pub(super) use super::interim::listen;
 use super::peer::Upstream;
 use super::reply::{from_pingora, has_begun};
 use super::resend::{Resends, Unanswered, is_downgrade};
-use super::waiting::RequestBody;
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::provider::Timeouts;

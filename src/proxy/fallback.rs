@@ -21,7 +21,7 @@ use crate::error::{ApiError, Kind, RetryAfter, Source};
 use crate::route::affinity::fingerprint;
 use crate::route::blame::{Blame, Next, usefulness, verdict};
 use crate::route::pick::{NoTarget, PickRequest, Policy, pick};
-use crate::route::seat::{BreakerChange, TargetPermit};
+use crate::route::target_handle::{BreakerChange, TargetPermit};
 use crate::route::{Model, Nanos, RetryRules};
 use crate::translate::StoreOptions;
 use crate::wire::path::Action;
@@ -391,7 +391,7 @@ impl Gateway {
 impl Context {
     /// Forgets what another target said: nobody has heard of it.
     pub(super) fn begin_again(&mut self) {
-        self.answer = UpstreamResponse::Awaited;
+        self.answer = UpstreamResponse::Pending;
         self.failure = None;
         let record = &mut self.record;
         record.detail = None;
@@ -502,8 +502,8 @@ fn full(nobody: NoTarget, now: Nanos) -> ApiError {
         "Every provider of this model is at its limit at the moment; please try again.",
     );
     let wait = match nobody {
-        NoTarget::Full(until) => u64::try_from(until.saturating_sub(now)).unwrap_or(0),
-        NoTarget::Left => 0,
+        NoTarget::RateLimited(until) => u64::try_from(until.saturating_sub(now)).unwrap_or(0),
+        NoTarget::Exhausted => 0,
     };
     error.retry_after(Some(RetryAfter::Wait(Duration::from_nanos(wait).max(Duration::from_secs(1)))))
 }

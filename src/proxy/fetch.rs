@@ -18,10 +18,10 @@ use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
 use super::Gateway;
+use super::body_memory::{Full, Room};
 use super::exchange::{WRITE, listen};
 use super::peer::Upstream;
 use super::reader::{Read, Reader};
-use super::weight::{Full, Room};
 use crate::account::Network;
 
 /// Redirects that are followed: a provider's link may lead over its storage to another region of it.
@@ -262,7 +262,7 @@ fn request(url: &Url) -> Result<Box<RequestHeader>, FetchFault> {
     parts.headers.insert(header::HOST, HeaderValue::try_from(host).map_err(|_| FetchFault::NoAddress)?);
     parts.headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
     parts.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    parts.headers.insert(header::USER_AGENT, HeaderValue::from_static(super::lane::USER_AGENT));
+    parts.headers.insert(header::USER_AGENT, HeaderValue::from_static(super::upstream_route::USER_AGENT));
     parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     Ok(Box::new(RequestHeader::from(parts)))
 }

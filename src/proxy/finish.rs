@@ -6,7 +6,7 @@ use std::time::Instant;
 use pingora::Error;
 
 use super::context::Context;
-use super::guarded::HeaderTimeoutStream;
+use super::header_timeout::HeaderTimeoutStream;
 use super::{Client, Gateway};
 use crate::account::redact_keys;
 use crate::canonical::Usage;

@@ -21,8 +21,8 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::context::Context;
 use super::exchange::Ended;
-use super::guarded::HeaderTimeoutStream;
 use super::head::{HeadFault, HeadScan};
+use super::header_timeout::HeaderTimeoutStream;
 use super::reply::own_error_head;
 use super::shutdown::DrainGuard;
 use super::{Client, Gateway};

@@ -14,16 +14,16 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
+use super::active_snapshot::ActiveSnapshot;
+use super::body_memory::Room;
 use super::call::{CallLog, CallRequest, CallResponse, answers_too_large, broken, refused, to_look};
 use super::context::{Context, SynthesizedResponse, UpstreamResponse};
 use super::exchange::{End, Ended, client_gone, restarting, silent};
 use super::fetch::FetchFault;
-use super::lane::{UpstreamRoute, address_of};
-use super::live::ActiveSnapshot;
 use super::offload::apart_if_large;
 use super::request::overloaded;
 use super::upstream::scrubbed;
-use super::weight::Room;
+use super::upstream_route::{UpstreamRoute, address_of};
 use super::{Client, Gateway};
 use crate::error::{ApiError, Kind};
 use crate::job::{Job, JobCall, JobFault, JobReply, RemoteMedia, To};
@@ -122,7 +122,7 @@ impl Gateway {
         record.detail = notes.detail.take();
         match end {
             Ok(JobReply { body, usage, made: products, counted }) => {
-                ctx.answer = UpstreamResponse::Made(SynthesizedResponse { usage, products, counted });
+                ctx.answer = UpstreamResponse::Synthesized(SynthesizedResponse { usage, products, counted });
                 ctx.answered_well(Instant::now());
                 // Nobody has an answer that is not charged.
                 match ctx.settle(true) {

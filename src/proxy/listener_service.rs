@@ -10,7 +10,7 @@ use pingora::services::listening::Service;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::front::Acceptor;
+use super::acceptor::Acceptor;
 
 /// How often the table of sockets is read while the listeners are built.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

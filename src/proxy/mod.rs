@@ -13,47 +13,48 @@
 //! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `provider`), who may ask
 //! (`account`).
 
+mod acceptor;
+mod active_snapshot;
 mod addresses;
 mod admit;
 mod answer;
+mod auth;
+mod billing;
+mod body_memory;
+mod burst;
 mod call;
-mod charge;
 mod check;
 mod chunks;
+mod coalesce;
 mod connection;
 mod context;
-mod cork;
 mod count;
 mod dns;
+mod early_response;
 mod encoding;
 mod exchange;
 mod fallback;
 mod fetch;
 mod finish;
-mod front;
-mod guarded;
 mod head;
+mod header_timeout;
 mod health;
-mod home;
 mod http1;
-mod identify;
+mod idle_tracker;
 mod images;
 mod interim;
 mod job;
-mod lane;
-mod linked;
 mod listener_service;
-mod live;
 mod lost;
 mod memory;
 mod names;
 mod offload;
 mod open;
-mod pace;
 mod peer;
 mod plan;
 mod pool;
 mod reader;
+mod remote_media;
 mod reply;
 mod request;
 mod resend;
@@ -64,19 +65,18 @@ mod roots;
 mod server;
 mod shutdown;
 mod signals;
-mod silence;
 mod spans;
 mod spent;
+mod sticky;
 mod stored;
 mod task;
 mod throughput;
 mod tls;
 mod upgrade;
 mod upstream;
+mod upstream_route;
 mod vault;
-mod waiting;
 mod watchdog;
-mod weight;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,14 +102,14 @@ pub use shutdown::Shutdown;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
-use crate::route::home::StickyTable;
+use crate::route::sticky::StickyTable;
 use crate::snapshot::Snapshot;
 use crate::store::{Ledger, OwnerStore, Store, TaskStore};
 use crate::supervise::Supervisor;
-use charge::Billing;
+use active_snapshot::ActiveSnapshot;
+use billing::Billing;
 use connection::Connections;
 use dns::Resolver;
-use live::ActiveSnapshot;
 
 /// How long the end of the process waits for the ledger.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -132,7 +132,7 @@ pub struct Inner {
     tasks: task::TaskService,
     owners: Arc<dyn OwnerStore>,
     refuse_foreign: bool,
-    memory: weight::BodyMemory,
+    memory: body_memory::BodyMemory,
     offload: offload::Offload,
     /// Places of those who follow links.
     fetches: Arc<Semaphore>,
@@ -191,7 +191,7 @@ impl Gateway {
         let live = ActiveSnapshot::new(parts.snapshot, billing.clone(), &parts.metrics, &parts.limits);
         let kept = parts.store.as_ref().map_or(0, |store| store.size());
         parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
-        let memory = weight::BodyMemory::new(parts.limits.memory);
+        let memory = body_memory::BodyMemory::new(parts.limits.memory);
         let fetches = Arc::new(Semaphore::new(parts.limits.fetches.min(Semaphore::MAX_PERMITS)));
         Ok(Gateway(Arc::new(Inner {
             live: ArcSwap::from_pointee(live),

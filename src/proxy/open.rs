@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{self, Settings, Store as StoreIn};
-use crate::store::board::SqliteTasks;
-use crate::store::book::{self, SqliteLedger};
 use crate::store::journal::SEGMENT;
 use crate::store::sqlite::SqliteStore;
+use crate::store::sqlite_ledger::{self, SqliteLedger};
+use crate::store::sqlite_tasks::SqliteTasks;
 use crate::store::valkey::{self, ClusterLedger, ServerAddress, ServerAddressError, ValkeyStore};
 use crate::store::{Ledger, OpenError, OwnerStore, Store, StoreLimits, TaskStore};
 
@@ -84,7 +84,7 @@ pub(super) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Ledger>>, Sto
     let (flush, records) = (settings.ledger.flush, settings.ledger.records);
     Ok(Some(match &settings.store {
         StoreIn::Sqlite(path) => Arc::new(
-            SqliteLedger::open(path, book::SqliteLedgerConfig { flush, records, segment: SEGMENT })
+            SqliteLedger::open(path, sqlite_ledger::SqliteLedgerConfig { flush, records, segment: SEGMENT })
                 .map_err(StoreFault::File)?,
         ),
         StoreIn::Valkey(fleet) => {

@@ -9,17 +9,17 @@ use smallvec::smallvec;
 
 use super::Gateway;
 use super::context::{Attempt, Context, Translation};
-use super::lane::UpstreamRoute;
-use super::linked::{MediaFault, may_be_linked};
 use super::offload::apart_if_large;
+use super::remote_media::{MediaFault, may_be_linked};
 use super::request::overloaded;
 use super::stored::{ResponseKeeping, new_id};
+use super::upstream_route::UpstreamRoute;
 use crate::account::Losses;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};
 use crate::job::{embed, rank};
 use crate::json::Rope;
-use crate::route::seat::TargetPermit;
+use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Target, api_that_stops, upstream_api};
 use crate::translate::verbatim::Changes;
 use crate::translate::{

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use pingora::protocols::http::client::HttpSession;
 use pingora::{Error, ErrorType};
 
-use super::cork::CoalescingStream;
+use super::coalesce::CoalescingStream;
 use super::encoding::{DecodeError, Decoder};
 use super::response::MAX_ERROR_BODY;
 

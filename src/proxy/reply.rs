@@ -9,8 +9,8 @@ use pingora::proxy::FailToProxy;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
+use super::early_response::wants_array;
 use super::reader::UNDECODABLE;
-use super::waiting::wants_array;
 use super::{Client, Gateway, names};
 use crate::error::{ApiError, Kind, RetryAfter};
 use crate::job::Body;

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
+use super::auth::{authenticate, permit, permit_named_models};
 use super::chunks::Misframed;
 use super::context::{Context, RequestId};
 use super::exchange::while_there;
 use super::fallback::{RouteRequest, not_offered};
-use super::guarded::HeaderTimeoutStream;
-use super::identify::{authenticate, permit, permit_named_models};
+use super::header_timeout::HeaderTimeoutStream;
 use super::offload::{LARGE, apart_if_large};
 use super::reply::has_begun;
 use super::{Client, Gateway};

@@ -173,9 +173,9 @@ impl Gateway {
                     Bytes::new()
                 })
             }
-            UpstreamResponse::Awaited
+            UpstreamResponse::Pending
             | UpstreamResponse::Stream(_)
-            | UpstreamResponse::Made(_)
+            | UpstreamResponse::Synthesized(_)
             | UpstreamResponse::Done => Ok(Bytes::new()),
         };
         ctx.answer = answer;

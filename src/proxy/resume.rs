@@ -77,7 +77,7 @@ impl Context {
         let prefill = passing.exchange.prefill()?;
         let terms = self.terms()?;
         let UpstreamResponse::Stream(passing) =
-            std::mem::replace(&mut self.answer, UpstreamResponse::Awaited)
+            std::mem::replace(&mut self.answer, UpstreamResponse::Pending)
         else {
             return Err(Unfit::Content);
         };

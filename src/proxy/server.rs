@@ -14,8 +14,8 @@ use pingora::server::{RunArgs, Server as PingoraServer};
 use pingora::services::background::background_service;
 use pingora::services::listening::Service;
 
+use super::acceptor::Acceptor;
 use super::check::Probes;
-use super::front::Acceptor;
 use super::listener_service::{ListenerHandle, ListenerService};
 use super::signals::{self, AdminThread, ProcessStatus, RetiredSnapshots, Signals, Watch};
 use super::task::TaskPoller;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::admit::unavailable;
-use super::charge::Billing;
+use super::billing::Billing;
 use super::context::Context;
 use super::exchange::client_gone;
 use super::{Client, Gateway};

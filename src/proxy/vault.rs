@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use super::Gateway;
 use super::context::{Attempt, Context};
-use super::linked::MediaFault;
 use super::plan::Selection;
+use super::remote_media::MediaFault;
 use super::stored::account;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, Kind};

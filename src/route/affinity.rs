@@ -4,7 +4,7 @@
 //! joins or leaves, only the conversations that it wins or had won move. A target that has much more to do than its
 //! share is passed over, and the next best one wins.
 
-use super::seat::TargetHandle;
+use super::target_handle::TargetHandle;
 
 /// A target may have so many hundredths of its share under way ...
 const BOUND: u64 = 125;

@@ -47,7 +47,7 @@ impl Default for BreakerRules {
 #[must_use]
 pub enum BreakerAdmission {
     /// Through a closed breaker.
-    Usual,
+    Closed,
     /// As the only probe of a half-open one.
     Probe,
     /// Although it is open, because there was nowhere else to go.
@@ -111,7 +111,7 @@ impl Breaker {
     /// Enters, if it may be.
     pub fn enter(&self, now: Nanos) -> Option<BreakerAdmission> {
         match self.state(now) {
-            BreakerState::Closed => Some(BreakerAdmission::Usual),
+            BreakerState::Closed => Some(BreakerAdmission::Closed),
             BreakerState::Open(_) => None,
             BreakerState::HalfOpen => {
                 let free = self.probing.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
@@ -123,7 +123,7 @@ impl Breaker {
     /// It went well.
     pub fn succeeded(&self, entry: BreakerAdmission) {
         match entry {
-            BreakerAdmission::Usual => {
+            BreakerAdmission::Closed => {
                 if self.row.load(Ordering::Relaxed) != 0 {
                     self.row.store(0, Ordering::Relaxed);
                 }
@@ -149,7 +149,7 @@ impl Breaker {
             BreakerAdmission::Probe => true,
             BreakerAdmission::Forced => false,
             // What began before it opened says nothing new.
-            BreakerAdmission::Usual => closed && self.count(&mut rest, now, rules),
+            BreakerAdmission::Closed => closed && self.count(&mut rest, now, rules),
         };
         if opens {
             self.open(&mut rest, now, rules, point);

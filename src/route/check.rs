@@ -92,7 +92,7 @@ impl ProbeState {
                 }
                 // What failed before it did not do so in a row.
                 if breaker.state(now) == BreakerState::Closed {
-                    breaker.succeeded(BreakerAdmission::Usual);
+                    breaker.succeeded(BreakerAdmission::Closed);
                 }
                 ProbeChange::Nothing
             }

@@ -11,21 +11,21 @@
 pub mod affinity;
 pub mod blame;
 pub mod breaker;
-pub mod budget;
 pub mod check;
-pub mod home;
 pub mod load;
 #[cfg(feature = "proxy")]
 mod name;
 pub mod pick;
-pub mod rate;
+pub mod reported_quota;
+pub mod retry_budget;
 #[cfg(feature = "proxy")]
 mod rules;
-pub mod seat;
 #[cfg(feature = "proxy")]
 mod select;
+pub mod sticky;
 #[cfg(feature = "proxy")]
 mod table;
+pub mod target_handle;
 
 #[cfg(test)]
 mod tests;

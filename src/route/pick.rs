@@ -4,7 +4,7 @@
 
 use super::Nanos;
 use super::affinity;
-use super::seat::{Excluded, TargetHandle, TargetPermit};
+use super::target_handle::{Excluded, TargetHandle, TargetPermit};
 
 /// Targets of a model at most: they are told apart by the bits of a number.
 pub const MOST_TARGETS: usize = 64;
@@ -82,9 +82,9 @@ pub struct PickRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoTarget {
     /// None can serve the request, or all have been tried.
-    Left,
+    Exhausted,
     /// All are at their limits, until then.
-    Full(Nanos),
+    RateLimited(Nanos),
 }
 
 /// The bits of the targets that `fits` says yes to.
@@ -118,7 +118,7 @@ pub fn pick<S: Candidates + ?Sized>(
 ) -> Result<(usize, TargetPermit), NoTarget> {
     let untried = ask.fitting & !ask.tried;
     if untried == 0 {
-        return Err(NoTarget::Left);
+        return Err(NoTarget::Exhausted);
     }
     if ask.fitting.is_power_of_two() {
         return only(seats, ask);
@@ -149,12 +149,12 @@ pub fn pick<S: Candidates + ?Sized>(
 /// There is one that can serve the request: whatever is known of it, there is nowhere else to go.
 fn only<S: Candidates + ?Sized>(seats: &S, ask: &PickRequest) -> Result<(usize, TargetPermit), NoTarget> {
     let index = bits(ask.fitting).next().unwrap_or(0);
-    let seat = seats.seat(index).ok_or(NoTarget::Left)?;
+    let seat = seats.seat(index).ok_or(NoTarget::Exhausted)?;
     match seat.enter(ask.now, ask.tokens, true) {
         Some(permit) => Ok((index, permit)),
         None => match seat.out(ask.now, ask.tokens) {
-            Some(Excluded::Full(until)) => Err(NoTarget::Full(until)),
-            _ => Err(NoTarget::Full(ask.now)),
+            Some(Excluded::Full(until)) => Err(NoTarget::RateLimited(until)),
+            _ => Err(NoTarget::RateLimited(ask.now)),
         },
     }
 }
@@ -179,7 +179,7 @@ fn last_resort<S: Candidates + ?Sized>(
     }
     let forced =
         first.and_then(|(_, index)| Some((index, seats.seat(index)?.enter(ask.now, ask.tokens, true)?)));
-    forced.ok_or(NoTarget::Full(full.unwrap_or(ask.now)))
+    forced.ok_or(NoTarget::RateLimited(full.unwrap_or(ask.now)))
 }
 
 fn choose<S: Candidates + ?Sized>(seats: &S, policy: Policy, ask: &PickRequest, able: u64) -> Option<usize> {

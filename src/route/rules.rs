@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::breaker::BreakerRules;
-use super::budget::RetryShare;
 use super::pick::Policy;
+use super::retry_budget::RetryShare;
 
 /// When a request is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

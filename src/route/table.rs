@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::affinity::fingerprint;
 use super::breaker::Breaker;
-use super::budget::RetryBudget;
 use super::pick::Candidates;
+use super::retry_budget::RetryBudget;
 use super::rules::RoutingRules;
-use super::seat::{TargetHandle, TargetLimits, TargetState};
+use super::target_handle::{TargetHandle, TargetLimits, TargetState};
 use crate::account::Price;
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};

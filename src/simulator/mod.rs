@@ -57,18 +57,18 @@ mod clock;
 mod conversation;
 mod directive;
 mod embedding;
-mod film;
 mod google;
 mod http;
 mod ids;
+mod image;
 mod openai;
 mod schema;
 mod script;
 mod search;
 mod server;
 mod stream;
-mod studio;
 mod text;
+mod video;
 
 #[cfg(test)]
 mod tests;

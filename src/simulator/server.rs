@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::body::Playback;
 use super::http::{Content, Reply, Request, Start, parse_query};
 use super::stream::Pacing;
-use super::{Options, Recorded, SimulatedProvider, anthropic, film, google, openai, search, studio};
+use super::{Options, Recorded, SimulatedProvider, anthropic, google, image, openai, search, video};
 
 /// The largest request body that is taken: what the largest of the providers takes.
 const MAX_BODY: usize = 100 * 1024 * 1024;
@@ -42,7 +42,7 @@ struct Shared {
     site: Site,
     provider: SimulatedProvider,
     addr: SocketAddr,
-    film: film::Film,
+    film: video::Film,
     credential: Option<String>,
     pacing: Pacing,
     counts: Arc<Counts>,
@@ -62,7 +62,7 @@ enum Site {
     Anthropic(anthropic::Site),
     Google(google::Site),
     Search(search::Site),
-    Ark(studio::Ark),
+    Ark(image::Ark),
 }
 
 /// What a provider needs to know to answer one request.
@@ -85,7 +85,7 @@ impl Server {
             SimulatedProvider::OpenAi => Site::OpenAi(openai::Site::default()),
             SimulatedProvider::Anthropic => Site::Anthropic(anthropic::Site::default()),
             SimulatedProvider::Google => Site::Google(google::Site),
-            SimulatedProvider::Ark => Site::Ark(studio::Ark),
+            SimulatedProvider::Ark => Site::Ark(image::Ark),
             SimulatedProvider::Cohere => Site::Search(search::Site::Cohere),
             SimulatedProvider::DashScope => Site::Search(search::Site::DashScope),
             SimulatedProvider::Jina => Site::Search(search::Site::Jina),
@@ -97,7 +97,7 @@ impl Server {
             site,
             provider,
             addr,
-            film: film::Film::default(),
+            film: video::Film::default(),
             credential: options.credential,
             pacing: Pacing { first_token: options.first_token, per_token: options.per_token },
             counts: Arc::default(),

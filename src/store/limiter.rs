@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::account::limit::LimitRequest;
-use crate::account::share::Denied;
+use crate::account::quota_lease::Denied;
 use crate::account::{LimitGrant, LimitState, UsageLimits};
 
 /// Whose limits they are.

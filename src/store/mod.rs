@@ -7,16 +7,16 @@
 //! one file, and [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept texts mean
 //! (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
 
-pub mod board;
-pub mod book;
+pub mod admin;
 pub mod journal;
 pub mod ledger;
 pub mod limiter;
-pub mod office;
 pub mod owners;
 pub mod record;
 pub mod schema;
 pub mod sqlite;
+pub mod sqlite_ledger;
+pub mod sqlite_tasks;
 pub mod task;
 pub mod valkey;
 mod vault;

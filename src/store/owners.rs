@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension as _, params};
 
-use super::board::SqliteTasks;
+use super::sqlite_tasks::SqliteTasks;
 use super::{Pending, SealKey, millis, now};
 
 /// How long an owner is known: as long as OpenAI keeps responses (30 days), and a day.

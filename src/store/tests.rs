@@ -117,7 +117,7 @@ async fn a_file_of_an_older_layout_is_brought_up_and_keeps_what_is_in_it() {
     store.remember("demo", vec![([1; 32], seal.clone())]).within(PATIENCE).await.unwrap();
     assert_eq!(store.recall("demo", vec![[1; 32]]).within(PATIENCE).await.unwrap(), [Some(seal)]);
     let account = AccountId::new("acme").unwrap();
-    book::SqliteAdmin::open(&path).unwrap().create(&account).unwrap();
+    sqlite_ledger::SqliteAdmin::open(&path).unwrap().create(&account).unwrap();
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_file_of_a_later_layout_is_refused_and_left_alone() {
     connection.execute_batch("PRAGMA user_version = 99").unwrap();
     let error = SqliteStore::open(&path, LIMITS).unwrap_err();
     assert!(matches!(error, OpenError::Layout { found: 99, .. }), "{error}");
-    let error = book::SqliteAdmin::open(&path).unwrap_err();
+    let error = sqlite_ledger::SqliteAdmin::open(&path).unwrap_err();
     assert!(matches!(error, OpenError::Layout { found: 99, .. }), "{error}");
     let tables: i64 = connection
         .query_row(

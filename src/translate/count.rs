@@ -8,7 +8,7 @@ use super::beginning::Beginning;
 use super::codecs::{AnyDecoder, decode_answer, decode_request};
 use super::verbatim::Arrival;
 use crate::canonical::{Delta, Event as Said};
-use crate::framing::hold::FrameTooLarge;
+use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
 use crate::framing::{FrameBuffer, Splitter};

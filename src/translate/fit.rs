@@ -5,7 +5,7 @@
 use bumpalo::Bump;
 
 use crate::canonical::dialect::CacheMarks;
-use crate::canonical::habits::Choices;
+use crate::canonical::quirks::Choices;
 use crate::canonical::{Block, Dialect, Index, Key, Quirks, Request, ToolChoice};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::LossNotes;

@@ -16,12 +16,12 @@ mod count;
 mod fit;
 mod join_texts;
 mod keepsake;
-mod linked;
 mod meter;
 mod outgoing;
+mod output_slices;
+mod remote_parts;
 mod restore;
 pub mod resume;
-mod run;
 pub mod translated;
 pub mod verbatim;
 
@@ -34,12 +34,12 @@ pub use bounds::{MOST_CALLS, MOST_PARTS, MOST_TOOLS};
 pub use codecs::decode_request;
 pub use count::CountedRequest;
 pub use keepsake::{Keepsake, Key, Recalled, issues_seals};
-pub use linked::{FetchedMedia, RemoteParts, WantedMedia, links};
 pub use meter::Meter;
 pub use outgoing::{
     EncodeBlocked, Outgoing, Refused, StoreOptions, TranslateRequest, outgoing, outgoing_sealed,
     outgoing_stored,
 };
+pub use remote_parts::{FetchedMedia, RemoteParts, WantedMedia, links};
 pub use restore::Restore;
 pub use translated::Translated;
 pub use verbatim::{StreamError, Verbatim};

@@ -11,7 +11,7 @@ use super::call_fingerprint::HistoryHash;
 use super::codecs::{decode_request, encode_request};
 use super::join_texts::join_pieces;
 use super::keepsake::{Key, Recalled, may_seal, missing};
-use super::linked::FetchedMedia;
+use super::remote_parts::FetchedMedia;
 use super::restore::Restore;
 use super::resume::PrefillState;
 use crate::canonical::request::Extra;

@@ -16,7 +16,7 @@ use super::{Meter, StreamError};
 use crate::canonical::answer::MAX_BLOCKS;
 use crate::canonical::{Answer, BlockKind, Event, Finish};
 use crate::error::ApiError;
-use crate::framing::hold::FrameTooLarge;
+use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{self, SseSplitter};
 use crate::framing::{FrameBuffer, Splitter};

@@ -9,9 +9,9 @@
 use bytes::{Bytes, BytesMut};
 
 use super::Meter;
+use super::output_slices::{OutputSlices, push_quoted};
 use super::resume::VerbatimTap;
-use super::run::{OutputSlices, push_quoted};
-use crate::framing::hold::FrameTooLarge;
+use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{Event, SseSplitter};
 use crate::framing::{FrameBuffer, Splitter};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 
+use super::super::active_snapshot::ActiveSnapshot;
+use super::super::body_memory::Room;
 use super::super::call::{CallLog, CallRequest, Reached, refused as refused_by, to_look};
-use super::super::lane::{UpstreamRoute, address_of};
-use super::super::live::ActiveSnapshot;
-use super::super::weight::Room;
+use super::super::upstream_route::{UpstreamRoute, address_of};
 use super::super::{Gateway, names};
 use super::broken;
 use crate::error::{ApiError, RetryAfter};

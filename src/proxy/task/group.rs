@@ -10,7 +10,7 @@ use super::super::fallback::not_offered;
 use super::super::request::check_media;
 use super::super::{Client, Gateway};
 use super::call::{TaskRequest, TaskRoute};
-use super::note::{Form, TaskFacts};
+use super::record::{Form, TaskFacts};
 use super::submit::{TaskSubmission, facts_of, prefix};
 use super::{failed, utf8};
 use crate::canonical::ElementLoss;

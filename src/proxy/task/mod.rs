@@ -8,13 +8,13 @@
 
 mod call;
 mod group;
-mod note;
 mod pictures;
-mod show;
+mod poller;
+mod record;
 mod stream;
 mod submit;
 mod token;
-mod watch;
+mod view;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use crate::store::{Reservation, StoreError, TaskStore};
 use crate::wire::path::{Endpoint, query_value};
 use crate::wire::{tasks, video};
 
+pub(super) use poller::TaskPoller;
 pub(super) use token::key_of;
-pub(super) use watch::TaskPoller;
 
 /// How long a request waits for the place of tasks.
 const KEEPING: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use super::super::stored::account;
 use super::super::{Client, Gateway, images};
 use super::call::{TaskRequest, TaskRoute, refused};
 use super::group::Mark;
-use super::note::{TaskFacts, TaskState, pack, unpack};
+use super::record::{TaskFacts, TaskState, pack, unpack};
 use super::submit::of_account;
 use super::{KEEPING, broken, failed, new_id};
 use crate::account::ExpectedUsage;
@@ -107,7 +107,7 @@ impl Gateway {
 
     /// Nobody has an answer that is not charged.
     async fn charge_pictures(&self, ctx: &mut Context, made: SynthesizedResponse) {
-        ctx.answer = UpstreamResponse::Made(made);
+        ctx.answer = UpstreamResponse::Synthesized(made);
         match ctx.settle(true) {
             None => {}
             Some(Settled::Known(outcome)) => self.settled(ctx, outcome),

@@ -11,7 +11,7 @@ use super::super::reply::{add_own_headers, new_head, set_version};
 use super::super::request::overloaded;
 use super::super::{Client, Gateway};
 use super::call::{TaskRequest, TaskRoute};
-use super::show::TaskView;
+use super::view::TaskView;
 use super::{broken, failed};
 use crate::canonical::video::Medium;
 use crate::error::{ApiError, Kind};
@@ -165,7 +165,7 @@ impl Gateway {
                 broken()
             })?,
             Medium::Inline => {
-                let look = super::watch::look(road, upstream).ok_or_else(failed)?;
+                let look = super::poller::look(road, upstream).ok_or_else(failed)?;
                 let body = self.bring_answer(road, &look, notes).await?;
                 let text = std::str::from_utf8(&body).map_err(|_| broken())?;
                 let videos = read::inline(text).map_err(|_| broken())?;
@@ -363,7 +363,7 @@ impl Gateway {
     pub(super) fn road_of(&self, ctx: &mut Context, shown: &TaskView) -> Result<TaskRoute, ApiError> {
         let facts = &shown.facts;
         let at = Some((&*facts.provider, &*facts.target));
-        let api = if facts.form == super::note::Form::Group { Api::Tasks } else { Api::Videos };
+        let api = if facts.form == super::record::Form::Group { Api::Tasks } else { Api::Videos };
         self.road(ctx, &facts.model, api, at).map(|(road, _)| road).map_err(|_| {
             ApiError::new(Kind::TaskState, "The provider of this task is not configured any more.")
         })

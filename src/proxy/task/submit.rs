@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
+use super::super::body_memory::Room;
 use super::super::call::CallLog;
 use super::super::context::{Attempt, Context};
 use super::super::fallback::not_offered;
 use super::super::fetch::FetchFault;
-use super::super::lane::UpstreamRoute;
 use super::super::plan::Selection;
 use super::super::request::overloaded;
 use super::super::request::{check_media, named};
 use super::super::stored::account;
-use super::super::weight::Room;
+use super::super::upstream_route::UpstreamRoute;
 use super::super::{Client, Gateway};
 use super::call::{TaskRequest, TaskRoute};
-use super::note::{Form, TaskFacts, TaskState, pack, unpack};
+use super::record::{Form, TaskFacts, TaskState, pack, unpack};
 use super::{KEEPING, Words, broken, failed, new_id, unknown, utf8};
 use crate::account::ExpectedUsage;
 use crate::canonical::Product;
@@ -28,7 +28,7 @@ use crate::canonical::video::{PictureRole, PictureSource, Video, VideoDialect, V
 use crate::error::{ApiError, Kind};
 use crate::provider::VideoStep;
 use crate::route::pick::mask;
-use crate::route::seat::TargetPermit;
+use crate::route::target_handle::TargetPermit;
 use crate::route::{Target, upstream_api};
 use crate::store::NewTask;
 use crate::wire::images::file::file;
@@ -127,8 +127,8 @@ impl Gateway {
         let order = TaskSubmission { facts, out, prefix, mark: None };
         let (id, facts) = self.begin_task(ctx, road, order).await?;
         let body = match words {
-            Words::OpenAi => answer::openai(&super::show::view(&id, &facts, &TaskState::default())),
-            Words::Google => answer::operation(&super::show::view(&id, &facts, &TaskState::default()), "", 0),
+            Words::OpenAi => answer::openai(&super::view::view(&id, &facts, &TaskState::default())),
+            Words::Google => answer::operation(&super::view::view(&id, &facts, &TaskState::default()), "", 0),
             Words::Own | Words::Group => answer::submitted(&id),
         };
         self.reply_json(client, ctx, body).await

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::super::auth::{authenticate, only_key, permit, two_keys, use_key};
 use super::super::context::Context;
-use super::super::identify::{authenticate, only_key, permit, two_keys, use_key};
 use super::super::{Client, Gateway};
 use crate::account::{Key, Keys, TokenFault, Tokens};
 use crate::error::{ApiError, Kind};

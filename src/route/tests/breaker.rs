@@ -131,7 +131,7 @@ proptest! {
                     let entry = breaker.enter(now);
                     prop_assert_eq!(admits, entry.is_some());
                     match before {
-                        BreakerState::Closed => prop_assert_eq!(entry, Some(BreakerAdmission::Usual)),
+                        BreakerState::Closed => prop_assert_eq!(entry, Some(BreakerAdmission::Closed)),
                         BreakerState::Open(until) => prop_assert!(entry.is_none() && now < until),
                         BreakerState::HalfOpen => prop_assert_eq!(entry, (!probing).then_some(BreakerAdmission::Probe)),
                     }
@@ -151,7 +151,7 @@ proptest! {
                     prop_assert_eq!(opened, before == BreakerState::Closed && matches!(after, BreakerState::Open(_)));
                     // It closes by a success and by nothing else.
                     if after == BreakerState::Closed && before != BreakerState::Closed {
-                        prop_assert!(how == 0 && entry != BreakerAdmission::Usual);
+                        prop_assert!(how == 0 && entry != BreakerAdmission::Closed);
                     }
                     if let BreakerState::Open(until) = after {
                         prop_assert!(until - now <= rules.longest + rules.longest / 5);

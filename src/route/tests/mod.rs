@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Nanos;
 use super::breaker::Breaker;
-use super::seat::{TargetHandle, TargetLimits, TargetState};
+use super::target_handle::{TargetHandle, TargetLimits, TargetState};
 
 pub(super) const SECOND: Nanos = 1_000_000_000;
 

@@ -6,7 +6,7 @@ use super::{Dice, SECOND, seats};
 use crate::route::blame::Blame;
 use crate::route::breaker::BreakerRules;
 use crate::route::pick::{NoTarget, PickRequest, Policy, mask, pick};
-use crate::route::seat::{TargetHandle, TargetLimits, TargetPermit};
+use crate::route::target_handle::{TargetHandle, TargetLimits, TargetPermit};
 
 fn ask(seats: &[TargetHandle], now: i64) -> PickRequest {
     PickRequest { now, fitting: mask(seats, |_| true), ..PickRequest::default() }
@@ -40,7 +40,7 @@ fn a_tier_is_asked_when_those_before_it_cannot_be() {
     ask.tried = 0b1010;
     assert_eq!(picked(&seats, &ask), Ok(0), "it fails, but there is nobody else");
     ask.tried = 0b1011;
-    assert_eq!(picked(&seats, &ask), Err(NoTarget::Left));
+    assert_eq!(picked(&seats, &ask), Err(NoTarget::Exhausted));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn who_is_full_is_not_asked_even_if_there_is_nobody_else() {
     seats[1].state.hold(5 * SECOND);
     let ask = ask(&seats, 1);
     assert_eq!(picked(&seats, &ask), Ok(0));
-    assert_eq!(picked(&seats, &ask), Err(NoTarget::Full(5 * SECOND)));
+    assert_eq!(picked(&seats, &ask), Err(NoTarget::RateLimited(5 * SECOND)));
     assert_eq!(picked(&seats, &PickRequest { now: 5 * SECOND, ..ask }), Ok(1));
 }
 
@@ -134,7 +134,7 @@ proptest! {
             }
             Err(nobody) => {
                 prop_assert!(best.is_none());
-                prop_assert_eq!(nobody == NoTarget::Left, fitting & !ask.tried == 0);
+                prop_assert_eq!(nobody == NoTarget::Exhausted, fitting & !ask.tried == 0);
             }
         }
         let after: Vec<u32> = all.iter().map(|seat| seat.state.in_flight.get()).collect();

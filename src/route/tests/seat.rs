@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::{SECOND, seats};
 use crate::route::blame::Blame;
 use crate::route::breaker::BreakerRules;
-use crate::route::budget::{RetryBudget, RetryShare};
-use crate::route::rate::{Rate, ReportedQuota};
-use crate::route::seat::{BreakerChange, Excluded, TargetLimits};
+use crate::route::reported_quota::{Rate, ReportedQuota};
+use crate::route::retry_budget::{RetryBudget, RetryShare};
+use crate::route::target_handle::{BreakerChange, Excluded, TargetLimits};
 
 #[test]
 fn configured_limits_are_kept_and_given_back() {
@@ -64,7 +64,7 @@ fn who_wants_to_be_left_alone_is() {
 fn a_provider_that_cannot_be_reached_takes_all_its_targets_out() {
     let mut two = seats(&[(1, 0), (1, 0)]);
     let provider = two[0].state.provider_breaker.clone();
-    two[1].state = std::sync::Arc::new(crate::route::seat::TargetState::new(9, provider));
+    two[1].state = std::sync::Arc::new(crate::route::target_handle::TargetState::new(9, provider));
     let rules = BreakerRules::default();
     for n in 1..=rules.failures {
         let permit = two[0].enter(1, 0, false).unwrap();

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use super::{Dice, SECOND, seats};
 use crate::route::affinity::fingerprint;
 use crate::route::pick::{PickRequest, Policy, mask, pick};
-use crate::route::seat::{TargetHandle, TargetPermit};
+use crate::route::target_handle::{TargetHandle, TargetPermit};
 
 /// All of them are run; a choice that is good by luck is not good.
 const SEEDS: [u64; 4] = [1, 42, 4_711, 20_260_817];

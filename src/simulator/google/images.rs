@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::http::{Reply, stage};
 use super::super::ids::{decode_base64, hash};
-use super::super::studio::picture;
+use super::super::image::picture;
 use super::super::{directive, text};
 use super::errors::{ApiError, OVERLOADED, for_status};
 use super::json::{Style, pretty};

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::directive;
 use super::super::http::{Reply, Request, stage};
 use super::super::ids::hash;
-use super::super::studio::picture;
+use super::super::image::picture;
 use super::super::{clock, text};
 use super::errors::{ApiError, Fields, OVERLOADED, for_status, missing};
 

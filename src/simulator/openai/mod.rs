@@ -45,7 +45,7 @@ impl Site {
 
     fn route(&self, call: &Call<'_>, ids: &Ids) -> Result<Reply, ApiError> {
         let request = call.request;
-        if let Some(linked) = super::studio::linked(request) {
+        if let Some(linked) = super::image::linked(request) {
             return Ok(linked);
         }
         authorize(request, call.credential)?;

@@ -59,7 +59,7 @@ impl Site {
     /// Answers any request.
     pub(super) fn answer(self, call: &Call<'_>) -> Reply {
         if self == Site::DashScope
-            && let Some(reply) = super::studio::dashscope(call)
+            && let Some(reply) = super::image::dashscope(call)
         {
             return reply;
         }

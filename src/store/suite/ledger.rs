@@ -7,10 +7,10 @@ use super::server::pause;
 use super::{Flushing, PATIENCE, Place, on_both, runtime, wait};
 use crate::account::amount::LARGEST;
 use crate::canonical::Usage;
-use crate::store::book::{AdminError, DAY, UsageFilter, UsageGrouping};
+use crate::store::admin::LedgerAdmin;
 use crate::store::ledger::{AccountId, Reservation, ReserveError, Settled};
-use crate::store::office::LedgerAdmin;
 use crate::store::record::UsageRecord;
+use crate::store::sqlite_ledger::{AdminError, DAY, UsageFilter, UsageGrouping};
 
 on_both!(
     what_is_held_cannot_be_spent_again_and_what_is_left_can,

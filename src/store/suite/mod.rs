@@ -11,12 +11,12 @@ pub(super) mod tasks;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::SqliteTasks;
-use super::book::{self, SqliteAdmin, SqliteLedger};
+use super::admin::LedgerAdmin;
 use super::journal::SEGMENT;
 use super::ledger::Ledger;
-use super::office::LedgerAdmin;
 use super::sqlite::SqliteStore;
+use super::sqlite_ledger::{self, SqliteAdmin, SqliteLedger};
+use super::sqlite_tasks::SqliteTasks;
 use super::valkey::{self, ClusterLedger, OnOutage, ServerAddress, ValkeyStore};
 use super::{OwnerStore, Pending, Store, StoreError, StoreLimits, TaskStore};
 use server::Server;
@@ -90,7 +90,7 @@ impl Place for OnFile {
     }
 
     fn ledger(&self) -> Arc<dyn Flushing> {
-        let terms = book::SqliteLedgerConfig { flush: FLUSH, records: RECORDS, segment: SEGMENT };
+        let terms = sqlite_ledger::SqliteLedgerConfig { flush: FLUSH, records: RECORDS, segment: SEGMENT };
         Arc::new(SqliteLedger::open(&self.path(), terms).unwrap())
     }
 

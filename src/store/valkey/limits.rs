@@ -9,14 +9,14 @@ use redis::{Cmd, Value};
 use tokio::sync::mpsc::WeakSender;
 use tokio::sync::oneshot;
 
-use super::clerk::LeaseManager;
-use super::fleet::{ClusterCommand, OnOutage};
-use super::hand;
-use super::link::{number, parts, text};
+use super::account_lease;
+use super::cluster_ledger::{ClusterCommand, OnOutage};
+use super::connection::{number, parts, text};
+use super::lease_manager::LeaseManager;
 use super::{keys, script};
-use crate::account::bucket::Nanos;
+use crate::account::gcra::Nanos;
 use crate::account::limit::Which;
-use crate::account::share::{Denied, LeaseGrant, LeaseRequest, QuotaLease, SurplusListener};
+use crate::account::quota_lease::{Denied, LeaseGrant, LeaseRequest, QuotaLease, SurplusListener};
 use crate::account::{Calendar, Exceeded, LimitGrant, LimitState, UsageLimits, limit};
 use crate::store::limiter::Whose;
 use crate::store::millis;
@@ -200,7 +200,7 @@ impl LeaseManager {
             OnOutage::Refuse => None,
             OnOutage::Allow(more) => Some(more),
         };
-        let surely = watched.heard.is_some_and(|heard| heard.elapsed() < hand::LIFE / 2);
+        let surely = watched.heard.is_some_and(|heard| heard.elapsed() < account_lease::LIFE / 2);
         if let Some(share) = watched.share() {
             share.go_away(self.watch.gateways, allowance, surely);
         }
@@ -269,7 +269,7 @@ impl LeaseManager {
                     if let Some(share) = request.gauge.share() {
                         share.refuse(now, exceeded, request.ask.cost);
                     }
-                    Err(Denied::Exceeded(exceeded))
+                    Err(Denied::LimitReached(exceeded))
                 }
             };
             // Of whom nobody waits for any more, the ticket gives back what it took.
@@ -299,8 +299,9 @@ impl LeaseManager {
         }
         for request in visit.requests {
             let outcome = request.gauge.admit(&request.limits, &request.ask);
-            let outcome =
-                outcome.map_err(|lack| if lack == Denied::Visit { Denied::Unavailable } else { lack });
+            let outcome = outcome.map_err(|lack| {
+                if lack == Denied::NeedsCoordinator { Denied::CoordinatorDown } else { lack }
+            });
             let _ = request.outcome.send(outcome);
         }
     }
@@ -315,7 +316,7 @@ fn command(gateway: u64, visit: &LimitTxn, watched: &Watched) -> Cmd {
         keys::sums(account, calendar.day),
         keys::month(account, calendar.month),
     ]);
-    call.arg(format!("{gateway:016x}")).arg(visit.number).arg(millis(LIFE)).arg(millis(hand::LIFE));
+    call.arg(format!("{gateway:016x}")).arg(visit.number).arg(millis(LIFE)).arg(millis(account_lease::LIFE));
     call.arg(keys::spent(key));
     let mut limit = |limit: Option<u64>| match limit {
         Some(limit) => drop(call.arg(limit)),

@@ -7,26 +7,26 @@
 //! All keys of an account have its name as their hash tag, so that one script reaches them in a cluster, too. Money
 //! is changed by scripts alone, each of which does all that it does or nothing.
 
-mod bring;
-mod clerk;
-mod desk;
-mod fleet;
-mod hand;
-mod kept;
+mod account_lease;
+mod admin;
+mod cluster_ledger;
+mod connection;
 mod keys;
+mod lease_manager;
+mod leased_balance;
 mod limits;
-mod link;
+mod maintenance;
 mod owners;
-mod parcel;
-mod purse;
 mod report;
-mod round;
 mod script;
+mod ship;
+mod store;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod usage_batch;
 
-pub use desk::ValkeyAdmin;
-pub use fleet::{ClusterLedger, ClusterLedgerConfig, OnOutage};
-pub use kept::ValkeyStore;
-pub use link::{ServerAddress, ServerAddressError};
+pub use admin::ValkeyAdmin;
+pub use cluster_ledger::{ClusterLedger, ClusterLedgerConfig, OnOutage};
+pub use connection::{ServerAddress, ServerAddressError};
+pub use store::ValkeyStore;

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use super::kept::{ValkeyStore, bytes};
+use super::connection::parts;
 use super::keys::ValkeyKey;
-use super::link::parts;
 use super::script;
+use super::store::{ValkeyStore, bytes};
 use crate::store::owners::{LIFETIME, MOST, OwnerStore};
 use crate::store::{Pending, SealKey};
 

@@ -6,11 +6,11 @@ use std::io;
 use foldhash::fast::RandomState;
 use redis::{Cmd, Value};
 
-use super::link::{Connection, ConnectionError, number, pairs, parts, text};
-use super::{keys, parcel};
-use crate::store::book::{DAY, UsageFilter, UsageGrouping, UsageRow, UsageSums, block};
+use super::connection::{Connection, ConnectionError, number, pairs, parts, text};
+use super::{keys, usage_batch};
 use crate::store::ledger::Spent;
 use crate::store::record::UsageRecord;
+use crate::store::sqlite_ledger::{DAY, UsageFilter, UsageGrouping, UsageRow, UsageSums, record_block};
 
 /// Blocks of records that are read at a time.
 const BLOCKS: usize = 64;
@@ -50,7 +50,7 @@ async fn each(
     let answers = link.all(asks.collect()).await?;
     for (account, answer) in accounts.iter().zip(&answers) {
         for (name, amount) in pairs(answer) {
-            if let Some((key, model, sums)) = parcel::field(text(name), number(amount)) {
+            if let Some((key, model, sums)) = usage_batch::field(text(name), number(amount)) {
                 show(account, key, model, &sums);
             }
         }
@@ -130,7 +130,7 @@ pub(super) async fn records(
                 let blocks = parts(&blocks);
                 for data in blocks {
                     let Value::BulkString(data) = data else { continue };
-                    for record in block::records(&parcel::unpack(data)?) {
+                    for record in record_block::records(&usage_batch::unpack(data)?) {
                         let record = record?;
                         if (from..to).contains(&record.time)
                             && is(&filter.key, record.key)

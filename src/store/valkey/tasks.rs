@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
-use super::kept::{ValkeyStore, bytes};
+use super::connection::{number, parts};
 use super::keys::ValkeyKey;
-use super::link::{number, parts};
 use super::script;
+use super::store::{ValkeyStore, bytes};
 use crate::store::task::{IdempotencyKey, NewTask, StoredTask, TaskStore};
 use crate::store::{Pending, millis};
 

@@ -6,7 +6,7 @@
 //!
 //! Whatever cannot be gone on with faithfully is [`Unfit`].
 
-mod seam;
+mod splice;
 mod transcript;
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::canonical::{Block, Event, Finish, OutputFormat, Request, Role, Start,
 use crate::json::{EscapedString, JsonStr};
 use crate::wire::Format;
 use crate::wire::codec::ReplyOptions;
-use seam::Splice;
+use splice::Splice;
 use transcript::Transcript;
 
 /// What is noted of an answer that is written from events, and how the events fit to what was before them.

@@ -2,9 +2,9 @@
 
 use bytes::BytesMut;
 
+use super::enums::finish_word;
 use super::stream::Decoder;
 use super::stream::pending::image;
-use super::words::finish_word;
 use super::write::{self, SealOf};
 use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, AnswerChoice};
 use crate::canonical::seal::Carried;

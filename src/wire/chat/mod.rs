@@ -11,13 +11,13 @@
 
 pub mod answer;
 mod details;
+mod enums;
 pub mod error;
 pub mod request;
 pub(super) mod spellings;
 pub mod stream;
 pub mod usage;
 pub mod watch;
-mod words;
 mod write;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::store::ledger::{Ledger, ReserveError, ReserveOutcome};
 use crate::store::suite::ledger::{id, open_account, record, reserve};
 use crate::store::suite::{OnServer, wait};
 use crate::store::valkey::OnOutage;
-use crate::store::valkey::fleet::QUEUE;
+use crate::store::valkey::cluster_ledger::QUEUE;
 
 /// A server that stands still makes no endless queue, and nobody is served who has left.
 #[test]

@@ -4,11 +4,11 @@ use super::limits::Gateway;
 use super::soon;
 use crate::account::UsageLimits;
 use crate::account::limit::Which;
-use crate::account::share::Denied;
-use crate::store::book::{DAY, UsageFilter, UsageGrouping};
+use crate::account::quota_lease::Denied;
+use crate::store::admin::LedgerAdmin as _;
 use crate::store::journal::SEGMENT;
 use crate::store::ledger::{Ledger, ReserveError};
-use crate::store::office::LedgerAdmin as _;
+use crate::store::sqlite_ledger::{DAY, UsageFilter, UsageGrouping};
 use crate::store::suite::keeping::{LIMITS, find, keep};
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle, stored};
 use crate::store::suite::server::Server;
@@ -85,12 +85,14 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
     let gateway = Gateway::new(ledger);
     for name in &names {
         let held = [(); 2].map(|()| gateway.take(name, limits, 100, 20).unwrap());
-        let Denied::Exceeded(refused) = gateway.take(name, limits, 100, 20).unwrap_err() else { panic!() };
+        let Denied::LimitReached(refused) = gateway.take(name, limits, 100, 20).unwrap_err() else {
+            panic!()
+        };
         assert_eq!(refused.which, Which::Concurrent, "{name}");
         drop(held);
         // 40 of 100 were charged to it above. The two places are on their way back to the server, and count until then.
         soon("the places are free", || {
-            let Denied::Exceeded(refused) = gateway.take(name, limits, 100, 61).unwrap_err() else {
+            let Denied::LimitReached(refused) = gateway.take(name, limits, 100, 61).unwrap_err() else {
                 panic!()
             };
             assert!(matches!(refused.which, Which::Concurrent | Which::SpendPerMonth), "{name}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{desk, flushed, soon};
 use crate::account::limit::{LimitRequest, Which};
-use crate::account::share::Denied;
+use crate::account::quota_lease::Denied;
 use crate::account::{Calendar, Exceeded, LimitGrant, LimitRegistry, Scope, UsageLimits};
 use crate::store::limiter::{Limiter as _, Whose};
 use crate::store::suite::ledger::{open_account, record, settle, stored};
@@ -48,7 +48,7 @@ impl Gateway {
         let name: Arc<str> = account.into();
         let gauge = self.gauges.of(Scope::Account, &name);
         match gauge.admit(&limits, &ask) {
-            Err(Denied::Visit) => {
+            Err(Denied::NeedsCoordinator) => {
                 let whose = Whose { account: name, key: None };
                 let asked = self.ledger.take(whose, &gauge, &limits, &ask);
                 let waited = async { tokio::time::timeout(Duration::from_secs(10), asked).await };
@@ -130,7 +130,7 @@ fn until_refused<G: Sync>(
 
 fn which(lack: Denied) -> Which {
     match lack {
-        Denied::Exceeded(Exceeded { which, .. }) => which,
+        Denied::LimitReached(Exceeded { which, .. }) => which,
         other => panic!("{other:?}"),
     }
 }
@@ -199,7 +199,9 @@ fn tokens_beyond_what_was_expected_are_owed_by_the_whole_fleet_and_others_come_b
             false
         }
         Err(lack) => {
-            let Denied::Exceeded(Exceeded { which, wait: Some(wait), .. }) = lack else { panic!("{lack:?}") };
+            let Denied::LimitReached(Exceeded { which, wait: Some(wait), .. }) = lack else {
+                panic!("{lack:?}")
+            };
             assert_eq!(which, Which::Tokens);
             // A half more than a minute's worth has been used.
             assert!(wait > Duration::from_secs(20) && wait < Duration::from_secs(31), "{wait:?}");
@@ -208,7 +210,7 @@ fn tokens_beyond_what_was_expected_are_owed_by_the_whole_fleet_and_others_come_b
     });
     let never = gateways[2].take("acme", limits, 60_001, 0).unwrap_err();
     assert!(
-        matches!(never, Denied::Exceeded(Exceeded { which: Which::Tokens, wait: None, .. })),
+        matches!(never, Denied::LimitReached(Exceeded { which: Which::Tokens, wait: None, .. })),
         "{never:?}"
     );
 }
@@ -309,7 +311,7 @@ fn money_of_a_day_and_a_month_is_counted_together() {
             left == 0
         });
         let refused = gateway.take(account, limits, 0, 1).unwrap_err();
-        let Denied::Exceeded(Exceeded { limit, .. }) = refused else { panic!("{refused:?}") };
+        let Denied::LimitReached(Exceeded { limit, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!(limit, most.unsigned_abs());
     }
 }
@@ -356,7 +358,7 @@ fn while_the_server_is_away_each_gateway_lets_in_its_part() {
         let spent =
             (0..10_000).take_while(|_| gateway.take("payer", money, 0, 1_000).map(std::mem::forget).is_ok());
         assert!(spent.count() <= 70);
-        assert_eq!(gateway.take("payer", money, 0, 1_000).unwrap_err(), Denied::Unavailable);
+        assert_eq!(gateway.take("payer", money, 0, 1_000).unwrap_err(), Denied::CoordinatorDown);
     }
     assert!((50..=62).contains(&let_in), "{let_in}");
     place.server.start_again();
@@ -376,5 +378,5 @@ fn an_allowance_holds_for_limits_on_money_too() {
     soon("it is noticed", || crate::store::suite::wait(gateway.ledger.flush()).is_err());
     let held: Vec<_> = (0..20).map_while(|_| gateway.take("acme", limits, 0, 100).ok()).collect();
     assert_eq!(held.len(), 5);
-    assert_eq!(gateway.take("acme", limits, 0, 100).unwrap_err(), Denied::Unavailable);
+    assert_eq!(gateway.take("acme", limits, 0, 100).unwrap_err(), Denied::CoordinatorDown);
 }

@@ -9,7 +9,7 @@ mod many;
 
 use std::time::Instant;
 
-use crate::store::office::LedgerAdmin as _;
+use crate::store::admin::LedgerAdmin as _;
 use crate::store::suite::ledger::stored;
 use crate::store::suite::server::{Server, pause};
 use crate::store::suite::{OnServer, PATIENCE, address};

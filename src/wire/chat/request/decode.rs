@@ -4,9 +4,9 @@ use super::message::conversation;
 use super::read::{
     Result, array, broken, flag, invalid, missing, number, object, raw, raw_object, text, whole,
 };
+use super::response_format;
 use super::thinking::Wishes;
 use super::tools;
-use super::wanted;
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Index, Key, Request};
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
@@ -85,8 +85,8 @@ impl<'a> Reader<'a> {
                 request.tool_choice.get_or_insert(choice);
             }
             "parallel_tool_calls" => request.parallel_tools = Some(flag(json, name)?),
-            "response_format" => request.output = wanted::output(json)?,
-            "web_search_options" => request.search = Some(wanted::search(json)?),
+            "response_format" => request.output = response_format::output(json)?,
+            "web_search_options" => request.search = Some(response_format::search(json)?),
             "enable_search" => {
                 if flag(json, name)? {
                     request.search.get_or_insert_with(Search::default);

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use super::media::Parts;
 use super::{conversation, thinking};
 use crate::canonical::dialect::Sampling;
-use crate::canonical::habits::Choices;
+use crate::canonical::quirks::Choices;
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Dialect, Index, Key, OutputFormat, Request, ToolChoice, ToolKind};
 use crate::json::{JsonStr, RawJson, Writer};

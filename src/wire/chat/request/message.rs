@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 use super::media::{CACHE_CONTROL, cache_mark, image_mime, mark_last};
 use super::parts::content;
 use super::read::{Result, array, broken, invalid, missing, object, raw, raw_object, text};
-use super::thoughts::{Elsewhere, Thoughts};
+use super::reasoning::{Elsewhere, Thoughts};
 use crate::canonical::seal::Carried;
 use crate::canonical::{Block, CacheMark, Index, Input, Key, Role, Seal, Source, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
-use crate::wire::chat::words::{image_address, thought_signature};
+use crate::wire::chat::enums::{image_address, thought_signature};
 
 /// Calls of the form before `tool_calls` have no id. Each gets one by its number, so that the same history has the same
 /// ids.

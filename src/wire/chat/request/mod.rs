@@ -15,10 +15,10 @@ mod media;
 mod message;
 mod parts;
 mod read;
+mod reasoning;
+mod response_format;
 mod thinking;
-mod thoughts;
 mod tools;
-mod wanted;
 
 pub use decode::decode;
 pub use encode::encode;

@@ -6,7 +6,7 @@ use super::media::{BREAKPOINT, CACHE_CONTROL, cache_mark};
 use super::read::{Result, array, broken, invalid, object, raw, raw_object, text};
 use crate::canonical::{Block, CacheMark, Source};
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
-use crate::wire::chat::words::{sound_type, url_of};
+use crate::wire::chat::enums::{sound_type, url_of};
 
 /// Reads `content`: a text, or parts. An empty text is no part.
 pub(super) fn content<'a>(value: RawJson<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {

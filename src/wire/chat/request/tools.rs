@@ -2,7 +2,7 @@
 
 use super::media::{CACHE_CONTROL, cache_mark};
 use super::read::{Result, array, broken, flag, invalid, missing, object, raw, raw_object, text};
-use super::wanted;
+use super::response_format;
 use crate::canonical::request::Extra;
 use crate::canonical::{Request, Tool, ToolChoice, ToolKind};
 use crate::json::{Cursor, JsonStr, Kind, RawJson};
@@ -41,7 +41,7 @@ pub(super) fn list<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Resu
             }
             "function" | "custom" | "" => return Err(missing(format_args!("tools[{number}].function"))),
             word if word.starts_with("web_search") && request.search.is_none() => {
-                request.search = Some(wanted::search(&mut Cursor::new(value.text()))?);
+                request.search = Some(response_format::search(&mut Cursor::new(value.text()))?);
             }
             _ => request.extra.push(Extra { name: "server_tool", value }),
         }

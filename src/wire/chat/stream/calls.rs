@@ -5,7 +5,7 @@
 
 use crate::canonical::{BlockKind, Delta, Event, Index, Key, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
-use crate::wire::chat::words::thought_signature;
+use crate::wire::chat::enums::thought_signature;
 use crate::wire::codec::make_id;
 use crate::wire::watch::members;
 

@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::choice::Choice;
+use super::fast_path::Usual;
 use super::ids::Ids;
-use super::said::{Said, Words};
-use super::usual::Usual;
+use super::parsed_choice::{Said, Words};
 use crate::canonical::answer::MAX_CHOICES;
 use crate::canonical::{Event, Index, Key, Start, Usage};
 use crate::json::{Cursor, FrameTemplate, JsonError, JsonStr, Kind, RawJson, TemplateParts};

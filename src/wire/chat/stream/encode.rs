@@ -8,14 +8,14 @@ use crate::canonical::answer::CitationOwned;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Sealed, Start, Usage};
 use crate::error::ApiError;
 use crate::json::{JsonStr, RawJson, Writer, push_escaped};
-use crate::wire::chat::words::finish_word;
+use crate::wire::chat::enums::finish_word;
 use crate::wire::chat::write::{self, SealOf};
 use crate::wire::codec::ReplyOptions;
 use crate::wire::error::{ProviderError, from_provider};
 use crate::wire::{Format, filler};
 
 use super::pending::{Call, Media};
-use super::written::{Choice, Choices, Member, Thought};
+use super::writer_state::{Choice, Choices, Member, Thought};
 
 /// What stands between the index of a choice and the members of its delta.
 const DELTA: &[u8] = b",\"delta\":{";

@@ -9,12 +9,12 @@ mod calls;
 mod choice;
 mod decode;
 mod encode;
+mod fast_path;
 mod ids;
+mod parsed_choice;
 pub(in crate::wire::chat) mod pending;
-mod said;
 mod tags;
-mod usual;
-mod written;
+mod writer_state;
 
 pub use decode::Decoder;
 pub use encode::Encoder;

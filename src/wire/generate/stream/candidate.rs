@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::usual::Said;
+use super::fast_path::Said;
 use crate::canonical::answer::FinishOwned;
 use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
 use crate::wire::generate::{finish, watch};

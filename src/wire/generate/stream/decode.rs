@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::candidate::{self, Call, Candidate, Data, Part};
+use super::fast_path::Usual;
 use super::partial::Partial;
-use super::usual::Usual;
 use crate::canonical::answer::{FinishOwned, MAX_CHOICES};
 use crate::canonical::time::unix_seconds;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Start, ToolKind, Usage};

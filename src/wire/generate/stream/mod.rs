@@ -6,8 +6,8 @@
 mod candidate;
 mod decode;
 mod encode;
+mod fast_path;
 mod partial;
-mod usual;
 
 pub use decode::Decoder;
 pub use encode::Encoder;

@@ -3,9 +3,9 @@
 //! Items are told apart by their `output_index` and parts by their `content_index`, never by ids: there is a provider
 //! whose ids change between the events of one item.
 
+use super::fast_path::{Usual, What};
 use super::parse::{Annotation, Frame, Item, Part, Response};
 use super::slot::{Block, Holds, Reasoning, Slot};
-use super::usual::{Usual, What};
 use crate::canonical::{BlockKind, Delta, Event, Index, Key, Start, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::{CutText, make_id};

@@ -17,11 +17,11 @@
 mod close;
 mod decode;
 mod encode;
+mod fast_path;
 mod frames;
 mod item;
 mod parse;
 mod slot;
-mod usual;
 mod whole;
 
 pub use decode::Decoder;

@@ -3,9 +3,9 @@
 use super::{Choice, Kind, Open};
 use crate::canonical::{BlockKind, Citation, Delta, Event, Source};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::chat::enums::{image_address, sound_type};
 use crate::wire::chat::stream::ids::Ids;
-use crate::wire::chat::stream::said::read_citation;
-use crate::wire::chat::words::{image_address, sound_type};
+use crate::wire::chat::stream::parsed_choice::read_citation;
 use crate::wire::watch::{elements, members};
 
 impl Choice {

@@ -8,14 +8,14 @@ use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Delta, Event};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, TemplateMatch};
 use crate::wire::chat::details::{Detail, DetailKind};
-use crate::wire::chat::words::{finish, thought_signature};
+use crate::wire::chat::enums::{finish, thought_signature};
 use crate::wire::watch::{elements, members};
 
 use super::calls::{Calls, Fragment};
+use super::fast_path::What;
 use super::ids::Ids;
-use super::said::{Said, Words};
+use super::parsed_choice::{Said, Words};
 use super::tags::Tags;
-use super::usual::What;
 
 /// A block that is open, beside calls.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,451 @@
+//! The providers that speak chat completions, each with what it takes of them and how: one function a row, data only.
+//! From their documentation of November 2026. docs/providers.md shows what this says.
+
+use super::dialect::version_after;
+use super::preset::Preset;
+use crate::canonical::dialect::{Reasoning, Sampling, Structured};
+use crate::canonical::quirks::{Choices, Quirks};
+use crate::canonical::{Dialect, Effort};
+
+/// Members that only OpenAI has, and that a provider with the same members otherwise ignores or refuses.
+const OPENAI_ONLY: &[&str] = &[
+    "developer_role",
+    "metadata",
+    "moderation",
+    "prediction",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "verbosity",
+];
+
+/// What anybody takes who has copied chat completions.
+const USUAL: Quirks = Quirks { choices: Choices::USUAL, custom_tools: false, ..Quirks::PLAIN };
+
+const EVERYTHING: &[&str] = &["*"];
+
+const fn effort(min: Effort, max: Effort, off: bool) -> Reasoning {
+    Reasoning::Effort { min, max, off }
+}
+
+/// The dialect of a row. `beta` says that the address is that of features that are not yet for everybody.
+pub(super) fn dialect<'d>(row: Preset, base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
+    let name = model.to_ascii_lowercase();
+    match row {
+        Preset::DeepSeek => deepseek(base, &name, beta),
+        Preset::Qwen => qwen(base, &name),
+        Preset::Moonshot => moonshot(base, &name),
+        Preset::Glm => glm(base, &name),
+        Preset::Xai => xai(base, &name),
+        Preset::Groq => groq(base, &name),
+        Preset::Mistral => mistral(base),
+        Preset::OpenRouter => openrouter(base, &name),
+        Preset::Together => together(base, &name),
+        Preset::Fireworks => fireworks(base),
+        Preset::Ark => ark(base),
+        Preset::Vllm => vllm(base),
+        Preset::Ollama => ollama(base),
+        Preset::OpenAi | Preset::Azure | Preset::Anthropic | Preset::Gemini | Preset::Compatible => Dialect {
+            reasoning: effort(Effort::Low, Effort::High, true),
+            reasoning_replay: true,
+            extensions: EVERYTHING,
+            habits: const { &USUAL },
+            ..base
+        },
+    }
+}
+
+/// DeepSeek API, "Create chat completion", "Thinking mode", "JSON output".
+fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
+    const HABITS: Quirks = Quirks {
+        lacks: &[
+            OPENAI_ONLY,
+            &["logit_bias", "n", "parallel_tool_calls", "seed", "tool_strict", "user", "web_search"],
+        ],
+        temperature: Some(("0", "2")),
+        efforts: Some(["low", "low", "high", "high", "high", "max"]),
+        joins_texts: true,
+        flat_files: true,
+        calls_need_reasoning: true,
+        ..USUAL
+    };
+    // The first of them refused to be told its own thoughts.
+    const FIRST: Quirks = Quirks {
+        lacks: &[
+            OPENAI_ONLY,
+            &["logit_bias", "n", "parallel_tool_calls", "seed", "tool_strict", "user", "web_search"],
+            &["logprobs"],
+        ],
+        calls_need_reasoning: false,
+        ..HABITS
+    };
+    let (prefill, extensions): (bool, &[&str]) =
+        if beta { (true, &["thinking", "prefix"]) } else { (false, &["thinking"]) };
+    let dialect = Dialect { structured: Structured::Json, prefill, extensions, ..base };
+    if model.contains("-r1") {
+        return Dialect { extensions: &[], habits: const { &FIRST }, ..dialect };
+    }
+    Dialect {
+        reasoning: effort(Effort::Minimal, Effort::Max, true),
+        reasoning_replay: true,
+        habits: const { &HABITS },
+        ..dialect
+    }
+}
+
+/// Alibaba Cloud Model Studio, "OpenAI compatible - Chat", "Deep thinking", "Structured output", "Partial mode".
+fn qwen<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+    const HABITS: Quirks = Quirks {
+        lacks: &[OPENAI_ONLY, &["logit_bias", "reasoning_effort", "tool_strict", "user"]],
+        choices: Choices { any: None, while_reasoning: false, ..Choices::USUAL },
+        ..USUAL
+    };
+    const STREAMS: Quirks = Quirks { streams_only: true, ..HABITS };
+    const QUIET: Quirks = Quirks { quiet_whole: true, ..HABITS };
+    const EXTENSIONS: &[&str] = &[
+        "asr_options",
+        "cache_control",
+        "enable_search",
+        "enable_thinking",
+        "incremental_output",
+        "modalities",
+        "partial",
+        "preserve_thinking",
+        "repetition_penalty",
+        "search_options",
+        "thinking_budget",
+        "top_k",
+        "translation_options",
+        "video_url",
+        "vl_high_resolution_images",
+    ];
+    let streams = ["qwq", "qvq", "omni"].iter().any(|word| model.contains(word));
+    // Open weights have their size in the name. Those that can both reason and not are told apart by having no word
+    // for either.
+    let sized = model.split(['-', ':']).any(|part| {
+        part.strip_suffix('b').is_some_and(|size| size.trim_start_matches('a').parse::<f32>().is_ok())
+    });
+    let version = version_after(model, "qwen").unwrap_or((0, 0));
+    let decided = ["instruct", "thinking", "coder", "vl", "omni"].iter().any(|word| model.contains(word));
+    let habits = match () {
+        () if streams => const { &STREAMS },
+        () if sized && version.0 >= 3 && !decided => const { &QUIET },
+        () => const { &HABITS },
+    };
+    Dialect {
+        reasoning: Reasoning::Budget { min: 1, max: 81_920, off: true },
+        structured: if version >= (3, 5) { Structured::Native } else { Structured::Json },
+        prefill: true,
+        reasoning_replay: true,
+        extensions: EXTENSIONS,
+        habits,
+        ..base
+    }
+}
+
+/// Moonshot platform, "Chat API", "Partial mode", "Thinking models".
+fn moonshot<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+    const LACKS: &[&str] = &["logit_bias", "logprobs", "parallel_tool_calls", "seed", "user", "web_search"];
+    const OLD: Quirks = Quirks {
+        lacks: &[OPENAI_ONLY, LACKS],
+        choices: Choices { any: None, ..Choices::USUAL },
+        temperature: Some(("0", "1")),
+        joins_texts: true,
+        ..USUAL
+    };
+    const SWITCHED: Quirks = Quirks { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], ..OLD };
+    const NEW: Quirks = Quirks { choices: Choices::USUAL, ..OLD };
+    let version = version_after(model, "kimi-k").unwrap_or((0, 0));
+    let dialect = Dialect {
+        structured: if version >= (2, 0) { Structured::Native } else { Structured::Json },
+        prefill: true,
+        reasoning_replay: true,
+        extensions: &["partial"],
+        habits: const { &OLD },
+        ..base
+    };
+    match version {
+        (0..=1, _) | (2, 0..=4) => dialect,
+        (2, _) => Dialect {
+            reasoning: effort(Effort::Low, Effort::High, true),
+            sampling: Sampling::None,
+            extensions: &["partial", "thinking", "video_url"],
+            habits: const { &SWITCHED },
+            ..dialect
+        },
+        _ => Dialect {
+            reasoning: effort(Effort::Low, Effort::Max, true),
+            sampling: Sampling::None,
+            extensions: &["partial", "video_url"],
+            habits: const { &NEW },
+            ..dialect
+        },
+    }
+}
+
+/// Z.ai, "Chat completion", "Thinking mode", "Tool streaming output".
+fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+    const LACKS: &[&str] = &[
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "n",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "seed",
+        "tool_strict",
+    ];
+    const ALWAYS: Quirks = Quirks {
+        lacks: &[OPENAI_ONLY, LACKS],
+        renames: &[("user", "user_id")],
+        tool_stream: Some("tool_stream"),
+        search_tool: Some(r#"{"type":"web_search","web_search":{"enable":true}}"#),
+        choices: Choices::AUTO,
+        // Both ends are refused.
+        temperature: Some(("0.01", "0.99")),
+        top_p: Some(("0.01", "1")),
+        efforts: Some(["low", "low", "high", "high", "max", "max"]),
+        ..USUAL
+    };
+    const SWITCHED: Quirks =
+        Quirks { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], efforts: None, ..ALWAYS };
+    let dialect = Dialect {
+        structured: Structured::Json,
+        reasoning_replay: true,
+        extensions: &["cache_control", "do_sample", "file_url", "request_id", "thinking", "video_url"],
+        habits: const { &SWITCHED },
+        ..base
+    };
+    match version_after(model, "glm-").unwrap_or((5, 3)) {
+        (0..=3, _) | (4, 0..=4) => dialect,
+        (4, _) | (5, 0..=2) => Dialect { reasoning: effort(Effort::Low, Effort::High, true), ..dialect },
+        _ => Dialect {
+            reasoning: effort(Effort::Low, Effort::Max, false),
+            habits: const { &ALWAYS },
+            ..dialect
+        },
+    }
+}
+
+/// xAI, "Chat completions", "Reasoning".
+fn xai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+    const HABITS: Quirks = Quirks {
+        lacks: &[OPENAI_ONLY, &["logit_bias", "web_search"]],
+        efforts: Some(["low", "low", "high", "high", "high", "high"]),
+        ..USUAL
+    };
+    const FOURTH: Quirks = Quirks {
+        lacks: &[
+            OPENAI_ONLY,
+            &["logit_bias", "web_search"],
+            &["frequency_penalty", "presence_penalty", "stop"],
+        ],
+        ..HABITS
+    };
+    let newer = version_after(model, "grok-").is_none_or(|version| version.0 >= 4);
+    let told = model.contains("mini");
+    Dialect {
+        reasoning: if told { effort(Effort::Low, Effort::High, false) } else { Reasoning::Fixed },
+        max_completion_tokens: true,
+        habits: if newer { const { &FOURTH } } else { const { &HABITS } },
+        ..base
+    }
+}
+
+/// Groq, "API reference", "Reasoning", "Structured outputs".
+fn groq<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+    const HABITS: Quirks = Quirks {
+        lacks: &[OPENAI_ONLY, &["logit_bias", "logprobs", "n", "name", "user", "web_search"]],
+        ..USUAL
+    };
+    // Without it, reasoning comes in tags within the text.
+    const PARSED: Quirks =
+        Quirks { adds: &[("reasoning_format", "\"parsed\"")], efforts: Some(["default"; 6]), ..HABITS };
+    let dialect = Dialect {
+        max_completion_tokens: true,
+        structured: Structured::Json,
+        habits: const { &HABITS },
+        ..base
+    };
+    match () {
+        () if model.contains("gpt-oss") => Dialect {
+            reasoning: effort(Effort::Low, Effort::High, false),
+            structured: Structured::Native,
+            extensions: &["include_reasoning"],
+            ..dialect
+        },
+        () if model.contains("qwen") => Dialect {
+            reasoning: effort(Effort::Low, Effort::High, true),
+            extensions: &["reasoning_format"],
+            habits: const { &PARSED },
+            ..dialect
+        },
+        () if ["kimi", "llama-4"].iter().any(|word| model.contains(word)) => {
+            Dialect { structured: Structured::Native, ..dialect }
+        }
+        () => dialect,
+    }
+}
+
+/// Mistral, "Chat completion", "Function calling", "Prefix".
+fn mistral(base: Dialect<'_>) -> Dialect<'_> {
+    const HABITS: Quirks = Quirks {
+        lacks: &[
+            OPENAI_ONLY,
+            &["logit_bias", "logprobs", "name", "stream_options", "tool_strict", "user", "web_search"],
+        ],
+        renames: &[("seed", "random_seed")],
+        choices: Choices { any: Some("any"), named: false, ..Choices::USUAL },
+        nine_letter_ids: true,
+        repeats_prefill: true,
+        ..USUAL
+    };
+    Dialect {
+        prefill: true,
+        system_in_middle: false,
+        extensions: &["prefix", "safe_prompt", "tool_name"],
+        habits: const { &HABITS },
+        ..base
+    }
+}
+
+/// OpenRouter, "Parameters", "Reasoning tokens", "Prompt caching".
+fn openrouter<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+    const HABITS: Quirks = Quirks { renames: &[("reasoning_content", "reasoning")], ..USUAL };
+    const EXTENSIONS: &[&str] = &[
+        "file_url",
+        "images",
+        "min_p",
+        "modalities",
+        "models",
+        "plugins",
+        "provider",
+        "reasoning",
+        "repetition_penalty",
+        "top_a",
+        "top_k",
+        "transforms",
+        "usage",
+        "video_url",
+        "cache_control",
+    ];
+    let marks = ["claude", "gemini"].iter().any(|word| model.contains(word));
+    let all = EXTENSIONS.len();
+    Dialect {
+        reasoning: effort(Effort::Minimal, Effort::XHigh, true),
+        max_completion_tokens: true,
+        reasoning_replay: true,
+        // The last one is for models whose own providers have such marks.
+        extensions: EXTENSIONS.get(..if marks { all } else { all - 1 }).unwrap_or_default(),
+        habits: const { &HABITS },
+        ..base
+    }
+}
+
+/// Together, "Chat completions", "Reasoning".
+fn together<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+    const HABITS: Quirks = Quirks { lacks: &[OPENAI_ONLY, &["user", "web_search"]], ..USUAL };
+    // Hybrid models are switched on and off, and told no more.
+    const SWITCHED: Quirks =
+        Quirks { lacks: &[OPENAI_ONLY, &["user", "web_search"], &["reasoning_effort"]], ..USUAL };
+    let dialect = Dialect {
+        extensions: &["min_p", "repetition_penalty", "top_k", "video_url"],
+        habits: const { &HABITS },
+        ..base
+    };
+    if model.contains("gpt-oss") {
+        return Dialect { reasoning: effort(Effort::Low, Effort::High, false), ..dialect };
+    }
+    Dialect {
+        reasoning: effort(Effort::Low, Effort::High, true),
+        extensions: &["min_p", "reasoning", "repetition_penalty", "top_k", "video_url"],
+        habits: const { &SWITCHED },
+        ..dialect
+    }
+}
+
+/// Fireworks, "Create chat completion", "Reasoning".
+fn fireworks(base: Dialect<'_>) -> Dialect<'_> {
+    const HABITS: Quirks = Quirks {
+        lacks: &[OPENAI_ONLY, &["tool_strict", "web_search"]],
+        choices: Choices { any: Some("any"), ..Choices::USUAL },
+        ..USUAL
+    };
+    Dialect {
+        reasoning: effort(Effort::Low, Effort::High, true),
+        reasoning_replay: true,
+        extensions: &["min_p", "prompt_truncate_len", "reasoning_history", "repetition_penalty", "top_k"],
+        habits: const { &HABITS },
+        ..base
+    }
+}
+
+/// Volcengine Ark, "Chat API", "Deep thinking".
+fn ark(base: Dialect<'_>) -> Dialect<'_> {
+    const HABITS: Quirks =
+        Quirks { lacks: &[OPENAI_ONLY, &["seed", "tool_strict", "user", "web_search"]], ..USUAL };
+    Dialect {
+        reasoning: effort(Effort::Minimal, Effort::High, true),
+        reasoning_replay: true,
+        extensions: &["thinking", "video_url"],
+        habits: const { &HABITS },
+        ..base
+    }
+}
+
+/// vLLM, "OpenAI-compatible server", "Reasoning outputs".
+fn vllm(base: Dialect<'_>) -> Dialect<'_> {
+    const HABITS: Quirks = Quirks {
+        lacks: &[&["web_search"]],
+        renames: &[("reasoning_content", "reasoning")],
+        template_switch: true,
+        prefill_members: &[("continue_final_message", "true"), ("add_generation_prompt", "false")],
+        ..USUAL
+    };
+    Dialect {
+        reasoning: effort(Effort::Low, Effort::High, true),
+        max_completion_tokens: true,
+        prefill: true,
+        reasoning_replay: true,
+        extensions: &[
+            "add_generation_prompt",
+            "audio_url",
+            "chat_template_kwargs",
+            "continue_final_message",
+            "guided_json",
+            "ignore_eos",
+            "include_reasoning",
+            "min_p",
+            "repetition_penalty",
+            "stop_token_ids",
+            "structured_outputs",
+            "top_k",
+            "video_url",
+        ],
+        habits: const { &HABITS },
+        ..base
+    }
+}
+
+/// Ollama, "OpenAI compatibility".
+fn ollama(base: Dialect<'_>) -> Dialect<'_> {
+    const HABITS: Quirks = Quirks {
+        lacks: &[
+            OPENAI_ONLY,
+            &["logit_bias", "logprobs", "n", "parallel_tool_calls", "tool_strict", "user", "web_search"],
+        ],
+        renames: &[("reasoning_content", "reasoning")],
+        choices: Choices::AUTO,
+        ..USUAL
+    };
+    Dialect {
+        reasoning: effort(Effort::Low, Effort::High, true),
+        reasoning_replay: true,
+        media_urls: false,
+        habits: const { &HABITS },
+        ..base
+    }
+}

@@ -1,0 +1,203 @@
+//! What was used: sums over days, and single records.
+
+use std::io;
+
+use rusqlite::types::{ToSql, ValueRef};
+use rusqlite::{Connection, Row};
+
+use super::record_block;
+use super::rows::DAY;
+use crate::store::record::{KINDS, UsageRecord};
+
+/// By what sums are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageGrouping {
+    /// The day, in UTC.
+    Day,
+    /// The account.
+    Account,
+    /// The key.
+    Key,
+    /// The model, as clients name it.
+    Model,
+}
+
+impl UsageGrouping {
+    /// All of them.
+    pub const ALL: [UsageGrouping; 4] =
+        [UsageGrouping::Day, UsageGrouping::Account, UsageGrouping::Key, UsageGrouping::Model];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            UsageGrouping::Day => "day",
+            UsageGrouping::Account => "account",
+            UsageGrouping::Key => "key",
+            UsageGrouping::Model => "model",
+        }
+    }
+}
+
+/// What is reported on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageFilter {
+    /// One account; the empty name stands for keys without one.
+    pub account: Option<String>,
+    /// One key.
+    pub key: Option<String>,
+    /// One model.
+    pub model: Option<String>,
+    /// The first day, in days since 1970-01-01, UTC.
+    pub from: i64,
+    /// The day after the last.
+    pub to: i64,
+}
+
+/// What requests came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageSums {
+    /// All of them.
+    pub requests: i64,
+    /// Those that failed.
+    pub failed: i64,
+    /// What was charged, in nano-units.
+    pub cost: i64,
+    /// By kind, in the order of [`KINDS`].
+    pub usage: [i64; KINDS.len()],
+}
+
+impl UsageSums {
+    /// Adds others.
+    pub fn add(&mut self, other: &UsageSums) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.cost = self.cost.saturating_add(other.cost);
+        for (sum, more) in self.usage.iter_mut().zip(other.usage) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+impl UsageSums {
+    /// Whether some of it is larger than can be told.
+    pub fn is_beyond(&self) -> bool {
+        [self.requests, self.failed, self.cost].iter().chain(&self.usage).any(|sum| *sum == i64::MAX)
+    }
+}
+
+/// A line of a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageRow {
+    /// Whose line it is: a day, as its number, or a name.
+    pub name: String,
+    /// What it comes to.
+    pub sums: UsageSums,
+}
+
+/// Sums of what the filter lets through: days in order, names by what they cost.
+pub(super) fn sums(
+    connection: &Connection,
+    filter: &UsageFilter,
+    by: UsageGrouping,
+) -> rusqlite::Result<Vec<UsageRow>> {
+    let usage: String = KINDS.iter().map(|kind| format!(", {}", summed(kind.name))).collect();
+    let name = by.name();
+    let mut wanted = String::new();
+    let mut values: Vec<&dyn ToSql> = Vec::new();
+    let named = [("account", &filter.account), ("key", &filter.key), ("model", &filter.model)];
+    for (column, value) in named {
+        if let Some(value) = value {
+            values.push(value);
+            wanted += &format!(" AND {column} = ?{}", values.len());
+        }
+    }
+    // Day by day: within a day, an account's rows lie together.
+    let ends = "SELECT (SELECT MIN(day) FROM daily), (SELECT MAX(day) FROM daily)";
+    let (first, last): (Option<i64>, Option<i64>) =
+        connection.query_row(ends, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (Some(first), Some(last)) = (first, last) else { return Ok(Vec::new()) };
+    let (from, to) = (filter.from.max(first), filter.to.min(last.saturating_add(1)));
+    let text = format!(
+        "WITH RECURSIVE days (d) AS (SELECT {from} WHERE {from} < {to} UNION ALL SELECT d + 1 FROM days WHERE d + 1 < {to})
+         SELECT {name}, {}, {}, {}{usage}
+         FROM days CROSS JOIN daily ON day = d WHERE TRUE{wanted} GROUP BY 1 ORDER BY 1",
+        summed("requests"),
+        summed("failed"),
+        summed("cost"),
+    );
+    let mut select = connection.prepare(&text)?;
+    let mut lines: Vec<UsageRow> = select.query_map(&values[..], line)?.collect::<rusqlite::Result<_>>()?;
+    if by != UsageGrouping::Day {
+        lines.sort_by_key(|line| std::cmp::Reverse(line.sums.cost));
+    }
+    Ok(lines)
+}
+
+/// What asks for a sum that cannot overflow on its way: in two halves that are named after the column, for [`sum`].
+pub(super) fn summed(column: &str) -> String {
+    format!("SUM({column} >> 31) AS {column}_high, SUM({column} & 2147483647) AS {column}_low")
+}
+
+/// A sum, from the column of its first half on. What is beyond the largest number stays at it.
+pub(super) fn sum(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
+    let half = |column: usize| row.get::<_, Option<i64>>(column).map(|half| i128::from(half.unwrap_or(0)));
+    Ok(clamped((half(column)? << 31) + half(column + 1)?))
+}
+
+/// The number that is nearest to it.
+pub(in crate::store) fn clamped(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
+}
+
+fn line(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
+    let name = match row.get_ref(0)? {
+        ValueRef::Integer(day) => day.to_string(),
+        other => other.as_str()?.to_owned(),
+    };
+    let mut sums = UsageSums {
+        requests: sum(row, 1)?,
+        failed: sum(row, 3)?,
+        cost: sum(row, 5)?,
+        ..UsageSums::default()
+    };
+    for (at, used) in sums.usage.iter_mut().enumerate() {
+        *used = sum(row, 7 + 2 * at)?;
+    }
+    Ok(UsageRow { name, sums })
+}
+
+/// Why records cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Database(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Shows each record that the filter lets through, in the order in which requests ended.
+pub(super) fn records(
+    connection: &Connection,
+    filter: &UsageFilter,
+    show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+) -> Result<(), ReadError> {
+    let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
+    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+    let mut select =
+        connection.prepare("SELECT packed, data FROM block WHERE last >= ?1 AND first < ?2 ORDER BY id")?;
+    let mut rows = select.query([from, to])?;
+    while let Some(row) = rows.next()? {
+        let data = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        for record in record_block::records(&record_block::unpack(row.get(0)?, data)?) {
+            let record = record?;
+            if (from..to).contains(&record.time)
+                && is(&filter.account, record.account)
+                && is(&filter.key, record.key)
+                && is(&filter.model, record.model)
+            {
+                show(&record)?;
+            }
+        }
+    }
+    Ok(())
+}

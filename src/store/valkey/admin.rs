@@ -1,0 +1,225 @@
+//! What people do with the ledger of a fleet.
+
+use std::future::Future;
+use std::io;
+use std::path::Path;
+
+use redis::{Cmd, Value};
+use tokio::runtime::Runtime;
+
+use super::connection::{Connection, ConnectionError, ServerAddress, number, parts, text};
+use super::report::{self, ReadError};
+use super::{keys, script};
+use crate::account::amount::LARGEST;
+use crate::store::admin::LedgerAdmin;
+use crate::store::ledger::AccountId;
+use crate::store::now;
+use crate::store::record::UsageRecord;
+use crate::store::sqlite_ledger::{
+    AccountState, AdminError, Credit, Credited, UsageFilter, UsageGrouping, UsageRow, clamped, fault,
+};
+
+/// The ledger of a fleet, for people.
+pub struct ValkeyAdmin {
+    link: Connection,
+    runtime: Runtime,
+}
+
+impl From<ConnectionError> for AdminError {
+    fn from(error: ConnectionError) -> Self {
+        AdminError::Server(error.to_string())
+    }
+}
+
+/// Fields of an account, in the order in which they are asked for.
+const FIELDS: [&str; 4] = ["created", "enabled", "credited", "charged"];
+
+fn ask_state(account: &str) -> Cmd {
+    let mut ask = redis::cmd("HMGET");
+    ask.arg(keys::account(account)).arg(&FIELDS);
+    ask
+}
+
+fn state(name: &str, answer: &Value) -> Option<AccountState> {
+    let [created, enabled, credited, charged] = parts(answer) else { return None };
+    (*created != Value::Nil).then(|| AccountState {
+        name: name.to_owned(),
+        created: number(created),
+        enabled: number(enabled) == 1,
+        credited: number(credited),
+        charged: number(charged),
+    })
+}
+
+/// How a credit is written: time, amount, note, reference.
+type Entry = (i64, i64, String, Option<String>);
+
+fn credit(entry: &Value) -> Option<Credit> {
+    let (time, amount, note, reference) = serde_json::from_str::<Entry>(text(entry)).ok()?;
+    Some(Credit { time, amount, note, reference })
+}
+
+impl ValkeyAdmin {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The server is not there.
+    pub fn open(address: &ServerAddress) -> Result<Self, AdminError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| AdminError::Server(error.to_string()))?;
+        let link = runtime.block_on(Connection::connect(address))?;
+        Ok(ValkeyAdmin { link, runtime })
+    }
+
+    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    fn one(&self, command: Cmd) -> Result<Value, AdminError> {
+        Ok(self.wait(self.link.one(command))?)
+    }
+
+    fn names(&self) -> Result<Vec<String>, AdminError> {
+        let mut ask = redis::cmd("SMEMBERS");
+        ask.arg(keys::accounts());
+        let names = self.one(ask)?;
+        let mut names: Vec<String> = parts(&names).iter().map(|name| text(name).to_owned()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Credits of an account, from the one of this number on; numbers below zero count from the end.
+    fn entries(&self, account: &str, from: i64) -> Result<Vec<Credit>, AdminError> {
+        let mut range = redis::cmd("LRANGE");
+        range.arg(keys::credits(account)).arg(from).arg(-1);
+        Ok(parts(&self.one(range)?).iter().filter_map(credit).collect())
+    }
+
+    /// What an account was charged on all days.
+    fn charges(&self, account: &str) -> Result<i64, AdminError> {
+        let filter = UsageFilter {
+            account: Some(account.to_owned()),
+            from: i64::MIN,
+            to: i64::MAX,
+            ..UsageFilter::default()
+        };
+        Ok(LedgerAdmin::usage(self, &filter, UsageGrouping::Account)?
+            .iter()
+            .map(|line| line.sums.cost)
+            .fold(0, i64::saturating_add))
+    }
+}
+
+impl LedgerAdmin for ValkeyAdmin {
+    fn create(&self, account: &AccountId) -> Result<(), AdminError> {
+        let mut list = redis::cmd("SADD");
+        list.arg(keys::accounts()).arg(account.as_str());
+        let mut make = script::CREATE.call(&[keys::account(account.as_str())]);
+        make.arg(now());
+        // On the list first: nothing may have money and stand nowhere.
+        self.one(list)?;
+        match number(&self.one(make)?) {
+            1 => Ok(()),
+            _ => Err(AdminError::Exists(account.to_string())),
+        }
+    }
+
+    fn credit(
+        &self,
+        account: &str,
+        amount: i64,
+        note: &str,
+        reference: Option<&str>,
+    ) -> Result<Credited, AdminError> {
+        if !(-LARGEST..=LARGEST).contains(&amount) {
+            return Err(AdminError::TooLarge);
+        }
+        let entry: Entry = (now(), amount, note.to_owned(), reference.map(str::to_owned));
+        let entry = serde_json::to_string(&entry).map_err(|error| AdminError::Server(error.to_string()))?;
+        let mut call =
+            script::CREDIT.call(&[keys::account(account), keys::credits(account), keys::references(account)]);
+        call.arg(amount).arg(-amount).arg(entry).arg(reference.unwrap_or_default()).arg(LARGEST);
+        let answer = self.one(call)?;
+        let repeated = match parts(&answer) {
+            [done] if text(done) == "done" => false,
+            [given, before] if text(given) == "given" => match (reference, number(before)) {
+                (Some(reference), before) if before != amount => {
+                    return Err(AdminError::Reference { reference: reference.to_owned(), amount: before });
+                }
+                _ => true,
+            },
+            [large] if text(large) == "large" => return Err(AdminError::TooLarge),
+            _ => return Err(AdminError::Unknown(account.to_owned())),
+        };
+        Ok(Credited { balance: self.account(account)?.balance(), repeated })
+    }
+
+    fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, AdminError> {
+        let mut call = script::SWITCH.call(&[keys::account(account)]);
+        call.arg(i64::from(enabled));
+        match text(&self.one(call)?) {
+            "" => Err(AdminError::Unknown(account.to_owned())),
+            before => Ok((before == "1") != enabled),
+        }
+    }
+
+    fn account(&self, account: &str) -> Result<AccountState, AdminError> {
+        state(account, &self.one(ask_state(account))?).ok_or_else(|| AdminError::Unknown(account.to_owned()))
+    }
+
+    fn accounts(&self) -> Result<Vec<AccountState>, AdminError> {
+        let names = self.names()?;
+        let answers = self.wait(self.link.all(names.iter().map(|name| ask_state(name)).collect()))?;
+        Ok(names.iter().zip(&answers).filter_map(|(name, answer)| state(name, answer)).collect())
+    }
+
+    fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, AdminError> {
+        self.account(account)?;
+        let mut credits = if most == 0 { Vec::new() } else { self.entries(account, -i64::from(most))? };
+        credits.reverse();
+        Ok(credits)
+    }
+
+    fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError> {
+        Ok(self.wait(report::sums(&self.link, filter, by))?)
+    }
+
+    fn records(
+        &self,
+        filter: &UsageFilter,
+        show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+    ) -> Result<(), AdminError> {
+        self.wait(report::records(&self.link, filter, show)).map_err(|error| match error {
+            ReadError::Link(error) => error.into(),
+            ReadError::Io(error) => AdminError::Records(error),
+        })
+    }
+
+    /// While gateways go on, what they charge between two questions shows as a fault; then it is asked once more.
+    fn audit(&self) -> Result<Vec<String>, AdminError> {
+        let mut faults = Vec::new();
+        for account in LedgerAdmin::accounts(self)? {
+            let mut fault = self.fault(&account)?;
+            for _ in 0..3 {
+                if fault.is_some() {
+                    fault = self.fault(&self.account(&account.name)?)?;
+                }
+            }
+            faults.extend(fault);
+        }
+        Ok(faults)
+    }
+
+    fn backup(&self, _: &Path) -> Result<(), AdminError> {
+        Err(AdminError::Server("it makes its copies itself (BGSAVE, or its append-only file)".to_owned()))
+    }
+}
+
+impl ValkeyAdmin {
+    fn fault(&self, account: &AccountState) -> Result<Option<String>, AdminError> {
+        let credits: i128 =
+            self.entries(&account.name, 0)?.iter().map(|credit| i128::from(credit.amount)).sum();
+        let sums = [account.credited, clamped(credits), account.charged, self.charges(&account.name)?];
+        Ok(fault(&account.name, sums))
+    }
+}
