@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::burst::{self, BurstDetector};
 use super::context::{Context, UpstreamResponse};
-use super::exchange::{End, Ended, ExchangeTimer, client_gone, failed, restarting, silent, too_slow};
+use super::exchange::{End, Ended, client_gone, failed, restarting, silent, too_slow};
+use super::exchange_timer::ExchangeTimer;
 use super::header_timeout::HeaderTimeoutStream;
 use super::idle_tracker::{IdleDeadline, IdleTracker};
 use super::offload::LARGE;

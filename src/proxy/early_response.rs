@@ -15,7 +15,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::billing::RequestCharges;
 use super::context::{Attempt, Context, RequestId, RequestRecord};
-use super::exchange::ExchangeTimer;
+use super::exchange_timer::ExchangeTimer;
 use super::header_timeout::HeaderTimeoutStream;
 use super::reply::{from_pingora, has_begun};
 use super::response::{add_ids, keep_flowing};

@@ -17,11 +17,11 @@ use super::offload::apart_if_large;
 use super::plan::{BodyRef, Selection, way_up};
 use super::{Gateway, names, spans};
 use crate::canonical::Thinking;
-use crate::error::{ApiError, Kind, RetryAfter, Source};
+use crate::error::{ApiError, Kind, RetryAfter};
 use crate::route::affinity::fingerprint;
-use crate::route::blame::{Blame, Next, usefulness, verdict};
+use crate::route::blame::{Next, usefulness, verdict};
 use crate::route::pick::{NoTarget, PickRequest, Policy, pick};
-use crate::route::target_handle::{BreakerChange, TargetPermit};
+use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Nanos, RetryRules};
 use crate::translate::StoreOptions;
 use crate::wire::path::Action;
@@ -95,7 +95,7 @@ struct BestError {
 }
 
 /// A random number that is uniform over all of `u64`.
-fn chance() -> u64 {
+pub(super) fn chance() -> u64 {
     rand::Rng::next_u64(&mut rand::rng())
 }
 
@@ -340,52 +340,6 @@ impl Gateway {
             origin.ask.point = chance();
         }
     }
-
-    /// Notes that a target failed that the client will not hear of.
-    pub(super) fn note_fallback(&self, ctx: &mut Context, error: &ApiError, status: Option<u16>) {
-        let row = error.kind.row();
-        let Some(target) = ctx.plan.as_ref().and_then(|plan| plan.target()) else { return };
-        if row.source == Source::Upstream {
-            self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
-        }
-        let (provider, model) = (&target.provider.name, &target.model);
-        let status = status.map(|status| format!(" {status}")).unwrap_or_default();
-        let told = format!("{provider}/{model}: {}{status}", row.label);
-        let tried = &mut ctx.record.tried;
-        *tried = Some(match tried.take() {
-            Some(before) => format!("{before}, {told}").into_boxed_str(),
-            None => told.into_boxed_str(),
-        });
-    }
-
-    /// Takes note of whose fault a failure is.
-    pub(super) fn blame(&self, ctx: &mut Context, blame: Blame, error: &ApiError) {
-        let now = ctx.live.billing.nanos(Instant::now());
-        let Some(plan) = &mut ctx.plan else { return };
-        let Some(permit) = plan.permit.take() else { return };
-        let Some(target) = plan.target() else { return };
-        let wait = error.retry_after.as_ref().and_then(wait_of);
-        let rules = plan.model.routing.breaker;
-        let changed = permit.failed(blame, wait, now, &rules, chance());
-        let (provider, model) = (&*target.provider.name, &*target.model);
-        let reason = match changed {
-            BreakerChange::Nothing => return,
-            BreakerChange::Target => "target",
-            BreakerChange::Provider => "provider",
-            BreakerChange::Credential => "credential",
-        };
-        self.metrics.targets_opened.with_label_values(&[provider, model, reason]).inc();
-        let kind = error.kind.label();
-        if changed == BreakerChange::Credential {
-            tracing::error!(
-                provider,
-                model,
-                "the provider refuses the gateway's credential: it is left alone"
-            );
-        } else {
-            tracing::warn!(provider, model, kind, scope = reason, "left alone after too many failures");
-        }
-    }
 }
 
 impl Context {
@@ -485,14 +439,6 @@ fn is_another_s(error: &ApiError, retry: &RetryRules) -> bool {
         Kind::UnknownResponse => true,
         _ => false,
     }
-}
-
-fn wait_of(wait: &RetryAfter) -> Option<Nanos> {
-    let span = match wait {
-        RetryAfter::Wait(span) => *span,
-        RetryAfter::Header(text) => spans::retry_after(text)?,
-    };
-    Nanos::try_from(span.as_nanos()).ok()
 }
 
 /// All targets are at their limits.

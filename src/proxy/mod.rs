@@ -1,14 +1,14 @@
 //! The gateway on Pingora: the only folder that names its types.
 //!
-//! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `identify` finds whose it is,
+//! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `auth` finds whose it is,
 //! `request` reads and decides, `admit` lets in what limits and balance permit, `upstream` addresses the provider,
-//! `response` passes or translates the answer, `waiting` keeps a client whose answer does not begin, `stored` keeps it
-//! where no provider does, `job` makes answers out of several calls, `task` looks after what takes minutes (both
-//! through `call`, as `check` does, which asks providers how they are), `charge` settles what it cost, `finish` counts
-//! and logs. The exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same rooms
-//! in Pingora's order (docs/decisions/002). Before it stand `front` (connections and their limits), `tls` (their
-//! handshakes) and `http1` (one connection's requests; `head` and `chunks` check their bytes), behind it `connection`
-//! (providers' connections), around it `server` (listeners, signals, upgrade) and `shutdown`.
+//! `response` passes or translates the answer, `early_response` keeps a client whose answer does not begin, `stored`
+//! keeps it where no provider does, `job` makes answers out of several calls, `task` looks after what takes minutes
+//! (both through `call`, as `check` does, which asks providers how they are), `billing` settles what it cost, `finish`
+//! counts and logs. The exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same
+//! rooms in Pingora's order (docs/decisions/002). Before it stand `acceptor` (connections and their limits), `tls`
+//! (their handshakes) and `http1` (one connection's requests; `head` and `chunks` check their bytes), behind it
+//! `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and `shutdown`.
 //!
 //! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `provider`), who may ask
 //! (`account`).
@@ -33,7 +33,9 @@ mod dns;
 mod early_response;
 mod encoding;
 mod exchange;
+mod exchange_timer;
 mod fallback;
+mod fault_report;
 mod fetch;
 mod finish;
 mod head;

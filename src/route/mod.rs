@@ -1,10 +1,10 @@
 //! Which target answers a request for a model.
 //!
 //! Here live the table of models and their targets ([`RoutingTable`]), what a client may call them ([`Named`]), and the
-//! choice among them ([`pick`](pick::pick)): tiers, weights, policies, limits ([`seat`]), what is left alone because it
-//! fails ([`breaker`]) and what checks say of it ([`check`]), whose fault a failure is ([`blame`]), how often a request
-//! may be tried again ([`budget`]) and who has what a request goes on from ([`home`]). What is known of a target
-//! outlives a reload. Time and chance are given by the caller, so that all of it can be simulated.
+//! choice among them ([`pick`](pick::pick)): tiers, weights, policies, limits ([`target_handle`]), what is left alone
+//! because it fails ([`breaker`]) and what checks say of it ([`check`]), whose fault a failure is ([`blame`]), how
+//! often a request may be tried again ([`retry_budget`]) and who has what a request goes on from ([`sticky`]). What is
+//! known of a target outlives a reload. Time and chance are given by the caller, so that all of it can be simulated.
 //!
 //! Here must not live: connections, bodies, or what a format means.
 

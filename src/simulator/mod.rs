@@ -2,7 +2,7 @@
 //!
 //! Here live: the listener and what it counts ([`Simulator`]), the plan of an answer that no provider's name appears in
 //! (`conversation`, `script`, `text`, `schema`, `embedding`), the staging of failures (`directive`, `stream`, `body`)
-//! and one folder per provider (`openai`, `anthropic`, `google`), or for several (`search`, `studio`, `film`), that
+//! and one folder per provider (`openai`, `anthropic`, `google`), or for several (`search`, `image`, `video`), that
 //! reads that provider's requests and writes its answers, headers, streams and errors. Here must not live: anything
 //! that the gateway itself needs to answer a request. Nothing in this folder is used by the gateway to serve, and
 //! nothing of the gateway is used here, so that the two cannot agree on the same mistake.
@@ -45,7 +45,7 @@
 //! | `[[truncate]]` | half of the JSON answer under a content length for all of it; a stream breaks off in a frame |
 //! | `[[garbage]]` | a JSON answer, or the third frame of a stream, that is not JSON |
 //!
-//! Videos have directives of their own: `film`.
+//! Videos have directives of their own: `video`.
 //!
 //! A delta is a frame with a piece of text, of thinking or of tool arguments. When there are fewer deltas than the
 //! directive asks for, it takes effect after the last one. With an answer that is not a stream, `error` is the

@@ -3,9 +3,9 @@
 //! Here live five traits with their promises: [`Store`] keeps responses for providers that keep none, and seals for
 //! clients that drop them; [`Ledger`] keeps balances and one record for each request; [`Limiter`] counts limits for
 //! several gateways; [`TaskStore`] keeps what providers work on for minutes; and [`OwnerStore`] knows whose a response
-//! is that its provider keeps. Here live their implementations, too: [`sqlite`], [`book`] and [`board`], embedded, in
-//! one file, and [`valkey`], for a fleet. Only this room names a database. Here must not live: what the kept texts mean
-//! (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
+//! is that its provider keeps. Here live their implementations, too: [`sqlite`], [`sqlite_ledger`] and
+//! [`sqlite_tasks`], embedded, in one file, and [`valkey`], for a fleet. Only this room names a database. Here must not
+//! live: what the kept texts mean (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
 
 pub mod admin;
 pub mod journal;
