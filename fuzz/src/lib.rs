@@ -30,7 +30,7 @@ pub use journal::journal;
 pub use json::{json_cursor, json_scanner};
 pub use translate::{answer, schemas, seals, translated, translated_request};
 pub use videos::videos;
-pub use wire::{path, request, spellings, provider_error, watch};
+pub use wire::{path, provider_error, request, spellings, watch};
 
 /// A target: its name, which is the name of its corpus, and its function.
 pub type Target = (&'static str, fn(&[u8]));

@@ -137,7 +137,8 @@ pub fn translated(mut data: &[u8]) {
         let frames: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
         assert_grammar(provider, &frames);
     }
-    let arrival = if provider == Format::Generate && flags & 8 != 0 { Arrival::Array } else { Arrival::Events };
+    let arrival =
+        if provider == Format::Generate && flags & 8 != 0 { Arrival::Array } else { Arrival::Events };
     let route = Route { client, provider, stream: true };
     let whole = pass(&route, arrival, flags, &[data]);
     let split = pass(&route, arrival, flags, &pieces(data, seed));

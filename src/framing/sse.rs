@@ -80,13 +80,25 @@ impl<'a> Event<'a> {
     /// Reads one frame as the splitter cut it. `scratch` is used only for an event with several data lines.
     #[inline]
     pub fn parse(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> Event<'a> {
+        Event::parse_lines(frame, scratch, b'\n')
+    }
+
+    /// Reads one frame whose data is JSON: several data lines become one, joined by spaces. Values of such data can be
+    /// pasted into a line of another stream.
+    #[inline]
+    pub fn parse_json(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> Event<'a> {
+        Event::parse_lines(frame, scratch, b' ')
+    }
+
+    #[inline]
+    fn parse_lines(frame: &'a [u8], scratch: &'a mut Vec<u8>, between: u8) -> Event<'a> {
         let mut event = Event::default();
         let mut lines = Lines { rest: frame.get(text_start(frame)..).unwrap_or_default() };
         while let Some(line) = lines.next() {
             if let Some(value) = field(line, b"data") {
                 if event.data.is_some() {
                     // The second data line: start over, joining.
-                    return Event::parse_joined(frame, scratch);
+                    return Event::parse_joined(frame, scratch, between);
                 }
                 event.data = Some(value);
             } else if let Some(value) = field(line, b"event") {
@@ -97,14 +109,14 @@ impl<'a> Event<'a> {
     }
 
     #[cold]
-    fn parse_joined(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> Event<'a> {
+    fn parse_joined(frame: &'a [u8], scratch: &'a mut Vec<u8>, between: u8) -> Event<'a> {
         scratch.clear();
         let mut name = None;
         let mut lines = Lines { rest: frame.get(text_start(frame)..).unwrap_or_default() };
         while let Some(line) = lines.next() {
             if let Some(value) = field(line, b"data") {
                 scratch.extend_from_slice(value);
-                scratch.push(b'\n');
+                scratch.push(between);
             } else if let Some(value) = field(line, b"event") {
                 name = Some(value);
             }

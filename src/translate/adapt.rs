@@ -427,7 +427,8 @@ fn settle_prefill(request: &mut Request<'_>, dialect: &Dialect<'_>, notes: &mut 
     }
 }
 
-/// One format takes base64 in the alphabet for addresses, and its SDKs write it so; the others do not read it.
+/// One format takes base64 in the alphabet for addresses, and its SDKs write it so; the others do not read it. What is no
+/// base64 stays as its client wrote it: decoded, it could end the string that it is pasted into.
 fn usual_base64<'a>(block: &mut Block<'a>, bump: &'a Bump) {
     let source = match block {
         Block::Image { source, .. }
@@ -452,6 +453,10 @@ fn usual_base64<'a>(block: &mut Block<'a>, bump: &'a Bump) {
     };
     let digits = data.decode();
     let digits = digits.trim_end_matches('=');
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+    if !digits.bytes().all(is_digit) {
+        return;
+    }
     let missing = digits.len().next_multiple_of(4) - digits.len();
     let padded = digits.bytes().map(usual).chain(std::iter::repeat_n('=', missing));
     let made: String = padded.collect();

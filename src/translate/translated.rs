@@ -448,6 +448,16 @@ impl Through {
     }
 }
 
+/// An element without its line breaks, all of which stand between tokens: its values are pasted into lines of events.
+fn in_one_line<'a>(element: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    if memchr::memchr2(b'\n', b'\r', element).is_none() {
+        return element;
+    }
+    scratch.clear();
+    scratch.extend(element.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
+    scratch
+}
+
 fn read_frame(
     arrival: Arrival,
     frame: &[u8],
@@ -456,8 +466,8 @@ fn read_frame(
     scratch: &mut Vec<u8>,
 ) -> Result<(), StreamError> {
     let data = match arrival {
-        Arrival::Array => element(frame),
-        Arrival::Events | Arrival::Whole => sse::Event::parse(frame, scratch).data,
+        Arrival::Array => element(frame).map(|element| in_one_line(element, scratch)),
+        Arrival::Events | Arrival::Whole => sse::Event::parse_json(frame, scratch).data,
     };
     let Some(data) = data.filter(|data| !data.trim_ascii().is_empty()) else { return Ok(()) };
     if from.is_over() {

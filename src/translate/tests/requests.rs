@@ -76,6 +76,12 @@ fn mapping_2_bytes_in_the_alphabet_for_addresses_reach_other_providers_in_the_us
             sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Generate, Format::Messages, &image(data));
         assert_eq!(body["messages"][0]["content"][0]["source"]["data"], wanted, "{data}");
     }
+    // What is no base64 is no part of the request's JSON: it reaches the provider as the client wrote it, and is refused there.
+    for data in ["-_\",\"model\":\"dear", "a\\", "\u{fc}-", "\n_"] {
+        let (body, _) =
+            sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Generate, Format::Messages, &image(data));
+        assert_eq!(body["messages"][0]["content"][0]["source"]["data"], data);
+    }
     // Its own provider knows both.
     let (body, _) = sent(Kind::Gemini, "gemini-2.5-pro", Format::Generate, Format::Generate, &image("-_-_"));
     assert_eq!(body["contents"][0]["parts"][0]["inlineData"]["data"], "-_-_");

@@ -150,9 +150,13 @@ fn mapping_6_what_each_provider_tunes() {
 }
 
 fn through(provider: Format, client: Format, pieces: &[&str]) -> String {
+    passed(provider, client, Arrival::Events, pieces)
+}
+
+fn passed(provider: Format, client: Format, arrival: Arrival, pieces: &[&str]) -> String {
     let route = Route { client, provider, stream: true };
     let reply = Arc::new(ReplyOptions { show_thinking: true, usage_wanted: true, ..ReplyOptions::default() });
-    let mut translated = Translated::new(&route, Arrival::Events, reply, Restore::default(), 1 << 20);
+    let mut translated = Translated::new(&route, arrival, reply, Restore::default(), 1 << 20);
     let mut out = Vec::new();
     for piece in pieces {
         out.extend_from_slice(&translated.feed(Bytes::from((*piece).to_owned())).unwrap());
@@ -172,6 +176,38 @@ fn fact_11_comments_are_no_events() {
     );
     for client in [Format::Messages, Format::Responses, Format::Generate] {
         assert_eq!(through(Format::Chat, client, &[&noisy]), through(Format::Chat, client, &[&plain]));
+    }
+}
+
+#[test]
+fn values_that_came_in_several_lines_leave_in_one() {
+    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap();
+    let lines = |value: &Value| {
+        pretty(value).lines().map(|line| format!("data: {line}\n")).collect::<String>() + "\n"
+    };
+    let probable =
+        json!({"content": [{"token": "Hi", "logprob": -0.1, "bytes": [72, 105], "top_logprobs": []}]});
+    let chat = json!({"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "Hi"}, "logprobs": probable, "finish_reason": null}]});
+    let called = json!({"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"a": [1, {"b": "c"}]}}}, {"executableCode": {"language": "PYTHON", "code": "1"}}]}, "finishReason": "STOP"}]});
+    let searched = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"type": "web_search_result", "url": "https://example.org"}]}});
+    let begun = json!({"type": "message_start", "message": {"id": "msg_1", "role": "assistant", "content": [], "model": "m"}});
+    let ended = "data: {\"type\":\"content_block_stop\",\"index\":0}\n\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\ndata: {\"type\":\"message_stop\"}\n\n";
+    let streams = [
+        (Format::Chat, Arrival::Events, format!("{}data: {END}\n\ndata: [DONE]\n\n", lines(&chat))),
+        (Format::Generate, Arrival::Events, lines(&called)),
+        (Format::Generate, Arrival::Array, format!("[{}\r\n]", pretty(&called).replace('\n', "\r\n"))),
+        (Format::Messages, Arrival::Events, format!("{}{}{ended}", lines(&begun), lines(&searched))),
+    ];
+    for (provider, arrival, stream) in &streams {
+        for client in Format::ALL.into_iter().filter(|client| client != provider) {
+            let out = passed(*provider, client, *arrival, &[stream]);
+            for line in out.lines().filter(|line| !line.is_empty()) {
+                let data = line.strip_prefix("data: ").filter(|data| *data != "[DONE]");
+                let is_json = data.is_none_or(|data| serde_json::from_str::<Value>(data).is_ok());
+                let is_event = ["data: ", "event: ", ":"].iter().any(|field| line.starts_with(field));
+                assert!(is_json && is_event, "{provider} to {client}: {line:?} in {out}");
+            }
+        }
     }
 }
 
