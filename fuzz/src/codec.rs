@@ -3,17 +3,17 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use model_gateway::framing::hold::FrameTooLarge;
+use model_gateway::framing::frame_buffer::FrameTooLarge;
 use model_gateway::framing::json_array::{ArraySplitter, element};
 use model_gateway::framing::sse::{Event, SseSplitter};
-use model_gateway::framing::{Hold, Splitter};
+use model_gateway::framing::{FrameBuffer, Splitter};
 
 use crate::{choose, pieces};
 
 const LIMIT: usize = 1 << 20;
 
 fn cut(splitter: Splitter, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>, bool) {
-    let mut hold = Hold::new(splitter, LIMIT);
+    let mut hold = FrameBuffer::new(splitter, LIMIT);
     let mut frames = Vec::new();
     for piece in pieces {
         let each = |source: &Bytes, range: Range<usize>| {

@@ -5,7 +5,7 @@ use model_gateway::json::EscapedString;
 use model_gateway::translate::Verbatim;
 use model_gateway::translate::verbatim::{Arrival, Changes, StreamError};
 use model_gateway::wire::Api;
-use model_gateway::wire::watch::End;
+use model_gateway::wire::watch::StreamEnd;
 use serde_json::Value;
 
 use crate::{choose, pieces};
@@ -18,7 +18,7 @@ struct Passed {
     out: Vec<u8>,
     result: Result<(), StreamError>,
     notes: String,
-    end: End,
+    end: StreamEnd,
 }
 
 fn pass(api: Api, arrival: Arrival, changes: &Changes, pieces: &[&[u8]]) -> Passed {
@@ -99,7 +99,7 @@ pub fn verbatim(mut data: &[u8]) {
         let came = [&whole.out[..], whole.out.strip_suffix(b"\n\n").unwrap_or(&whole.out)];
         assert!(came.iter().any(|out| data.starts_with(out)), "{:?}", String::from_utf8_lossy(&whole.out));
     }
-    if changed == 0 && whole.end != End::Open && whole.result.is_ok() {
+    if changed == 0 && whole.end != StreamEnd::Open && whole.result.is_ok() {
         // What ended passes again, to the same end.
         let again = pass(api, arrival, &changes, &[&whole.out]);
         assert_eq!((again.result, again.end, again.notes), (Ok(()), whole.end, whole.notes));

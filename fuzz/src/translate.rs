@@ -5,13 +5,13 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
 use model_gateway::canonical::seal::{Carried, Sealed};
-use model_gateway::canonical::{Dialect, Effort, Event, Grammar, Habits, Seal, Thinking};
+use model_gateway::canonical::{Dialect, Effort, Event, Grammar, Quirks, Seal, Thinking};
 use model_gateway::error::{ApiError, Kind};
 use model_gateway::json::{EscapedString, JsonStr, RawJson};
 use model_gateway::translate::translated::{Route, Translated};
 use model_gateway::translate::verbatim::{Arrival, StreamError};
-use model_gateway::translate::{Ask, Restore, outgoing};
-use model_gateway::wire::codec::Reply;
+use model_gateway::translate::{Restore, TranslateRequest, outgoing};
+use model_gateway::wire::codec::ReplyOptions;
 use model_gateway::wire::{Format, chat, generate, messages, responses, schema};
 use serde_json::value::RawValue;
 
@@ -56,8 +56,8 @@ fn assert_events(text: &str, sound: bool) {
     }
 }
 
-fn reply(flags: usize) -> Reply {
-    Reply {
+fn reply(flags: usize) -> ReplyOptions {
+    ReplyOptions {
         model: EscapedString::from("our \"model\""),
         request: "req_1".into(),
         seed: "req_1".into(),
@@ -66,7 +66,7 @@ fn reply(flags: usize) -> Reply {
         show_thinking: flags & 2 == 0,
         issuer: "provider".into(),
         array: flags & 4 != 0,
-        ..Reply::default()
+        ..ReplyOptions::default()
     }
 }
 
@@ -224,13 +224,13 @@ fn dialect(kind: usize) -> Dialect<'static> {
         media_urls: kind & 32 != 0,
         extensions: if odd { &["*"] } else { &[] },
         think_tags: false,
-        habits: &Habits::PLAIN,
+        habits: &Quirks::PLAIN,
     }
 }
 
 fn ask(from: Format, to: Format, kind: usize, body: &str) -> Option<String> {
     let dialect = dialect(kind);
-    let ask = Ask {
+    let ask = TranslateRequest {
         client: from,
         provider: to,
         stream: kind & 1 != 0,

@@ -9,7 +9,7 @@ use model_gateway::provider::{BaseUrl, Kind, Provider, Setup};
 use model_gateway::wire::error::{self, ProviderError};
 use model_gateway::wire::path::{parse, percent_decode, push_path_segment, query_value, query_without};
 use model_gateway::wire::request::{Body, BodyReader};
-use model_gateway::wire::watch::{self, End, Glance};
+use model_gateway::wire::watch::{self, FrameClass, StreamEnd};
 use model_gateway::wire::{Api, Format, embeddings, rerank};
 use serde_json::Value;
 
@@ -153,12 +153,12 @@ pub fn watch(mut data: &[u8]) {
         assert!(!sight.usage_only || sight.usage.is_some());
     }
     if let ([Ok(frame), _], false) = (&sights, data.contains(&b'\\')) {
-        let quiet = frame.finish.is_none() && frame.finished == 0 && frame.end == End::Open;
+        let quiet = frame.finish.is_none() && frame.finished == 0 && frame.end == StreamEnd::Open;
         match glance {
-            Glance::Read => {}
+            FrameClass::Read => {}
             // The names may stand at a place where they mean nothing, so only this direction holds.
-            Glance::Content => assert!(quiet && frame.usage.is_none()),
-            Glance::ContentAndUsage => assert!(quiet),
+            FrameClass::Content => assert!(quiet && frame.usage.is_none()),
+            FrameClass::ContentAndUsage => assert!(quiet),
         }
     }
     let _ = embeddings::answer(text);
