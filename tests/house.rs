@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "house/glossary.rs"]
+mod glossary;
 #[path = "house/source.rs"]
 mod source;
 

@@ -11,7 +11,7 @@ const OUTPUT: u64 = 4_096;
 /// ask for at most is far more than what they get.
 const OUTPUT_PER_MINUTE: u64 = 4_096;
 
-/// What a request may use, before anything is known of it.
+/// Expected usage of a request, for its reservation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExpectedUsage<'m> {
     /// Input tokens.
@@ -41,7 +41,7 @@ impl ExpectedUsage<'_> {
     }
 }
 
-/// Kinds of input, as a set.
+/// Kinds of input tokens whose price may be higher than that of plain input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PremiumInputKinds(u8);
 

@@ -15,7 +15,7 @@ const MOST: u64 = 1 << 28;
 /// A point in time: nanoseconds since some beginning that is the same for all.
 pub type Nanos = i64;
 
-/// What is left of a rate, for the client to know.
+/// Remaining quota of a rate limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remaining {
     /// What is permitted per minute.
@@ -26,7 +26,7 @@ pub struct Remaining {
     pub reset: Duration,
 }
 
-/// See the module.
+/// Rate limiter: the generic cell rate algorithm.
 #[derive(Debug, Default)]
 pub struct Gcra(AtomicI64);
 

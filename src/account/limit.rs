@@ -10,7 +10,7 @@ use super::calendar::Calendar;
 use super::gcra::{Gcra, Nanos, Remaining};
 use super::quota_lease::{Denied, QuotaLease};
 
-/// What may be taken. Nothing where a limit is not set.
+/// Limits of a key or account. `None` where a limit is not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UsageLimits {
     /// Requests per minute.
@@ -76,7 +76,7 @@ pub struct Exceeded {
     pub wait: Option<Duration>,
 }
 
-/// What a request asks for.
+/// Amounts that a request asks of its limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LimitRequest {
     /// Now.
@@ -89,7 +89,7 @@ pub struct LimitRequest {
     pub cost: i64,
 }
 
-/// How much of the limits of one key or account is taken. Outlives a reload.
+/// Usage of the limits of one key or account. Survives a reload.
 #[derive(Debug, Default)]
 pub struct LimitState {
     requests: Gcra,
@@ -259,8 +259,8 @@ impl LimitState {
     }
 }
 
-/// What a request has taken of a gauge. It gives its place back when it goes, whatever happened, and the tokens and the
-/// money that were expected if nobody said what was used.
+/// Grant of a limit. When it is dropped, its concurrency is released, and tokens and money that were not reported are
+/// returned.
 #[derive(Debug)]
 pub struct LimitGrant {
     gauge: Arc<LimitState>,

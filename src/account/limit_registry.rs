@@ -34,7 +34,7 @@ impl Scope {
 
 type Map<V> = HashMap<(Scope, Arc<str>), V, foldhash::fast::RandomState>;
 
-/// See the module.
+/// Registry of limit states by key and account.
 #[derive(Debug)]
 pub struct LimitRegistry {
     shards: Box<[Mutex<Map<Arc<LimitState>>>]>,

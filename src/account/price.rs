@@ -111,7 +111,7 @@ impl Rates {
     }
 }
 
-/// The price of one thing that is made (an image, a second of video), which may depend on its size and quality.
+/// Unit price of an image or of a second of video, which may depend on size and quality.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitPrice {
     /// The size, or resolution, that it is for; nothing for all.
@@ -164,7 +164,7 @@ fn each(units: &[UnitPrice], size: &str, quality: &str, dearest: bool) -> u64 {
     u64::try_from(found.unwrap_or(0)).unwrap_or(0)
 }
 
-/// What is known of a price from the configuration.
+/// Price as it stands in the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceConfig {
     /// Tokens.

@@ -16,13 +16,13 @@ use super::limit::{Exceeded, LimitRequest, UsageLimits, Which};
 /// For so long a refusal is repeated without asking, and what is known of the fleet's buckets is believed.
 const BELIEVED: Nanos = 50_000_000;
 
-/// Whoever is told that places are free that others may want.
+/// Listener that is notified of concurrency permits that other gateways may use.
 pub trait SurplusListener: Send + Sync + fmt::Debug {
     /// There are some. Said once until the share is reported.
     fn spare(&self);
 }
 
-/// Why a request cannot be let in from what is here.
+/// Reason why a request cannot be admitted from the local lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// A limit is reached.
@@ -77,7 +77,7 @@ struct LeaseState {
     used: bool,
 }
 
-/// Money that is lent to this gateway; all of it together is what it owes an account of.
+/// Spend that is leased from the coordinator, in nano-units; the sum of the fields is what is reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct LeasedSpend {
     /// What can be held; below zero requests cost more than was held for them.
@@ -94,7 +94,7 @@ struct LeasedSpend {
     allowance: Option<i64>,
 }
 
-/// What a gateway says when it visits.
+/// Lease renewal that a gateway sends to the coordinator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseRequest {
     /// Requests that it owes; below zero it gives them back.
@@ -116,7 +116,7 @@ impl LeaseRequest {
     }
 }
 
-/// What a gateway is told.
+/// Lease grant that the coordinator returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseGrant {
     /// How long it takes until the fleet's buckets are full: of requests and of tokens.
@@ -133,7 +133,7 @@ pub struct LeaseGrant {
     pub gateways: u32,
 }
 
-/// See the module.
+/// Leased quota: this gateway's part of a limit that all gateways of a fleet share.
 #[derive(Debug, Default)]
 pub struct QuotaLease {
     state: Mutex<LeaseState>,

@@ -3,8 +3,7 @@
 use super::quirks::Quirks;
 use super::request::{Effort, Thinking};
 
-/// How one model at one provider deviates from what its format can say. Made by the `provider` room from its tables;
-/// read by the encoders of requests.
+/// Capability profile of one model at one provider: what its format can say there.
 #[derive(Clone, Debug)]
 pub struct Dialect<'d> {
     /// The model's name at the provider, which the encoder writes where its format names the model.

@@ -2,7 +2,7 @@
 
 use super::{BlockKind, Delta, Event, ToolKind};
 
-/// Watches one answer's events.
+/// Event grammar checker of one response.
 #[derive(Clone, Debug, Default)]
 pub struct Grammar {
     started: bool,

@@ -1,6 +1,6 @@
 //! Settings of a request for images or videos that the model has no place for.
 
-/// A setting that is not carried out as the client asked.
+/// Setting that is not carried out as the client asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementLoss {
     /// The client's field.

@@ -1,7 +1,7 @@
 //! What a provider that speaks a format takes of it, where it is not the one whose format it is.
 
-/// How a provider deviates from the format that it speaks. Data, made by the `provider` room; the adaptation of
-/// requests and the encoders read it and know no provider.
+/// Deviations of a provider from the format that it speaks. Data from the provider tables; encoders read it and know no
+/// provider.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quirks {
     /// Elements of a request that it refuses, or takes without heeding them: lists of names from the table of losses.

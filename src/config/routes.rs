@@ -17,7 +17,7 @@ use crate::wire::Api;
 const CHECK_LEAST: Duration = Duration::from_millis(100);
 
 /// Reads a file beside this one.
-pub(super) type Beside<'b> = &'b dyn Fn(&Path) -> std::io::Result<String>;
+pub(super) type ReadFile<'b> = &'b dyn Fn(&Path) -> std::io::Result<String>;
 
 /// What routes.toml says.
 pub(super) struct Routed {
@@ -25,7 +25,12 @@ pub(super) struct Routed {
     pub(super) tokens: Option<Tokens>,
 }
 
-pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault, beside: Beside<'_>) -> Result<Routed, Report> {
+pub(super) fn read(
+    file: &Path,
+    text: &str,
+    vault: &dyn Vault,
+    beside: ReadFile<'_>,
+) -> Result<Routed, Report> {
     let document = Document::new(file, text);
     let folder = folder(file);
     let mut price_faults = None;

@@ -15,8 +15,7 @@ pub struct FrameTooLarge {
     pub limit: usize,
 }
 
-/// Cuts pieces into runs of whole frames. The usual piece ends where a frame ends and is handed on as it is,
-/// without a copy; only the beginning of a frame that straddles two pieces is kept.
+/// Frame reassembly buffer: whole frames are handed on without a copy; only a frame that straddles two pieces is kept.
 #[derive(Debug)]
 pub struct FrameBuffer {
     splitter: Splitter,

@@ -34,7 +34,7 @@ pub enum To {
     Link(Box<RemoteMedia>),
 }
 
-/// An address that somebody gave.
+/// Remote media: an address that a client or a provider gave, to be fetched by the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteMedia {
     /// The address.

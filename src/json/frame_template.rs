@@ -11,7 +11,7 @@ use super::{JsonStr, RawJson};
 /// Places that may vary, at most. A document with more of them is no usual one.
 const MAX_HOLES: usize = 16;
 
-/// A document with holes.
+/// Speculative frame template: the last frame with slots for what varies.
 #[derive(Clone, Debug, Default)]
 pub struct FrameTemplate {
     /// What does not vary.
@@ -47,7 +47,7 @@ pub struct TemplateParts<'a> {
     pub numbers: Option<RawJson<'a>>,
 }
 
-/// What stands in the holes.
+/// Slots of a frame that matched the template.
 #[derive(Clone, Copy, Debug)]
 pub struct TemplateMatch<'a> {
     document: &'a str,

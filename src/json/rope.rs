@@ -13,7 +13,7 @@ const SMALL_PIECE: usize = 4096;
 /// What small pieces are gathered in.
 const GATHER: usize = 16 * 1024;
 
-/// A text in pieces. Cloning it shares the pieces.
+/// Text in pieces. A clone shares the pieces.
 #[derive(Clone, Debug, Default)]
 pub struct Rope {
     pieces: SmallVec<[Bytes; 2]>,

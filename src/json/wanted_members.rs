@@ -1,6 +1,6 @@
 //! What a scan looks for: members of the outermost object, and words at certain depths.
 
-/// The names of members that a scan reports, found by one look at a table, and words whose presence it notes.
+/// Names of members that a scan reports, found by one table lookup, and words whose presence it notes.
 #[derive(Debug)]
 pub struct WantedMembers {
     /// The names; a member is reported with its index.

@@ -2,7 +2,7 @@
 
 use super::{BaseUrl, Kind};
 
-/// A manner of speaking (`dialect = "..."`): a row of the table of providers.
+/// Provider preset (`dialect = "..."`): a row of docs/providers.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
     /// OpenAI itself.

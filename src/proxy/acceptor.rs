@@ -34,7 +34,7 @@ const FULL: &str = "{\"error\":{\"message\":\"Too many connections.\",\"type\":\
 /// How long the refusal of a connection may take.
 const REFUSAL: Duration = Duration::from_secs(1);
 
-/// Pingora's application behind the limits.
+/// Connection acceptor: counts and times downstream connections and TLS handshakes, then hands them to HTTP.
 pub(super) struct Acceptor {
     gateway: Gateway,
     proxy: Arc<HttpProxy<Gateway>>,

@@ -25,7 +25,7 @@ const ENDPOINTS: [&str; 10] = [
     "tasks",
 ];
 
-/// A snapshot in use.
+/// Active configuration snapshot with the tables that are derived from it.
 #[derive(Debug)]
 pub(super) struct ActiveSnapshot {
     pub(super) snapshot: Snapshot,

@@ -297,7 +297,7 @@ fn tighter(one: Option<Remaining>, other: Option<Remaining>) -> Option<Remaining
     }
 }
 
-/// Headers that tell a client what is left of its limits.
+/// Rate-limit headers of a response.
 type RateLimitHeaders = SmallVec<[(HeaderName, HeaderValue); 6]>;
 
 impl RequestCharges {

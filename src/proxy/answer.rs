@@ -269,7 +269,7 @@ impl Gateway {
     }
 }
 
-/// The beginning of a stream, which nobody has seen.
+/// Buffered first frames of a stream. While they are held back, fallback is still possible.
 struct PrefixBuffer {
     until: Instant,
     frames: Vec<Bytes>,

@@ -18,7 +18,7 @@ use crate::wire::watch::StreamEnd;
 /// stands still, an end that left before could be lost to the end of the process.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// Balances and limits of the process.
+/// Accounting handles of the process: ledger, limit registry and clock.
 pub(super) struct Billing {
     pub(super) ledger: Option<Arc<dyn Ledger>>,
     pub(super) gauges: LimitRegistry,
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Billing {
     }
 }
 
-/// What one request has taken, until it is settled.
+/// Charges of one request: its limit grants and its reservation, until they are settled.
 #[derive(Debug, Default)]
 pub(super) struct RequestCharges {
     /// There is to be a record of the request, and there is none yet.
@@ -72,7 +72,7 @@ pub(super) struct RequestCharges {
     charged: Option<Box<ChargedUsage>>,
 }
 
-/// What is left of the limits on requests and tokens: the tighter of the key's and the account's.
+/// Remaining requests and tokens: the tighter of the key's and the account's limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RateLimitStatus {
     pub(super) requests: Option<Remaining>,

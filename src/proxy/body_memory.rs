@@ -9,14 +9,14 @@ use bytes::Bytes;
 /// Smaller things are not counted: `limits.requests` bounds them well enough.
 const COUNTED: usize = 64 * 1024;
 
-/// What all requests hold, in bytes, and how much that may be.
+/// Memory budget of all bodies, in bytes (`limits.memory`).
 #[derive(Clone, Debug)]
 pub(super) struct BodyMemory {
     held: Arc<AtomicUsize>,
     limit: usize,
 }
 
-/// What one body takes; given back when it goes.
+/// Memory permit of one body, in bytes. Returned to the budget when it is dropped.
 #[derive(Debug)]
 pub(super) struct MemoryPermit {
     memory: BodyMemory,

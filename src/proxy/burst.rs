@@ -16,7 +16,7 @@ const WINDOW: Duration = Duration::from_millis(2);
 /// How long a burst is left to gather. This, and what the timer adds (at most as much again), is the delay of a frame.
 pub(super) const REST: Duration = Duration::from_millis(1);
 
-/// See the module.
+/// Burst detector: tells a stream that arrives in many small reads, whose writes are then coalesced.
 #[derive(Debug, Default)]
 pub(super) struct BurstDetector {
     bursting: bool,

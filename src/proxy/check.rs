@@ -66,7 +66,7 @@ impl Drop for Runner {
     }
 }
 
-/// How the last check of each provider went.
+/// Results of the last health check of each provider.
 #[derive(Debug, Default)]
 pub(super) struct ProbeResults(Mutex<HashMap<Box<str>, LastProbe>>);
 

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// What is held back at most. Heads are a few hundred bytes.
 const HELD: usize = 16 * 1024;
 
-/// See the module.
+/// Upstream connection that sends a head and the body behind it in one write.
 pub(super) struct CoalescingStream {
     inner: Stream,
     held: Vec<u8>,

@@ -67,7 +67,7 @@ pub struct Context {
     _in_flight: InFlightRequests,
 }
 
-/// What was decided for a request that goes to a provider.
+/// Upstream attempt: the target, edits and limits that were chosen for one try of a request.
 pub(super) struct Attempt {
     pub(super) model: Arc<Model>,
     pub(super) target: usize,
@@ -112,7 +112,7 @@ pub(super) struct Translation {
     pub(super) keep: Option<Box<ResponseKeeping>>,
 }
 
-/// The provider's answer, as far as it has come.
+/// Upstream response, by how far it has come.
 pub(super) enum UpstreamResponse {
     /// Its head has not come.
     Pending,
@@ -128,7 +128,7 @@ pub(super) enum UpstreamResponse {
     Done,
 }
 
-/// What is known of an answer that the gateway made itself.
+/// Response that the gateway made itself, as far as accounting and logging need it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SynthesizedResponse {
     pub(super) usage: Usage,
@@ -138,7 +138,7 @@ pub(super) struct SynthesizedResponse {
     pub(super) counted: bool,
 }
 
-/// An answer with what reads along.
+/// Response in progress: the exchange that reads or translates it, and what observes it.
 pub(super) struct ResponseInProgress {
     pub(super) exchange: Exchange,
     /// Bytes of the provider's answer that are held: all of a document, and of a stream what came since something left.

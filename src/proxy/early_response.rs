@@ -29,7 +29,7 @@ use crate::wire::codec::ReplyOptions;
 use crate::wire::path::{Action, Endpoint};
 use crate::wire::{Format, filler};
 
-/// What a provider is told.
+/// Request body on its way to a provider: what has been written and what is still to be written.
 pub(super) struct RequestBody<'s> {
     /// In pieces.
     pub(super) body: &'s [Bytes],
@@ -41,7 +41,7 @@ pub(super) struct RequestBody<'s> {
     pub(super) said: &'s mut bool,
 }
 
-/// What a client is told meanwhile.
+/// Early response: head and keep-alive filler that a client is sent before the provider answers (`limits.slow_start`).
 pub(super) struct EarlyResponse<'w> {
     id: &'w RequestId,
     format: Format,

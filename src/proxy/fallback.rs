@@ -29,7 +29,7 @@ use crate::wire::prompt;
 use crate::wire::request::Body;
 use crate::wire::{Api, Format};
 
-/// What a request wants, whichever target it goes to.
+/// Routing input: what a request wants, whichever target it goes to.
 #[derive(Clone, Copy)]
 pub(super) struct RouteRequest<'w> {
     pub(super) model: &'w Arc<Model>,
@@ -41,7 +41,8 @@ pub(super) struct RouteRequest<'w> {
     pub(super) label: &'static str,
 }
 
-/// What is kept of a request until the client is given the first byte.
+/// Retry state: what is kept of a request until the client has been given its first byte. `None` for a model with one
+/// target.
 pub(super) struct RetryState {
     pub(super) model: Arc<Model>,
     /// The model as the client named it, where that is not its id.
@@ -87,7 +88,7 @@ impl RetryState {
     }
 }
 
-/// The most useful error so far.
+/// Most useful error of the attempts so far: the one that the client is told if all of them fail.
 struct BestError {
     error: ApiError,
     body: Option<Bytes>,

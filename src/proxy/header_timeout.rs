@@ -29,7 +29,7 @@ const FIRST_READ: usize = 3 * 1024;
 /// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// See the module.
+/// Downstream connection whose reads fail once a request head takes longer than `limits.header_timeout`.
 pub(super) struct HeaderTimeoutStream {
     inner: Stream,
     timeout: Duration,

@@ -23,7 +23,8 @@ pub(super) enum IdleDeadline {
     GivingUp,
 }
 
-/// See the module.
+/// Idle tracker of a stream: sends keep-alive filler after `limits.heartbeat` and fails the stream after
+/// `timeouts.idle`.
 pub(super) struct IdleTracker {
     idle: Duration,
     heartbeat: Duration,

@@ -90,7 +90,7 @@ impl Peer for Upstream {
     }
 }
 
-/// A provider with its current addresses.
+/// Provider with its resolved addresses.
 pub(super) struct ProviderAddresses {
     provider: Arc<Provider>,
     addresses: Arc<Addresses>,

@@ -38,7 +38,7 @@ use crate::wire::{Api, Format};
 const WARNINGS: usize = 12;
 const WARNING_NAME: usize = 64;
 
-/// A request's body: to be used up, or kept by whoever may have to say it again.
+/// Request body, owned where it is used up or borrowed where it may have to be sent again.
 pub(super) enum BodyRef<'b> {
     Own(Box<Body>),
     Lent(&'b Body),
@@ -70,7 +70,7 @@ impl Deref for BodyRef<'_> {
     }
 }
 
-/// What was chosen for a request.
+/// Selected target of a request, with the API and the format that it is asked in.
 pub(super) struct Selection {
     pub(super) model: Arc<Model>,
     pub(super) index: usize,

@@ -143,7 +143,7 @@ impl Drop for InFlightRequests {
     }
 }
 
-/// Something that is waited for.
+/// Drain guard: shutdown waits for it until it is dropped.
 #[derive(Debug)]
 pub(super) struct DrainGuard(Arc<Shutdown>);
 

@@ -45,8 +45,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often old snapshots are looked at.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// Old snapshots that requests may still hold. They are dropped here and not by the last request: taking 100,000 keys
-/// apart takes milliseconds.
+/// Retired snapshots that requests may still use. A background task drops them: dropping 100,000 keys takes
+/// milliseconds.
 #[derive(Clone, Default)]
 pub(super) struct RetiredSnapshots(Arc<Mutex<Vec<Arc<dyn Send + Sync>>>>);
 

@@ -15,7 +15,7 @@ use crate::wire::{Api, Format};
 /// How the gateway names itself to providers.
 pub(super) const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
 
-/// See the module.
+/// Prepared upstream route of a target: request head, address and metric handles that every request shares.
 pub(super) struct UpstreamRoute {
     /// The API that the provider is asked through.
     pub(super) api: Api,

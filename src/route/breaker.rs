@@ -42,7 +42,7 @@ impl Default for BreakerRules {
     }
 }
 
-/// How somebody came in; to be said when it is known how it went.
+/// Admission of a request by a breaker, to be returned with its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum BreakerAdmission {

@@ -65,7 +65,7 @@ pub enum ProbeChange {
     Back,
 }
 
-/// What is remembered from one check of a provider to the next.
+/// State of a provider's health check between two probes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProbeState {
     /// The last one was refused the credential: what is looked up is shown to nobody without a good one.

@@ -43,7 +43,7 @@ impl Policy {
     }
 }
 
-/// Targets in an order that stays.
+/// Candidate targets of a request, in a stable order.
 pub trait Candidates {
     /// How many there are; only the first [`MOST_TARGETS`] are seen.
     fn count(&self) -> usize;
@@ -61,7 +61,7 @@ impl Candidates for [TargetHandle] {
     }
 }
 
-/// What is asked for.
+/// Selection input of the balancer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PickRequest {
     /// Now.
@@ -78,7 +78,7 @@ pub struct PickRequest {
     pub tried: u64,
 }
 
-/// Why there is no target.
+/// Reason why no candidate can take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoTarget {
     /// None can serve the request, or all have been tried.

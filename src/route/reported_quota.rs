@@ -40,7 +40,7 @@ fn cost(amount: u64, limit: u64) -> i64 {
     i64::try_from(nanos).unwrap_or(MINUTE)
 }
 
-/// What a provider's last answer said of its own limit: so much is left until then.
+/// Quota that a provider reported in its last response: what remains, and until when.
 #[derive(Debug, Default)]
 pub struct ReportedQuota {
     left: AtomicI64,

@@ -23,7 +23,7 @@ impl Default for RetryShare {
     }
 }
 
-/// See the module. Outlives a reload.
+/// Retry budget of a model: retries may be at most a share of its requests. Survives a reload.
 #[derive(Debug, Default)]
 pub struct RetryBudget {
     /// Beside the reserve; may be negative by as much as that.

@@ -12,7 +12,7 @@ const PLACES: usize = 1 << 16;
 /// The bits of a place that tell the target; the others tell what is kept there.
 const TARGET: u64 = 0xffff_ffff;
 
-/// See the module.
+/// Sticky table: which target stores a response or a conversation.
 #[derive(Debug, Default)]
 pub struct StickyTable {
     places: OnceLock<Box<[AtomicU64]>>,
@@ -39,7 +39,7 @@ fn place(places: &[AtomicU64], kept: u64) -> Option<&AtomicU64> {
     places.get(usize::try_from(kept & TARGET).ok()? % PLACES)
 }
 
-/// The target where something is kept.
+/// Target that stores what a request continues from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StickyTarget(u64);
 

@@ -77,7 +77,7 @@ impl Candidates for Model {
     }
 }
 
-/// All models and providers.
+/// Routing table: all models with their targets, and all providers.
 #[derive(Debug, Default)]
 pub struct RoutingTable {
     models: Vec<Arc<Model>>,

@@ -27,7 +27,7 @@ pub struct TargetLimits {
     pub tokens_per_minute: Option<u64>,
 }
 
-/// See the module.
+/// Target of a model as the balancer sees it: weight, tier, limits and shared state.
 #[derive(Clone, Debug)]
 pub struct TargetHandle {
     /// Its share among the targets of its tier; 0 takes it out.
@@ -40,7 +40,8 @@ pub struct TargetHandle {
     pub state: Arc<TargetState>,
 }
 
-/// What is known of a target, whichever models lead to it.
+/// Shared state of a target: breakers, requests in flight, latency and reported quota. All models that lead to the
+/// target share it.
 #[derive(Debug, Default)]
 pub struct TargetState {
     /// What stands for the target in hashes: the same in every process.
@@ -61,7 +62,7 @@ pub struct TargetState {
     learnt_tokens: ReportedQuota,
 }
 
-/// Why a target cannot be asked.
+/// Reason why a target is excluded from selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excluded {
     /// It fails; it may be tried again at that time.
@@ -184,7 +185,7 @@ pub enum BreakerChange {
     Credential,
 }
 
-/// A request's place at a target, until it ends.
+/// Concurrency permit of a request at a target, with its breaker tokens. Released when it is dropped.
 #[derive(Debug)]
 pub struct TargetPermit {
     state: Arc<TargetState>,

@@ -9,7 +9,7 @@ use super::sqlite_ledger::{
     AccountState, AdminError, Credit, Credited, SqliteAdmin, UsageFilter, UsageGrouping, UsageRow,
 };
 
-/// Accounts, credits and reports, while gateways go on.
+/// Administration of a ledger while gateways run: accounts, credits and reports.
 pub trait LedgerAdmin {
     /// Makes an account with nothing on it.
     ///

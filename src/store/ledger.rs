@@ -188,7 +188,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The outcome of a reservation, known or on its way. What arrives after nobody waits any more is given back.
+/// Reservation result, known or pending. A reservation that arrives after its receiver is gone is refunded.
 #[derive(Debug)]
 pub enum ReserveOutcome {
     /// It is known.

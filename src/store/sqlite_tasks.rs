@@ -24,7 +24,7 @@ const SWEPT_ROWS: u32 = 200;
 /// What is done on the connection, or told why there is none.
 type SqliteTaskJob = Box<dyn FnOnce(Result<&mut Connection, &str>) + Send>;
 
-/// The place. Its thread ends with it.
+/// Task store in SQLite. Its thread ends when it is dropped.
 #[derive(Debug)]
 pub struct SqliteTasks {
     jobs: SyncSender<SqliteTaskJob>,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::Pending;
 use crate::supervise::Supervised;
 
-/// A hash of what two requests have in common that are to make one task.
+/// Idempotency key of a task: hash of what two submissions of the same task have in common.
 pub type IdempotencyKey = [u8; 32];
 
 /// Keeps tasks.

@@ -16,7 +16,7 @@ const MAX_NOTE: usize = 80;
 /// A reason, likewise: the longest that a provider documents is `model_context_window_exceeded`.
 const MAX_REASON: usize = 40;
 
-/// The notes of one answer. Nothing is allocated after it was made.
+/// Usage meter of one response. Allocates nothing after it is made.
 #[derive(Clone, Debug)]
 pub struct Meter {
     usage: Usage,

@@ -44,7 +44,7 @@ const ECHOED: [&str; 18] = [
     "truncation",
 ];
 
-/// What is asked, besides what stands in the body.
+/// Translation input beside the body.
 #[derive(Debug)]
 pub struct TranslateRequest<'a> {
     /// The client's format.
@@ -70,8 +70,7 @@ pub struct TranslateRequest<'a> {
     pub now: u64,
 }
 
-/// What there is for a request besides its body: of conversations that the gateway keeps, and what lay behind
-/// addresses. Nothing by default.
+/// Conversation options of a request: what the gateway keeps, and fetched media. Empty by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreOptions<'a> {
     /// The conversation that the request goes on from: items, joined with commas.
@@ -113,7 +112,7 @@ pub struct Refused {
     pub losses: Vec<Loss>,
 }
 
-/// Why a request is not translated, or not yet.
+/// Reason why a request cannot be encoded, or not before media is fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeBlocked {
     /// It cannot be.

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use crate::framing::sse::text_start;
 use crate::json::EscapedString;
 
-/// The frames of one piece that leave: a range of the piece as long as nothing changes, a copy from then on.
+/// Output of one piece: a slice of the input while nothing changes, a copy from then on.
 pub(super) struct OutputSlices<'b> {
     changed: &'b mut BytesMut,
     copying: bool,

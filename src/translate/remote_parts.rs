@@ -21,7 +21,7 @@ pub struct RemoteParts {
     pub base64: String,
 }
 
-/// What was brought for a request. Nothing by default.
+/// Media that was fetched for a request. Empty by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FetchedMedia<'a>(pub &'a [RemoteParts]);
 

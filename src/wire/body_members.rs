@@ -5,8 +5,7 @@ use smallvec::SmallVec;
 use super::fields::MODEL;
 use crate::json::Member;
 
-/// Members of the outermost object, with one bit for each index that is there: most questions are about members that a
-/// body does not have, and cost one look at the bits.
+/// Members of the outermost object of a body, with one bit for each index that is present.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BodyMembers {
     list: SmallVec<[Member; 12]>,

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::Format;
 
-/// What is done about an element that is not carried.
+/// Policy for an element that is not carried: refuse, drop or warn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LossPolicy {
     /// Dropped in silence: a hint for billing, transport or caching, which changes no answer.

@@ -18,7 +18,7 @@ pub enum StreamEnd {
     Failed,
 }
 
-/// What one frame, or one whole answer, says. Borrowed from the text; nothing is copied.
+/// Facts of one frame or whole response, borrowed from its text.
 #[derive(Clone, Debug, Default)]
 pub struct FrameFacts<'a> {
     /// The answer's id.
@@ -57,7 +57,7 @@ pub fn frame(format: Format, data: &str) -> Result<FrameFacts<'_>, JsonError> {
     }
 }
 
-/// What a glance at a frame tells.
+/// Class of a frame, from a cheap look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameClass {
     /// There may be something in it that must be read now.

@@ -14,7 +14,7 @@ use super::broken;
 use crate::error::{ApiError, RetryAfter};
 use crate::route::{Model, Target};
 
-/// The way to a provider.
+/// Upstream route of a task: the provider, the address and the credential that it is asked with.
 #[derive(Clone)]
 pub(super) struct TaskRoute {
     pub(super) live: Arc<ActiveSnapshot>,

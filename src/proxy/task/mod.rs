@@ -37,7 +37,7 @@ pub(super) use token::key_of;
 /// How long a request waits for the place of tasks.
 const KEEPING: Duration = Duration::from_secs(5);
 
-/// Tasks, and what is held for those that this process has begun, or gone on with.
+/// Task service: the task store, and the reservations of tasks that this process has begun or taken over.
 pub(super) struct TaskService {
     tasks: Arc<dyn TaskStore>,
     holds: Mutex<HashMap<(String, String), TaskHold>>,

@@ -48,7 +48,7 @@ const NAMELESS: i64 = 10 * 60_000;
 /// How often what is held is compared with what has ended elsewhere.
 const RELEASE: Duration = Duration::from_secs(30);
 
-/// Looks after tasks whose clients do not ask.
+/// Task poller: asks providers for the state of tasks whose clients do not.
 pub(in crate::proxy) struct TaskPoller(pub(in crate::proxy) Gateway);
 
 #[async_trait]

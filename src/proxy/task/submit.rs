@@ -46,7 +46,7 @@ const PICTURE: usize = 20 << 20;
 /// How much of a prompt is kept.
 const PROMPT: usize = 2_000;
 
-/// A task that is to be begun.
+/// Task submission: what a new task is and costs, before its provider has it.
 pub(super) struct TaskSubmission {
     pub(super) facts: TaskFacts,
     pub(super) out: TaskRequest,

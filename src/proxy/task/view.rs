@@ -37,7 +37,7 @@ pub(super) fn view<'t>(id: &'t str, facts: &'t TaskFacts, state: &'t TaskState) 
     }
 }
 
-/// A task that is shown.
+/// Task as it is shown to its client.
 pub(super) struct TaskView {
     pub(super) task: StoredTask,
     pub(super) facts: TaskFacts,

@@ -124,7 +124,7 @@ fn id_of(path: &Path) -> Option<(u64, &str)> {
     (ending == LOCK || SEGMENTS.contains(&ending)).then_some((id, ending))
 }
 
-/// The journal of a process that has ended. Nobody else brings it in for as long as this lives.
+/// Journal of a process that has ended, locked for replay.
 #[derive(Debug)]
 pub(in crate::store) struct OrphanedJournal {
     /// Which journal it is.

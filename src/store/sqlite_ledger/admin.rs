@@ -22,7 +22,7 @@ use crate::store::schema::{self, OpenError};
 /// How long a person waits for a gateway that is writing.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// The ledger, for people.
+/// Administration of the SQLite ledger.
 #[derive(Debug)]
 pub struct SqliteAdmin {
     connection: Connection,

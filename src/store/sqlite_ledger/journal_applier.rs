@@ -27,6 +27,7 @@ const STEPS: usize = 16;
 /// How long a failure is waited for before the same is said again.
 const SAID: Duration = Duration::from_secs(10);
 
+/// Worker that applies journal records to SQLite.
 pub(super) struct JournalApplier {
     connection: Connection,
     place: Place,

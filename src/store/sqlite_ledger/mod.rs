@@ -49,7 +49,7 @@ pub struct SqliteLedgerConfig {
     pub segment: u64,
 }
 
-/// The ledger.
+/// Ledger of one gateway, in SQLite behind a write-ahead journal.
 #[derive(Debug)]
 pub struct SqliteLedger {
     shared: Arc<Shared>,

@@ -19,8 +19,8 @@ pub(super) const ENDED: u64 = (1 << 53) - 1;
 /// How long the number of a journal's last frame is known, for as long as its files may be found.
 const JOURNAL: i64 = 90 * 86_400_000;
 
-/// One account. What is set aside is always what is left in its purse, what is held of it, and what was charged and is
-/// not brought yet.
+/// Lease of one account. What is leased equals what is left, what is reserved, and what was charged and is not shipped
+/// yet.
 pub(super) struct AccountLease {
     /// What the server has set aside for this gateway.
     pub(super) lease: i64,
@@ -48,7 +48,7 @@ impl AccountLease {
     }
 }
 
-/// A visit to be made.
+/// Lease transaction: charge, renewal and grant in one script call.
 pub(super) struct LeaseTxn<'a> {
     pub(super) account: &'a str,
     /// Who visits: the gateway's journal.

@@ -19,7 +19,7 @@ use crate::store::sqlite_ledger::{
     AccountState, AdminError, Credit, Credited, UsageFilter, UsageGrouping, UsageRow, clamped, fault,
 };
 
-/// The ledger of a fleet, for people.
+/// Administration of the ledger of a fleet.
 pub struct ValkeyAdmin {
     link: Connection,
     runtime: Runtime,

@@ -50,7 +50,7 @@ pub struct ClusterLedgerConfig {
 /// Asks that may wait: as many as requests that are let in at a time. What is asked beyond them is refused at once.
 pub(super) const QUEUE: usize = 16 << 10;
 
-/// The ledger.
+/// Ledger of a fleet, in Valkey: balances are leased and usage is shipped in batches.
 pub struct ClusterLedger {
     shared: Arc<Shared>,
     asks: Option<Sender<ClusterCommand>>,

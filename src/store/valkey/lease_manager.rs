@@ -40,6 +40,7 @@ const END: Duration = Duration::from_secs(5);
 type Holds = HashMap<AccountId, Vec<Hold>, RandomState>;
 type Hold = (i64, oneshot::Sender<Result<Reservation, ReserveError>>);
 
+/// Lease manager: renews leases and ships usage.
 pub(super) struct LeaseManager {
     pub(super) address: ServerAddress,
     pub(super) shared: Arc<Shared>,

@@ -27,7 +27,7 @@ pub(super) enum State {
     Missing,
 }
 
-/// What is set aside for one account.
+/// Leased balance of one account: the part of it that this gateway may spend.
 #[derive(Debug)]
 pub(super) struct LeasedBalance {
     /// What is left: what is set aside, less what is held and what was charged and has not been brought to the server.

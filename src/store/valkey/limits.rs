@@ -65,7 +65,7 @@ pub(super) struct Watch {
     gateways: u32,
 }
 
-/// Tells the ledger's thread of places that are free.
+/// Notifier of the lease manager: concurrency permits are free.
 #[derive(Debug)]
 struct SurplusNotifier {
     whose: Whose,
@@ -81,7 +81,7 @@ impl SurplusListener for SurplusNotifier {
     }
 }
 
-/// What one visit is for.
+/// Limit transaction: one script call for leased quotas.
 struct LimitTxn {
     whose: Whose,
     requests: Vec<LimitTxnRequest>,

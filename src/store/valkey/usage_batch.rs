@@ -31,7 +31,7 @@ pub(super) fn sort<'a>(
     Ok(())
 }
 
-/// What is brought in one visit.
+/// Usage batch that is shipped in one script call.
 pub(super) struct UsageBatch<'a> {
     /// The number that the journal stands at before.
     pub(super) from: u64,

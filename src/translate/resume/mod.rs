@@ -26,7 +26,7 @@ use crate::wire::codec::ReplyOptions;
 use splice::Splice;
 use transcript::Transcript;
 
-/// What is noted of an answer that is written from events, and how the events fit to what was before them.
+/// Transcript tap of a translated stream.
 #[derive(Debug, Default)]
 pub(super) struct TranslatedTap {
     transcript: Transcript,
@@ -66,7 +66,7 @@ impl TranslatedTap {
     }
 }
 
-/// The same for an answer that passes as it is: it is read beside.
+/// Transcript tap of a stream that passes unchanged.
 #[derive(Debug)]
 pub(super) struct VerbatimTap {
     decoder: AnyDecoder,
@@ -172,7 +172,7 @@ pub fn terms(body: &str, ask: &TranslateRequest<'_>) -> Result<TranscriptLimits,
     Ok(TranscriptLimits { max_output, reply: super::outgoing::reply(&request, body, ask) })
 }
 
-/// The beginning of an answer, for whoever is to go on with it.
+/// Prefill state: the beginning of a response that another target is to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefillState<'a> {
     /// The text; may be empty.
@@ -212,7 +212,7 @@ impl PrefillState<'_> {
     }
 }
 
-/// How an answer is gone on with.
+/// Continuation of a broken stream: how another target resumes it.
 #[derive(Debug)]
 pub struct Continuation<'a> {
     /// The formats of the client and of the next provider.

@@ -6,7 +6,7 @@ use super::transcript::{Prefill, Transcript};
 use crate::canonical::{BlockKind, Delta, Event, Usage};
 use crate::json::{JsonStr, push_escaped};
 
-/// See the module.
+/// Splice of two streams: what a continued stream must look like behind what the client has already.
 #[derive(Debug)]
 pub(super) struct Splice {
     started: bool,
@@ -26,7 +26,7 @@ pub(super) struct Splice {
     pub(super) counted: bool,
 }
 
-/// What the provider may say that the client has already.
+/// Overlap trimmer: removes what a provider repeats of the text that the client has already.
 #[derive(Debug, Default)]
 struct OverlapTrimmer {
     /// The whole beginning, if the provider repeats it.
